@@ -1,0 +1,76 @@
+//! The command line: one file a command.
+
+mod bench;
+mod data;
+mod eval;
+mod train;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failed;
+
+/// Trains neural networks on the computers people already have.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bonfire",
+    version,
+    after_help = "Examples:\n  bonfire train                                   lenet5 on the built-in digits, no set-up\n  \
+                  bonfire train run.yml --set epochs=10           a run file, with one key changed\n  \
+                  bonfire train --set model=tagger --set data=grammar\n  \
+                  bonfire train --resume runs/2026-11-15T18-02-11-fashion\n\n\
+                  Exit codes: 0 done; 1 the run failed; 2 the input was wrong and nothing was started; \
+                  130 interrupted, checkpoint written."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train on this machine
+    Train(train::TrainArgs),
+    /// Measure the checkpoints of a run, also while it goes on
+    Eval(eval::EvalArgs),
+    /// List, make and get data sets
+    Data(data::DataArgs),
+    /// Measure how fast this machine is
+    Bench(bench::BenchArgs),
+}
+
+const FAILED: u8 = 1;
+const WRONG_INPUT: u8 = 2;
+const INTERRUPTED: u8 = 130;
+
+/// Runs the program with its own arguments.
+pub fn main() -> ExitCode {
+    let ran = match Arguments::parse().command {
+        Command::Train(args) => train::run(args),
+        Command::Eval(args) => eval::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Data(args) => data::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
+    };
+    ran.unwrap_or_else(|error| {
+        #[expect(clippy::print_stderr, reason = "the one place where errors are printed")]
+        {
+            eprintln!("error: {error:#}");
+        }
+        ExitCode::from(if error.chain().any(|cause| cause.is::<Failed>()) { FAILED } else { WRONG_INPUT })
+    })
+}
+
+/// Set by Ctrl-C; a second one ends the program at once.
+fn stop_on_ctrl_c() -> Result<&'static AtomicBool> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(&STOP)
+}

@@ -1,0 +1,128 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail};
+use bonfire_cluster::learn::data::Shape;
+use bonfire_cluster::learn::{self, Model};
+use bonfire_cluster::report::{RunFolder, Summary, View};
+use bonfire_cluster::{Job, Overrides, Run, Settings};
+
+/// A run on this machine, step by step: what to train, where to put it, how to show it.
+///
+/// `examples/own_model.rs` trains a model of its own this way.
+#[expect(missing_debug_implementations, reason = "holds a closure")]
+pub struct Training<'a> {
+    origin: String,
+    text: String,
+    set: Vec<String>,
+    workers: Option<usize>,
+    out: Option<PathBuf>,
+    resume: Option<PathBuf>,
+    views: Vec<View>,
+    own: Option<OwnModel<'a>>,
+}
+
+struct OwnModel<'a> {
+    name: String,
+    build: Box<dyn Fn(&Shape) -> learn::Result<Box<dyn Model>> + 'a>,
+}
+
+impl<'a> Training<'a> {
+    /// A run by the text of a run file; an empty one is all defaults.
+    pub fn of(run_file: &str) -> Self {
+        Self::named("run file", run_file)
+    }
+
+    /// A run by a run file.
+    pub fn of_file(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read the run file {}", path.display()))?;
+        Ok(Self::named(&path.display().to_string(), &text))
+    }
+
+    /// Goes on with the run of a folder.
+    pub fn resume(folder: &Path) -> Result<Self> {
+        let run_file = RunFolder::open(folder)?.run_file();
+        Ok(Self { resume: Some(folder.to_owned()), ..Self::of_file(&run_file)? })
+    }
+
+    fn named(origin: &str, text: &str) -> Self {
+        Self {
+            origin: origin.to_owned(),
+            text: text.to_owned(),
+            set: Vec::new(),
+            workers: None,
+            out: None,
+            resume: None,
+            views: vec![View::choose(false, false, std::io::IsTerminal::is_terminal(&std::io::stderr()))],
+            own: None,
+        }
+    }
+
+    /// Lays `key=value` over the run file.
+    pub fn set(mut self, assignment: impl Into<String>) -> Self {
+        self.set.push(assignment.into());
+        self
+    }
+
+    /// How many workers share every round; otherwise the run file says, or there is one a core.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// The run folder itself; otherwise a new one below `runs`.
+    pub fn out(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.out = Some(folder.into());
+        self
+    }
+
+    /// Shows the run in another way.
+    pub fn view(mut self, view: View) -> Self {
+        self.views = vec![view];
+        self
+    }
+
+    /// Shows nothing but warnings.
+    pub fn quiet(self) -> Self {
+        self.view(View::Quiet)
+    }
+
+    /// Trains a model of the caller's under this name, whatever the run file says of the model.
+    pub fn model(mut self, name: &str, build: impl Fn(&Shape) -> learn::Result<Box<dyn Model>> + 'a) -> Self {
+        self.own = Some(OwnModel { name: name.to_owned(), build: Box::new(build) });
+        self
+    }
+
+    /// Trains to the end.
+    pub fn run(self) -> Result<Summary> {
+        self.start()?.finish(&AtomicBool::new(false))
+    }
+
+    /// Checks and loads everything and makes the run folder. If that fails, the input is wrong and nothing was left behind.
+    pub fn start(self) -> Result<Run> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let overrides = Overrides { set: &self.set, workers: self.workers };
+        let settings = Settings::read(&self.origin, &self.text, &overrides, cores)?;
+        if self.resume.is_some() {
+            let saved = Settings::read(&self.origin, &self.text, &Overrides::default(), cores)?;
+            if let Some(key) = saved.differs_for_good(&settings) {
+                bail!("{key} cannot change when a run is resumed: its checkpoints are of the old one");
+            }
+        }
+        let name = settings.file.name.clone();
+        let job = match &self.own {
+            Some(own) => Job::with_model(settings, &own.name, &*own.build)?,
+            None => Job::prepare(settings)?,
+        };
+        match self.resume {
+            Some(folder) => Run::resume(job, RunFolder::open(&folder)?, self.views),
+            None => {
+                let default = || RunFolder::default_path(Path::new("runs"), &name, SystemTime::now());
+                Run::create(job, &self.out.unwrap_or_else(default), self.views)
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The head of a run on one machine: the global parameters, and the workers that share its memory.
+//!
+//! A round is two parallel steps: every worker computes the gradient of its share, then the update reads all gradients in
+//! the order of the workers. Nothing depends on which thread did what, so neither does any bit of the result.
+
+use bonfire_learn::data::order::Order;
+use bonfire_learn::data::{Batch, Samples};
+use bonfire_learn::random::Random;
+use bonfire_learn::{Gradient, Layout, Model, Optimizer, OptimizerSpec, Tally};
+use rayon::prelude::*;
+
+use crate::worker::Worker;
+
+/// Parameters, optimiser and workers.
+#[derive(Debug)]
+pub struct Head {
+    pub parameters: Vec<f32>,
+    pub optimizer: Optimizer,
+    workers: Vec<Worker>,
+    /// One a worker.
+    gradients: Vec<Gradient>,
+    seed: u64,
+    order: Order,
+    /// The epoch that `order` is of.
+    epoch: Option<u64>,
+}
+
+/// What a round is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// From 0.
+    pub number: u64,
+    pub rounds_per_epoch: u64,
+    /// Over all workers.
+    pub round_size: usize,
+    pub lr: f32,
+    pub clip: Option<f32>,
+}
+
+impl Head {
+    /// A head with one worker for each of some equal models.
+    pub fn new(models: Vec<Box<dyn Model>>, optimizer: OptimizerSpec, seed: u64) -> Self {
+        let workers: Vec<Worker> =
+            models.into_iter().enumerate().map(|(i, model)| Worker::new(i, model)).collect();
+        assert!(!workers.is_empty(), "a head has at least one worker");
+        let layout = workers[0].model().layout();
+        let (parameters, optimizer) = (layout.initial(seed), Optimizer::new(optimizer, layout));
+        let gradients = vec![Gradient::new(layout); workers.len()];
+        Self { parameters, optimizer, workers, gradients, seed, order: Order::default(), epoch: None }
+    }
+
+    pub fn layout(&self) -> &Layout {
+        self.workers[0].model().layout()
+    }
+
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// One update by one batch of every worker. Returns the answers of all workers.
+    pub fn round(&mut self, samples: &Samples, round: Round) -> Tally {
+        let epoch = round.number / round.rounds_per_epoch;
+        if self.epoch != Some(epoch) {
+            self.order.shuffle(samples, round.round_size, self.seed, epoch);
+            self.epoch = Some(epoch);
+        }
+        let in_epoch = (round.number % round.rounds_per_epoch) as usize;
+        let (order, workers) = (std::mem::take(&mut self.order), self.workers.len());
+        let tally = self.update(round, |worker| worker.load(samples, &order, in_epoch, workers));
+        self.order = order;
+        tally
+    }
+
+    /// Gives every worker a batch to repeat, for measuring speed.
+    pub fn load(&mut self, batches: Vec<Batch>) {
+        assert_eq!(batches.len(), self.workers.len(), "a batch for every worker");
+        for (worker, batch) in self.workers.iter_mut().zip(batches) {
+            worker.load_batch(batch);
+        }
+    }
+
+    /// One update by the batches that the workers hold.
+    pub fn repeat(&mut self, round: Round) -> Tally {
+        self.update(round, |_| ())
+    }
+
+    fn update(&mut self, round: Round, load: impl Fn(&mut Worker) + Sync) -> Tally {
+        let seed = Random::at(self.seed, &[0x5EED, round.number]).bits();
+        let parameters = &self.parameters;
+        let each = self.workers.par_iter_mut().zip(&mut self.gradients);
+        each.with_max_len(1).for_each(|(worker, gradient)| {
+            load(worker);
+            worker.compute(parameters, seed, gradient);
+        });
+        self.optimizer.step(&mut self.parameters, &self.gradients, round.lr, round.clip);
+        let mut tally = Tally::default();
+        for worker in &self.workers {
+            tally.add(worker.tally());
+        }
+        tally
+    }
+
+    /// Measures the parameters on samples.
+    pub fn evaluate(&mut self, samples: &Samples) -> Tally {
+        // Samples of similar length together: less padding, the same answers.
+        let mut order: Vec<u32> = (0..samples.len() as u32).collect();
+        if samples.varies_in_length() {
+            order.sort_by_key(|&sample| samples.length(sample as usize));
+        }
+        let (parameters, workers) = (&self.parameters, self.workers.len());
+        let each = self.workers.par_iter_mut().with_max_len(1);
+        let tallies: Vec<Tally> =
+            each.map(|worker| worker.evaluate(parameters, samples, &order, workers)).collect();
+        let mut sum = Tally::with_confusion(self.workers[0].model().classes());
+        tallies.iter().for_each(|tally| sum.add(tally));
+        sum
+    }
+}

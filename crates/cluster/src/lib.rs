@@ -1,0 +1,21 @@
+//! Runs: from a run file to a trained model. Here the learning, the reporting and, on more machines than one, the wire meet.
+//!
+//! Read in this order: [`run_file`] (what is asked for), [`job`] (data and models, ready to start), [`worker`] and [`head`]
+//! (one round), [`run`] (the loop with its events and files), [`checkpoint`], [`evaluator`], [`bench`](mod@bench).
+
+pub mod bench;
+pub mod checkpoint;
+pub mod evaluator;
+pub mod head;
+pub mod job;
+pub mod run;
+pub mod run_file;
+mod state;
+pub mod worker;
+
+pub use bonfire_learn as learn;
+pub use bonfire_report as report;
+
+pub use job::Job;
+pub use run::Run;
+pub use run_file::{Overrides, Settings};

@@ -1,0 +1,318 @@
+//! The run file: what to train, on what, how, and for how long.
+//!
+//! [`RunFile`] is what was written, over the defaults; [`Settings`] is that after everything that can be checked without
+//! the data was checked. Only the second can start a run.
+
+mod span;
+pub mod tree;
+
+use serde::{Deserialize, Serialize};
+
+use bonfire_learn::data::Source;
+use bonfire_learn::{ModelSpec, OptimizerSpec, Schedule};
+
+pub use span::Span;
+use tree::{Tree, Wrong, to_yaml};
+
+/// The keys below which exactly one name stands: another replaces it.
+const CHOICES: &[&str] = &["model", "data", "optimizer", "schedule"];
+
+/// A run file as it is written, with defaults for what it leaves out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunFile {
+    pub name: String,
+    pub model: ModelSpec,
+    pub data: Source,
+    pub optimizer: OptimizerSpec,
+    pub schedule: Schedule,
+    /// How long the learning rate grows from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Span>,
+    /// Gradients longer than this are shortened to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f32>,
+    /// Per worker.
+    pub batch_size: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_server_rounds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_accuracy: Option<f64>,
+    pub eval_every: Span,
+    pub checkpoint_every: Span,
+    pub keep_checkpoints: usize,
+    pub seed: u64,
+    pub arch: Arch,
+    /// For `arch: single`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<usize>,
+    /// For `arch: flat`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameter_server: Option<Server>,
+    /// For `arch: hierarchical`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global_server: Option<GlobalServer>,
+}
+
+/// Who sends gradients to whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arch {
+    /// One machine.
+    #[default]
+    Single,
+    /// Workers under one parameter server.
+    Flat,
+    /// Workers under local parameter servers under a global one.
+    Hierarchical,
+}
+
+/// When a server updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregation {
+    #[default]
+    Sync,
+    Async,
+}
+
+/// A parameter server with its workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    #[serde(alias = "type", default)]
+    pub aggr_type: Aggregation,
+    pub num_workers: usize,
+}
+
+/// A parameter server with the servers under it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GlobalServer {
+    #[serde(alias = "type", default)]
+    pub aggr_type: Aggregation,
+    pub local_servers: Vec<Server>,
+}
+
+impl Default for RunFile {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            model: ModelSpec::default(),
+            data: Source::default(),
+            optimizer: OptimizerSpec::default(),
+            schedule: Schedule::default(),
+            warmup: None,
+            clip_norm: None,
+            batch_size: 32,
+            epochs: None,
+            num_server_rounds: None,
+            target_accuracy: None,
+            eval_every: Span::Epochs(1),
+            checkpoint_every: Span::Epochs(1),
+            keep_checkpoints: 3,
+            seed: 1234,
+            arch: Arch::default(),
+            workers: None,
+            parameter_server: None,
+            global_server: None,
+        }
+    }
+}
+
+/// A run file in which everything holds that can be told without the data.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// With every default filled in.
+    pub file: RunFile,
+    pub workers: usize,
+    pub length: Span,
+    /// What the user should know about how the file was understood.
+    pub notes: Vec<String>,
+    /// Where each key stands, for errors that show only later.
+    tree: Tree,
+}
+
+/// What the command line adds to a run file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides<'a> {
+    /// `key=value`, in order.
+    pub set: &'a [String],
+    pub workers: Option<usize>,
+}
+
+/// How many epochs a run has that does not say.
+const EPOCHS: u64 = 5;
+
+/// Beyond this many workers, one a core makes the default batch so large that small data learn badly.
+const DEFAULT_WORKERS: usize = 8;
+
+impl Settings {
+    /// Reads a run file's text under the name `origin`, with the command line over it, for a machine of so many cores.
+    pub fn read(origin: &str, text: &str, overrides: &Overrides<'_>, cores: usize) -> Result<Self, Wrong> {
+        let mut tree = Tree::parse(origin, text)?;
+        for assignment in overrides.set {
+            tree.set(assignment, CHOICES)?;
+        }
+        let mut file: RunFile = tree.read()?;
+        check_ranges(&tree, &file)?;
+        if let Some(workers) = overrides.workers {
+            set_workers(&mut file, workers)?;
+        }
+        let length = length(&tree, &mut file)?;
+        let workers = workers(&tree, &mut file, cores)?;
+        if file.name.is_empty() {
+            file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
+        }
+        let notes = notes(&file, workers);
+        Ok(Self { file, workers, length, notes, tree })
+    }
+
+    /// The first key of which another value does not fit the checkpoints of a run with these settings.
+    pub fn differs_for_good(&self, other: &Self) -> Option<&'static str> {
+        let (a, b) = (&self.file, &other.file);
+        let same = [
+            ("model", a.model == b.model),
+            ("data", a.data == b.data),
+            ("optimizer", a.optimizer.name() == b.optimizer.name()),
+            ("batch_size", a.batch_size == b.batch_size),
+            ("seed", a.seed == b.seed),
+            ("the number of workers", self.workers == other.workers),
+        ];
+        same.iter().find(|(_, same)| !same).map(|(key, _)| *key)
+    }
+
+    /// An error about one of the keys, with the line on which it stands.
+    pub fn wrong(&self, key: &str, message: impl std::fmt::Display) -> Wrong {
+        self.tree.wrong(key, message)
+    }
+
+    /// The run file with everything resolved, to be saved with the run.
+    pub fn to_yaml(&self) -> Result<String, Wrong> {
+        to_yaml(&self.file)
+    }
+}
+
+/// What a run on these data is called: a known name, or the last part of a path.
+fn data_name(data: &Source) -> String {
+    let last = std::path::Path::new(&data.name).file_name();
+    last.map_or_else(|| "data".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), Wrong> {
+    let at_least_1 = [
+        ("batch_size", Some(file.batch_size as u64)),
+        ("epochs", file.epochs),
+        ("num_server_rounds", file.num_server_rounds),
+        ("keep_checkpoints", Some(file.keep_checkpoints as u64)),
+        ("workers", file.workers.map(|workers| workers as u64)),
+    ];
+    if let Some((key, _)) = at_least_1.iter().find(|(_, value)| *value == Some(0)) {
+        return Err(tree.wrong(key, "must be at least 1"));
+    }
+    if file.target_accuracy.is_some_and(|target| !(target > 0.0 && target <= 1.0)) {
+        return Err(tree.wrong("target_accuracy", "must be above 0 and at most 1; 0.9 is 90 %"));
+    }
+    if file.clip_norm.is_some_and(|norm| !(norm > 0.0 && norm.is_finite())) {
+        return Err(tree.wrong("clip_norm", "must be above 0"));
+    }
+    if let Some((option, rule)) = file.optimizer.wrong_option() {
+        let key = format!("optimizer.{}.{option}", file.optimizer.name());
+        return Err(tree.wrong(&key, format!("must be {rule}")));
+    }
+    if let Schedule::Steps(steps) = &file.schedule {
+        if steps.is_empty() || steps.iter().any(|step| step.epochs == 0 || !(step.lr >= 0.0)) {
+            return Err(tree.wrong(
+                "schedule",
+                "must list steps of at least one epoch with a rate that is not negative",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// `--workers` means whatever the file's architecture calls its workers.
+fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), Wrong> {
+    if workers == 0 {
+        return Err(Wrong::new("--workers must be at least 1"));
+    }
+    match (file.arch, &mut file.parameter_server) {
+        (Arch::Single, _) => file.workers = Some(workers),
+        (Arch::Flat, Some(server)) => server.num_workers = workers,
+        (Arch::Flat, None) => {
+            file.parameter_server = Some(Server { aggr_type: Aggregation::Sync, num_workers: workers });
+        }
+        (Arch::Hierarchical, _) => {
+            return Err(Wrong::new(
+                "--workers cannot be given with `arch: hierarchical`: set num_workers of each local server",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn length(tree: &Tree, file: &mut RunFile) -> Result<Span, Wrong> {
+    match (file.epochs, file.num_server_rounds) {
+        (Some(_), Some(_)) => {
+            Err(tree
+                .wrong("num_server_rounds", "cannot be given together with epochs: leave one of them out"))
+        }
+        (None, Some(rounds)) => Ok(Span::Rounds(rounds)),
+        (epochs, None) => Ok(Span::Epochs(*file.epochs.insert(epochs.unwrap_or(EPOCHS)))),
+    }
+}
+
+fn workers(tree: &Tree, file: &mut RunFile, cores: usize) -> Result<usize, Wrong> {
+    let used_by = [
+        ("workers", Arch::Single, file.workers.is_some()),
+        ("parameter_server", Arch::Flat, file.parameter_server.is_some()),
+        ("global_server", Arch::Hierarchical, file.global_server.is_some()),
+    ];
+    for (key, arch, given) in used_by {
+        let name = format!("{arch:?}").to_lowercase();
+        if given && arch != file.arch {
+            return Err(tree.wrong(key, format!("is only for `arch: {name}`")));
+        }
+        if !given && arch == file.arch && arch != Arch::Single {
+            return Err(tree.wrong("arch", format!("{name} needs the key `{key}`")));
+        }
+    }
+    let servers: &[Server] = match (&file.parameter_server, &file.global_server) {
+        (Some(server), _) => std::slice::from_ref(server),
+        (None, Some(global)) if global.local_servers.is_empty() => {
+            return Err(tree.wrong("global_server.local_servers", "must list at least one server"));
+        }
+        (None, Some(global)) => &global.local_servers,
+        (None, None) => {
+            return Ok(*file.workers.get_or_insert(cores.clamp(1, DEFAULT_WORKERS)));
+        }
+    };
+    if let Some(i) = servers.iter().position(|server| server.num_workers == 0) {
+        let key = match file.arch {
+            Arch::Hierarchical => format!("global_server.local_servers[{i}].num_workers"),
+            Arch::Flat | Arch::Single => "parameter_server.num_workers".to_owned(),
+        };
+        return Err(tree.wrong(&key, "must be at least 1"));
+    }
+    Ok(servers.iter().map(|server| server.num_workers).sum())
+}
+
+fn notes(file: &RunFile, workers: usize) -> Vec<String> {
+    let is_async = file.parameter_server.iter().any(|server| server.aggr_type == Aggregation::Async)
+        || file.global_server.iter().any(|global| {
+            global.aggr_type == Aggregation::Async
+                || global.local_servers.iter().any(|server| server.aggr_type == Aggregation::Async)
+        });
+    let what = match (file.arch, is_async) {
+        (Arch::Hierarchical, true) => "without local servers, and in step instead of async",
+        (Arch::Hierarchical, false) => "without local servers",
+        (_, true) => "in step instead of async",
+        (_, false) => return Vec::new(),
+    };
+    vec![format!("on one machine the {workers} workers share memory: they train {what}")]
+}
+
+#[cfg(test)]
+mod tests;

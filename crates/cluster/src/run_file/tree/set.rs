@@ -1,0 +1,71 @@
+use std::sync::Arc;
+
+use super::load::{self, MAX_DEPTH, TOO_DEEP};
+use super::node::{Data, Entry, Node, Place, Step, below, steps};
+use super::wrong::Wrong;
+
+/// Puts the value of `key.path=value` in its place, making the mappings on the way.
+pub(super) fn assign(root: &mut Node, assignment: &str, choices: &[&str]) -> Result<(), Wrong> {
+    let assignment: Arc<str> = assignment.into();
+    let place = Place::Set(Arc::clone(&assignment));
+    let wrong = |message: String| Wrong::new(message).at("", &place, "");
+    let Some((path, value)) = assignment.split_once('=') else {
+        return Err(wrong("expected `key=value`, such as `epochs=5`".to_owned()));
+    };
+    let steps = steps(path.trim()).map_err(wrong)?;
+    if steps.len() > MAX_DEPTH {
+        return Err(wrong(TOO_DEEP.to_owned()));
+    }
+    let value = load::value(value, &assignment)?;
+    let mut node = root;
+    let mut path = String::new();
+    for step in steps {
+        match step {
+            Step::Key(key) => {
+                node = enter_key(node, &key, &place, choices.contains(&path.as_str())).ok_or_else(|| {
+                    wrong(format!("`{path}` is a list; name one of its items, such as `{path}[0]`"))
+                })?;
+                path = below(&path, &key);
+            }
+            Step::Index(index) => {
+                node = enter_item(node, index).map_err(|count| wrong(no_item(&path, index, count)))?;
+                path = format!("{path}[{index}]");
+            }
+        }
+    }
+    *node = Node { place, ..value };
+    Ok(())
+}
+
+/// The value of `key` in the mapping `node`, made if need be. What is no mapping gives way to one, save for a
+/// list.
+fn enter_key<'a>(node: &'a mut Node, key: &str, place: &Place, is_choice: bool) -> Option<&'a mut Node> {
+    if let Data::Scalar(_) = node.data {
+        *node = Node::map(place.clone());
+    }
+    let Data::Map(entries) = &mut node.data else { return None };
+    let index = entries.iter().position(|entry| entry.key == key).unwrap_or_else(|| {
+        if is_choice {
+            entries.clear();
+        }
+        let value = Node::null(place.clone());
+        entries.push(Entry { key: key.to_owned(), place: place.clone(), value });
+        entries.len() - 1
+    });
+    Some(&mut entries[index].value)
+}
+
+/// An item that the list already has, or how many it has; none at all if it is no list.
+fn enter_item(node: &mut Node, index: usize) -> Result<&mut Node, Option<usize>> {
+    let Data::List(items) = &mut node.data else { return Err(None) };
+    let count = items.len();
+    items.get_mut(index).ok_or(Some(count))
+}
+
+fn no_item(path: &str, index: usize, count: Option<usize>) -> String {
+    match count {
+        None => format!("`{path}` is no list, so it has no item [{index}]"),
+        Some(0) => format!("`{path}` is an empty list, so it has no item [{index}]"),
+        Some(count) => format!("`{path}` has only the items [0] to [{}]", count - 1),
+    }
+}

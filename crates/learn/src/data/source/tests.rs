@@ -1,0 +1,185 @@
+use super::*;
+use crate::data::conllu::TaggedSentence;
+use crate::data::{Images, Samples, Shape, Vocabulary, conllu, idx};
+use serde_json::json;
+use std::fs;
+
+fn source(value: serde_json::Value) -> Source {
+    serde_json::from_value(value).unwrap()
+}
+
+fn in_folder(folder: &Path) -> Source {
+    Source::new(folder.to_str().unwrap())
+}
+
+#[test]
+fn a_source_is_a_name_or_a_mapping() {
+    assert_eq!(source(json!("digits")), Source::default());
+    assert_eq!(source(json!({"name": "digits"})), Source::default());
+    assert_eq!(source(json!({"path": "some/folder"})), Source::new("some/folder"));
+    let given =
+        source(json!({"name": "grammar", "train": 5, "seed": 9, "tags": "xpos", "lower_case": false}));
+    let expect = Source {
+        train: Some(5),
+        seed: 9,
+        tags: TagColumn::Xpos,
+        lower_case: false,
+        ..Source::new("grammar")
+    };
+    assert_eq!(given, expect);
+    assert_eq!(given.test, Some(1_000));
+}
+
+#[test]
+fn a_wrong_mapping_says_what_is_wrong() {
+    let check = |value: serde_json::Value, expect: &str| {
+        let error = serde_json::from_value::<Source>(value).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error:?} should say {expect:?}");
+    };
+    check(json!({"name": "digits", "trian": 5}), "unknown field `trian`, expected one of");
+    check(json!({"train": 5}), "missing field `name`");
+    check(json!({"name": "digits", "train": -5}), "invalid value: integer `-5`, expected usize");
+    check(json!({"name": "digits", "tags": "ptb"}), "unknown variant `ptb`, expected `upos` or `xpos`");
+    check(json!(5), "expected the name of a data set, a folder, or a mapping");
+}
+
+#[test]
+fn what_is_saved_has_every_field_and_is_read_back() {
+    for given in [Source::new("reviews"), Source::new("mnist")] {
+        let saved = serde_json::to_value(&given).unwrap();
+        assert_eq!(saved.as_object().unwrap().len(), 9);
+        assert_eq!(source(saved), given);
+    }
+}
+
+#[test]
+fn made_data_has_the_sizes_asked_for() {
+    let check = |name: &str, shape: &dyn Fn(&Shape) -> bool, classes: usize| {
+        let given = Source { train: Some(400), test: Some(7), ..Source::new(name) };
+        let dataset = given.load().unwrap();
+        assert_eq!((dataset.train.len(), dataset.test.len()), (400, 7), "{name}");
+        assert!(shape(&dataset.shape), "{:?}", dataset.shape);
+        assert_eq!(dataset.classes.len(), classes, "{name}");
+        let words = dataset.vocabulary.as_ref().map(Vocabulary::len);
+        match dataset.shape {
+            Shape::Images { .. } => assert_eq!(words, None),
+            Shape::Tagging { words: rows, .. } | Shape::Texts { words: rows, .. } => {
+                assert_eq!(words, Some(rows))
+            }
+        }
+        // The test half does not depend on the size of the training half.
+        if let Samples::Images(test) = &dataset.test {
+            let other = Source { train: Some(1), ..given.clone() }.load().unwrap();
+            assert_eq!(other.test, Samples::Images(test.clone()));
+        }
+    };
+    check("digits", &|shape| *shape == Shape::Images { height: 28, width: 28, channels: 1, classes: 10 }, 10);
+    check("grammar", &|shape| matches!(shape, Shape::Tagging { tags: 15, .. }), 15);
+    check("reviews", &|shape| matches!(shape, Shape::Texts { classes: 5, .. }), 5);
+}
+
+#[test]
+fn the_halves_of_made_data_share_no_sample() {
+    let given = Source { train: Some(300), test: Some(300), ..Source::new("digits") };
+    let dataset = given.load().unwrap();
+    let (Samples::Images(train), Samples::Images(test)) = (dataset.train, dataset.test) else {
+        panic!("not images")
+    };
+    let seen: std::collections::HashSet<&[u8]> = train.pixels.chunks(784).collect();
+    assert!(test.pixels.chunks(784).all(|image| !seen.contains(image)));
+}
+
+#[test]
+fn a_source_that_is_not_there_says_what_would_be_right() {
+    let check = |given: Source, expect: &str| {
+        let error = given.load().unwrap_err().to_string();
+        assert!(error.contains(expect), "{error:?} should say {expect:?}");
+    };
+    check(
+        Source::new("digit"),
+        "known are digits, grammar, reviews, fashion-mnist, mnist; did you mean digits?",
+    );
+    check(Source { train: Some(0), ..Source::default() }, "data: train is 0");
+    check(Source { max_length: 0, ..Source::new("reviews") }, "data: max_length is 0");
+    let folder = tempfile::tempdir().unwrap();
+    check(in_folder(folder.path()), "no data found; looked for train-images-idx3-ubyte");
+    let file = folder.path().join("notes.txt");
+    fs::write(&file, "").unwrap();
+    check(in_folder(&file), "notes.txt: is a file, expected the folder");
+}
+
+fn few_images(labels: &[u8]) -> Images {
+    Images { height: 2, width: 3, channels: 1, pixels: vec![9; labels.len() * 6], labels: labels.to_vec() }
+}
+
+fn write_images(folder: &Path, train: &Images, test: &Images, end: &str) {
+    for (half, name) in [(train, "train"), (test, "t10k")] {
+        let path = |what: &str| folder.join(format!("{name}-{what}-ubyte{end}"));
+        idx::write(half, &path("images-idx3"), &path("labels-idx1")).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_of_images_is_read() {
+    for end in ["", ".gz"] {
+        let folder = tempfile::tempdir().unwrap();
+        write_images(folder.path(), &few_images(&[0, 1, 2]), &few_images(&[2, 1]), end);
+        let dataset = Source { train: Some(2), ..in_folder(folder.path()) }.load().unwrap();
+        assert_eq!(dataset.shape, Shape::Images { height: 2, width: 3, channels: 1, classes: 3 });
+        assert_eq!(dataset.train, Samples::Images(few_images(&[0, 1])));
+        assert_eq!(dataset.test, Samples::Images(few_images(&[2, 1])));
+    }
+}
+
+#[test]
+fn halves_that_do_not_fit_are_refused() {
+    let check = |train: &Images, test: &Images, expect: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        write_images(folder.path(), train, test, "");
+        let error = in_folder(folder.path()).load().unwrap_err().to_string();
+        assert!(error.contains(expect), "{error:?} should say {expect:?}");
+    };
+    check(
+        &few_images(&[0, 1]),
+        &few_images(&[2]),
+        "test half has the class 2, but the training half ends at 1",
+    );
+    check(&few_images(&[]), &few_images(&[2]), "the training half holds no images");
+    check(&few_images(&[0]), &few_images(&[]), "the test half holds no images");
+    let other = Images { height: 3, width: 2, ..few_images(&[0]) };
+    check(&few_images(&[0]), &other, "[2, 3, 1] (height, width, channels), those to test on [3, 2, 1]");
+}
+
+#[test]
+fn a_folder_of_text_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let sentence = |words: &[&str], tags: &[&str]| TaggedSentence {
+        words: words.iter().map(|&word| word.to_owned()).collect(),
+        tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+    };
+    conllu::write(&folder.path().join("train.conllu"), &[sentence(&["The", "the", "dog"], &["D", "D", "N"])])
+        .unwrap();
+    let error = in_folder(folder.path()).load().unwrap_err().to_string();
+    assert!(error.contains("holds no test.conllu or test.conllu.gz"), "{error}");
+    conllu::write(&folder.path().join("test.conllu.gz"), &[]).unwrap();
+    let error = in_folder(folder.path()).load().unwrap_err().to_string();
+    assert!(error.contains("test.conllu.gz: holds no samples"), "{error}");
+    conllu::write(&folder.path().join("test.conllu.gz"), &[sentence(&["THE", "dog"], &["D", "A"])]).unwrap();
+    let dataset = in_folder(folder.path()).load().unwrap();
+    assert_eq!(dataset.classes, ["A", "D", "N"]);
+    let Samples::Sentences(test) = dataset.test else { panic!("not sentences") };
+    assert_eq!((test.starts, test.words, test.tags), (vec![0, 2], vec![2, 1], vec![1, 0]));
+}
+
+#[test]
+fn a_folder_of_reviews_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["train.jsonl", "test.jsonl"] {
+        let line = |text: &str| format!("{{\"reviewText\": \"{text}\", \"overall\": 4.0}}\n");
+        fs::write(folder.path().join(name), line("good good stuff") + &line("!!") + &line("bad")).unwrap();
+    }
+    let dataset = Source { max_length: 2, ..in_folder(folder.path()) }.load().unwrap();
+    let Samples::Texts(train) = dataset.train else { panic!("not texts") };
+    // The second text has no words and is left out.
+    assert_eq!((train.starts, train.words, train.labels), (vec![0, 2, 3], vec![2, 2, 1], vec![3, 3]));
+}

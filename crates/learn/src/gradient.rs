@@ -1,0 +1,151 @@
+//! A gradient: a flat vector of the model's layout, in which of a table of rows only the touched ones count.
+
+use std::ops::Range;
+
+use crate::layout::{Kind, Layout, Slot};
+
+/// The sum over samples of the gradients of their losses.
+#[derive(Clone, Debug)]
+pub struct Gradient {
+    /// One value a parameter. In a table, rows that are not touched hold remains of earlier steps.
+    pub values: Vec<f32>,
+    /// How many losses were summed: samples, or words of a tagger.
+    pub weight: f64,
+    tensors: Vec<State>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    range: Range<usize>,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Dense { written: bool },
+    Rows(Rows),
+}
+
+/// The touched rows of a table.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    pub width: usize,
+    /// In the order in which they were touched, each once.
+    pub touched: Vec<u32>,
+    is_touched: Vec<bool>,
+}
+
+impl Gradient {
+    /// A gradient of nothing.
+    pub fn new(layout: &Layout) -> Self {
+        let content = |kind: Kind, len: usize| match kind {
+            Kind::Dense => Content::Dense { written: false },
+            Kind::Rows { width } => {
+                let is_touched = vec![false; len / width];
+                Content::Rows(Rows { width, touched: Vec::with_capacity(is_touched.len()), is_touched })
+            }
+        };
+        let tensors = layout.tensors().iter();
+        let tensors =
+            tensors.map(|t| State { range: t.range.clone(), content: content(t.kind, t.range.len()) });
+        Self { values: vec![0.0; layout.len()], weight: 0.0, tensors: tensors.collect() }
+    }
+
+    /// Forgets everything, in time that depends on what was touched.
+    pub fn clear(&mut self) {
+        self.weight = 0.0;
+        for State { content, .. } in &mut self.tensors {
+            match content {
+                Content::Dense { written } => *written = false,
+                Content::Rows(rows) => {
+                    for row in rows.touched.drain(..) {
+                        rows.is_touched[row as usize] = false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fills with zeros what no layer wrote. To be called once the last layer has.
+    pub fn finish(&mut self) {
+        for State { range, content } in &mut self.tensors {
+            if let Content::Dense { written: written @ false } = content {
+                self.values[range.clone()].fill(0.0);
+                *written = true;
+            }
+        }
+    }
+
+    /// The place of a dense tensor, and whether to add to it: a tensor used twice in a step gets the sum.
+    pub fn dense(&mut self, slot: &Slot) -> (&mut [f32], bool) {
+        let Content::Dense { written } = &mut self.tensors[slot.tensor].content else {
+            unreachable!("tensor {} is a table of rows", slot.tensor);
+        };
+        let add = std::mem::replace(written, true);
+        (&mut self.values[slot.range.clone()], add)
+    }
+
+    /// Adds `slope` to one row of a table.
+    #[inline]
+    pub fn add_row(&mut self, slot: &Slot, row: u32, slope: &[f32]) {
+        let Content::Rows(rows) = &mut self.tensors[slot.tensor].content else {
+            unreachable!("tensor {} is dense", slot.tensor);
+        };
+        let start = slot.range.start + row as usize * rows.width;
+        let values = &mut self.values[start..start + rows.width];
+        if std::mem::replace(&mut rows.is_touched[row as usize], true) {
+            for (value, slope) in values.iter_mut().zip(slope) {
+                *value += slope;
+            }
+        } else {
+            rows.touched.push(row);
+            values.copy_from_slice(slope);
+        }
+    }
+
+    /// The touched rows of tensor `tensor`, if it is a table.
+    pub fn rows(&self, tensor: usize) -> Option<&Rows> {
+        match &self.tensors[tensor].content {
+            Content::Rows(rows) => Some(rows),
+            Content::Dense { .. } => None,
+        }
+    }
+}
+
+impl AsRef<Self> for Gradient {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl Rows {
+    /// Whether the row has a gradient.
+    pub fn is_touched(&self, row: u32) -> bool {
+        self.is_touched[row as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Init, Order};
+
+    #[test]
+    fn touched_rows_are_summed_and_forgotten() {
+        let mut layout = Layout::default();
+        let table = layout.rows("table".into(), 4, 2, Init::Uniform(1.0));
+        let dense = layout.dense("dense".into(), &[2], Order::plain(&[2]), Init::Uniform(1.0));
+        let mut gradient = Gradient::new(&layout);
+        gradient.values.fill(9.0);
+        gradient.add_row(&table, 2, &[1.0, 2.0]);
+        gradient.add_row(&table, 2, &[1.0, 2.0]);
+        gradient.finish();
+        assert_eq!(gradient.rows(0).expect("a table").touched, [2]);
+        assert_eq!(gradient.values[4..6], [2.0, 4.0]);
+        assert_eq!(gradient.values[8..], [0.0, 0.0], "no layer wrote it");
+        gradient.clear();
+        assert!(gradient.rows(0).expect("a table").touched.is_empty());
+        assert!(!gradient.dense(&dense).1, "the first write replaces");
+        assert!(gradient.dense(&dense).1, "the second adds");
+    }
+}

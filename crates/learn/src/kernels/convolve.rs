@@ -1,0 +1,229 @@
+//! Convolutions over channels-last images: patches in a row, then one matrix product.
+
+use super::matmul::{Matrix, matmul};
+use super::vectorized;
+
+/// The sizes of a convolution. Images are `(N, H, W, C)`, weights `(K, K, in, out)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Convolution {
+    pub images: usize,
+    pub height: usize,
+    pub width: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+    pub kernel: usize,
+    pub stride: usize,
+    pub padding: usize,
+}
+
+/// About how many floats of patches are made at a time: what stays in the second-level cache.
+const BLOCK: usize = 1 << 18;
+
+impl Convolution {
+    pub fn out_height(&self) -> usize {
+        (self.height + 2 * self.padding - self.kernel) / self.stride + 1
+    }
+
+    pub fn out_width(&self) -> usize {
+        (self.width + 2 * self.padding - self.kernel) / self.stride + 1
+    }
+
+    /// How many output positions there are in all images.
+    pub fn positions(&self) -> usize {
+        self.images * self.out_height() * self.out_width()
+    }
+
+    /// How many floats one output position sees.
+    pub fn patch(&self) -> usize {
+        self.kernel * self.kernel * self.inputs
+    }
+
+    /// How many positions are handled at a time, and so how large `patches` must be.
+    fn block(&self) -> usize {
+        (BLOCK / self.patch()).max(64).min(self.positions())
+    }
+
+    /// The length of the scratch memory that the functions below want.
+    pub fn scratch(&self) -> usize {
+        self.block() * self.patch()
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (positions, block) = (self.positions(), self.block());
+        (0..positions).step_by(block.max(1)).map(move |start| (start, block.min(positions - start)))
+    }
+
+    /// `y = x * w`.
+    pub fn forward(&self, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
+        let (patch, outputs) = (self.patch(), self.outputs);
+        for (start, count) in self.blocks() {
+            let patches = &mut scratch[..count * patch];
+            self.gather(x, patches, start);
+            let (a, b) = (Matrix::new(patches, count, patch), Matrix::new(weights, patch, outputs));
+            matmul(&mut y[start * outputs..(start + count) * outputs], outputs, a, b, false);
+        }
+    }
+
+    /// The slope of the weights, from the slope of `y`.
+    pub fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool, scratch: &mut [f32]) {
+        let (patch, outputs) = (self.patch(), self.outputs);
+        for (start, count) in self.blocks() {
+            let patches = &mut scratch[..count * patch];
+            self.gather(x, patches, start);
+            let dy = Matrix::new(&dy[start * outputs..], count, outputs);
+            matmul(dw, outputs, Matrix::new(patches, count, patch).transposed(), dy, add || start > 0);
+        }
+    }
+
+    /// The slope of `x`, from the slope of `y`.
+    pub fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
+        let (patch, outputs) = (self.patch(), self.outputs);
+        dx.fill(0.0);
+        for (start, count) in self.blocks() {
+            let patches = &mut scratch[..count * patch];
+            let dy = Matrix::new(&dy[start * outputs..], count, outputs);
+            matmul(patches, patch, dy, Matrix::new(weights, patch, outputs).transposed(), false);
+            self.scatter(patches, dx, start);
+        }
+    }
+
+    /// For every output position from `start` on and every row of its patch: where the row's part that lies inside
+    /// the image begins in the image, where in the patches, and how long it is.
+    #[inline(always)]
+    fn for_each_row(&self, start: usize, count: usize, mut row: impl FnMut(Row)) {
+        let (out_width, out_height) = (self.out_width(), self.out_height());
+        let (mut ox, mut oy) = (start % out_width, start / out_width % out_height);
+        let mut image = start / (out_width * out_height);
+        let row_len = self.kernel * self.inputs;
+        for position in 0..count {
+            let left = (ox * self.stride) as isize - self.padding as isize;
+            let first = (-left).clamp(0, self.kernel as isize) as usize;
+            let end = (self.width as isize - left).clamp(first as isize, self.kernel as isize) as usize;
+            for ky in 0..self.kernel {
+                let y = (oy * self.stride + ky) as isize - self.padding as isize;
+                let patch = position * self.kernel * row_len + ky * row_len;
+                let inside = (0..self.height as isize).contains(&y) && end > first;
+                let source = if inside {
+                    let x = (left + first as isize) as usize;
+                    ((image * self.height + y as usize) * self.width + x) * self.inputs
+                } else {
+                    0
+                };
+                let len = if inside { (end - first) * self.inputs } else { 0 };
+                row(Row {
+                    source,
+                    patch,
+                    before: if inside { first * self.inputs } else { 0 },
+                    len,
+                    row_len,
+                });
+            }
+            ox += 1;
+            if ox == out_width {
+                (ox, oy) = (0, oy + 1);
+                if oy == out_height {
+                    (oy, image) = (0, image + 1);
+                }
+            }
+        }
+    }
+
+    /// Lays the patches of the positions from `start` on in a row; what lies outside the image is zero.
+    fn gather(&self, x: &[f32], patches: &mut [f32], start: usize) {
+        let count = patches.len() / self.patch();
+        vectorized(|| {
+            self.for_each_row(start, count, |row| {
+                let out = &mut patches[row.patch..row.patch + row.row_len];
+                if row.len == row.row_len {
+                    copy_short(out, &x[row.source..row.source + row.len]);
+                } else {
+                    out[..row.before].fill(0.0);
+                    out[row.before..row.before + row.len]
+                        .copy_from_slice(&x[row.source..row.source + row.len]);
+                    out[row.before + row.len..].fill(0.0);
+                }
+            });
+        });
+    }
+
+    /// Adds the patches of the positions from `start` on to where they came from.
+    fn scatter(&self, patches: &[f32], dx: &mut [f32], start: usize) {
+        let count = patches.len() / self.patch();
+        vectorized(|| {
+            self.for_each_row(start, count, |row| {
+                let from = &patches[row.patch + row.before..row.patch + row.before + row.len];
+                for (dx, slope) in dx[row.source..row.source + row.len].iter_mut().zip(from) {
+                    *dx += slope;
+                }
+            });
+        });
+    }
+}
+
+/// One row of a patch and its part inside the image.
+struct Row {
+    source: usize,
+    patch: usize,
+    before: usize,
+    len: usize,
+    row_len: usize,
+}
+
+/// A copy of a few floats without the call that `copy_from_slice` becomes.
+#[inline(always)]
+fn copy_short(out: &mut [f32], from: &[f32]) {
+    if out.len() >= 32 {
+        out.copy_from_slice(from);
+    } else {
+        for (out, from) in out.iter_mut().zip(from) {
+            *out = *from;
+        }
+    }
+}
+
+/// Means over squares of `size`×`size`, `(N, H, W, C)`; a rest at the edge is left out.
+pub fn average_pool(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
+    let (rows, columns) = (height / size, width / size);
+    let scale = 1.0 / (size * size) as f32;
+    vectorized(|| {
+        for (at, y) in y.chunks_exact_mut(channels).enumerate() {
+            let (column, row, image) = (at % columns, at / columns % rows, at / columns / rows);
+            let corner = (image * height + row * size) * width + column * size;
+            y.fill(0.0);
+            for dy in 0..size {
+                for dx in 0..size {
+                    let from = (corner + dy * width + dx) * channels;
+                    for (y, x) in y.iter_mut().zip(&x[from..from + channels]) {
+                        *y += x;
+                    }
+                }
+            }
+            for y in y {
+                *y *= scale;
+            }
+        }
+    });
+}
+
+/// The slope of what was averaged.
+pub fn average_pool_slope(dy: &[f32], dx: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
+    let (rows, columns) = (height / size, width / size);
+    let scale = 1.0 / (size * size) as f32;
+    if height % size != 0 || width % size != 0 {
+        dx.fill(0.0);
+    }
+    vectorized(|| {
+        for (at, dy) in dy.chunks_exact(channels).enumerate() {
+            let (column, row, image) = (at % columns, at / columns % rows, at / columns / rows);
+            let corner = (image * height + row * size) * width + column * size;
+            for down in 0..size {
+                for right in 0..size {
+                    let to = (corner + down * width + right) * channels;
+                    for (dx, dy) in dx[to..to + channels].iter_mut().zip(dy) {
+                        *dx = dy * scale;
+                    }
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,72 @@
+//! Losses, with their slopes in one pass.
+
+use super::pointwise::exp;
+use super::vectorized;
+use crate::data::IGNORED;
+use crate::tally::Tally;
+
+/// Softmax and cross-entropy over rows of `classes` scores. Turns the scores into the slopes of the summed loss;
+/// rows whose target is [`IGNORED`] get none.
+pub fn cross_entropy(scores: &mut [f32], targets: &[u32], classes: usize, tally: &mut Tally) {
+    assert_eq!(scores.len(), targets.len() * classes, "a row of scores for every target");
+    vectorized(|| {
+        for (row, &target) in scores.chunks_exact_mut(classes).zip(targets) {
+            if target == IGNORED {
+                row.fill(0.0);
+                continue;
+            }
+            let (best, top) = largest(row);
+            tally.count(best, target as usize);
+            let score = row[target as usize] - top;
+            let mut sum = 0.0;
+            for x in row.iter_mut() {
+                *x = exp(*x - top);
+                sum += *x;
+            }
+            tally.loss += f64::from(sum.ln() - score);
+            let scale = 1.0 / sum;
+            for x in row.iter_mut() {
+                *x *= scale;
+            }
+            row[target as usize] -= 1.0;
+        }
+    });
+}
+
+/// Binary cross-entropy of one score a sample: class 1 where it is not below 0. Targets from `positive_from` on are class
+/// 1, whose losses are scaled by `positive_weight`. Turns the scores into the slopes of the summed loss.
+pub fn binary_cross_entropy(
+    scores: &mut [f32],
+    targets: &[u32],
+    positive_from: u32,
+    positive_weight: f32,
+    tally: &mut Tally,
+) {
+    assert_eq!(scores.len(), targets.len(), "a score for every target");
+    for (score, &target) in scores.iter_mut().zip(targets) {
+        if target == IGNORED {
+            *score = 0.0;
+            continue;
+        }
+        let (x, positive) = (*score, target >= positive_from);
+        tally.count(usize::from(x >= 0.0), usize::from(positive));
+        let (weight, sign) = if positive { (positive_weight, 1.0) } else { (1.0, -1.0) };
+        // ln(1 + e^-sx) without overflow, and its slope -s / (1 + e^sx).
+        let sx = sign * x;
+        let loss = (-sx.abs()).exp().ln_1p() + (-sx).max(0.0);
+        tally.loss += f64::from(weight * loss);
+        *score = -sign * weight / (1.0 + sx.exp());
+    }
+}
+
+/// The place of the largest value, the first of equals, and the value.
+#[inline(always)]
+fn largest(row: &[f32]) -> (usize, f32) {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (i, &x) in row.iter().enumerate() {
+        if x > best.1 {
+            best = (i, x);
+        }
+    }
+    best
+}

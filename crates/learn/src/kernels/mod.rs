@@ -1,0 +1,44 @@
+//! Loops over slices: everything that costs time in a step.
+//!
+//! A kernel is written once, as plain loops that the compiler turns into vector instructions, and runs compiled for
+//! the best instruction set of the machine: [`vectorized`] chooses among AVX-512, AVX2 and the baseline (NEON on ARM).
+//! No kernel allocates, and none uses a fused multiply-add by name: where the machine has none, it is a slow call.
+
+pub mod convolve;
+pub mod loss;
+pub mod matmul;
+pub mod pointwise;
+pub mod recur;
+pub mod update;
+
+/// Runs a kernel compiled for the best instruction set of this machine. The kernel must be a closure over
+/// `#[inline(always)]` functions, or what it calls stays compiled for the baseline.
+#[inline(always)]
+pub fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(kernel)
+}
+
+/// How many floats a kernel handles at once where it says so by hand: the widest register there is.
+pub const LANES: usize = 16;
+
+/// A full register's worth of floats.
+pub type Lanes = [f32; LANES];
+
+/// The first [`LANES`] floats of a slice.
+#[inline(always)]
+pub fn load(slice: &[f32]) -> Lanes {
+    let mut lanes = [0.0; LANES];
+    lanes.copy_from_slice(&slice[..LANES]);
+    lanes
+}
+
+/// The name of the instruction set that [`vectorized`] chooses here.
+pub fn instruction_set() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    match pulp::Arch::new() {
+        pulp::Arch::V4(_) => return "avx512",
+        pulp::Arch::V3(_) => return "avx2",
+        _ => {}
+    }
+    if cfg!(target_arch = "aarch64") { "neon" } else { "portable" }
+}

@@ -1,0 +1,235 @@
+//! The pointwise part of a step of a recurrent layer, forward and backward.
+//!
+//! A row holds the gates of one sample side by side: `r z n` of a GRU, `i f g o` of an LSTM, each `hidden` wide. The
+//! loops run over registers of [`LANES`] floats by hand: over eight slices at once the compiler gives up.
+
+use super::pointwise::{sigmoid, tanh};
+use super::{LANES, Lanes, load, vectorized};
+
+/// One value of a GRU forward: gates in, state out.
+#[derive(Clone, Copy)]
+struct GruCell {
+    r: f32,
+    z: f32,
+    n: f32,
+    h: f32,
+}
+
+impl GruCell {
+    /// `x*` are the input's sums, `h*` the state's.
+    #[inline(always)]
+    fn forward(x: [f32; 3], h: [f32; 3], before: f32) -> Self {
+        let r = sigmoid(x[0] + h[0]);
+        let z = sigmoid(x[1] + h[1]);
+        let n = tanh(x[2] + r * h[2]);
+        Self { r, z, n, h: n + z * (before - n) }
+    }
+}
+
+/// One step of a GRU. `gates` `(B, 3H)` holds the input's sums and becomes the gates `r z n`; `sums` `(B, 3H)` holds
+/// the state's sums; the third of them is kept in `candidate` `(B, H)` for the way back.
+pub fn gru_forward(
+    gates: &mut [f32],
+    sums: &[f32],
+    before: &[f32],
+    candidate: &mut [f32],
+    state: &mut [f32],
+    hidden: usize,
+) {
+    let rows = gates.chunks_exact_mut(3 * hidden).zip(sums.chunks_exact(3 * hidden));
+    let rows = rows.zip(before.chunks_exact(hidden)).zip(candidate.chunks_exact_mut(hidden));
+    let rows = rows.zip(state.chunks_exact_mut(hidden));
+    vectorized(|| {
+        for ((((gates, sums), before), candidate), state) in rows {
+            candidate.copy_from_slice(&sums[2 * hidden..]);
+            let full = hidden - hidden % LANES;
+            for j in (0..full).step_by(LANES) {
+                let at = |slice: &[f32], gate: usize| load(&slice[gate * hidden + j..]);
+                let (x0, x1, x2) = (at(gates, 0), at(gates, 1), at(gates, 2));
+                let (h0, h1, h2, b) = (at(sums, 0), at(sums, 1), at(sums, 2), at(before, 0));
+                let (mut r, mut z, mut n, mut h): (Lanes, Lanes, Lanes, Lanes) = Default::default();
+                for k in 0..LANES {
+                    r[k] = sigmoid(x0[k] + h0[k]);
+                }
+                for k in 0..LANES {
+                    z[k] = sigmoid(x1[k] + h1[k]);
+                }
+                for k in 0..LANES {
+                    n[k] = tanh(x2[k] + r[k] * h2[k]);
+                }
+                for k in 0..LANES {
+                    h[k] = n[k] + z[k] * (b[k] - n[k]);
+                }
+                gates[j..j + LANES].copy_from_slice(&r);
+                gates[hidden + j..hidden + j + LANES].copy_from_slice(&z);
+                gates[2 * hidden + j..2 * hidden + j + LANES].copy_from_slice(&n);
+                state[j..j + LANES].copy_from_slice(&h);
+            }
+            for j in full..hidden {
+                let at = |slice: &[f32]| [slice[j], slice[hidden + j], slice[2 * hidden + j]];
+                let cell = GruCell::forward(at(gates), at(sums), before[j]);
+                (gates[j], gates[hidden + j], gates[2 * hidden + j]) = (cell.r, cell.z, cell.n);
+                state[j] = cell.h;
+            }
+        }
+    });
+}
+
+/// The slopes of one step of a GRU, one value. Takes the gates, the candidate's sum, the state before and the slope of
+/// the state; gives the slopes of the gates' sums, of the candidate's sum, and what flows straight to the state before.
+#[inline(always)]
+fn gru_slopes(r: f32, z: f32, n: f32, candidate: f32, before: f32, dh: f32) -> [f32; 5] {
+    let dn = dh * (1.0 - z) * (1.0 - n * n);
+    let dz = dh * (before - n) * z * (1.0 - z);
+    let dr = dn * candidate * r * (1.0 - r);
+    [dr, dz, dn, dn * r, dh * z]
+}
+
+/// One step of a GRU backward. `gates` become the slopes of the input's sums, `candidate` the slope of the candidate's
+/// share of the state's sums (the other two are equal), `slope` of the state becomes its direct share for the state
+/// before.
+pub fn gru_backward(
+    gates: &mut [f32],
+    candidate: &mut [f32],
+    before: &[f32],
+    slope: &mut [f32],
+    hidden: usize,
+) {
+    let rows = gates.chunks_exact_mut(3 * hidden).zip(candidate.chunks_exact_mut(hidden));
+    let rows = rows.zip(before.chunks_exact(hidden)).zip(slope.chunks_exact_mut(hidden));
+    vectorized(|| {
+        for (((gates, candidate), before), slope) in rows {
+            let full = hidden - hidden % LANES;
+            for j in (0..full).step_by(LANES) {
+                let (mut r, mut z, mut n) =
+                    (load(&gates[j..]), load(&gates[hidden + j..]), load(&gates[2 * hidden + j..]));
+                let (mut c, b, mut d) = (load(&candidate[j..]), load(&before[j..]), load(&slope[j..]));
+                for k in 0..LANES {
+                    let [dr, dz, dn, dc, dh] = gru_slopes(r[k], z[k], n[k], c[k], b[k], d[k]);
+                    (r[k], z[k], n[k], c[k], d[k]) = (dr, dz, dn, dc, dh);
+                }
+                gates[j..j + LANES].copy_from_slice(&r);
+                gates[hidden + j..hidden + j + LANES].copy_from_slice(&z);
+                gates[2 * hidden + j..2 * hidden + j + LANES].copy_from_slice(&n);
+                candidate[j..j + LANES].copy_from_slice(&c);
+                slope[j..j + LANES].copy_from_slice(&d);
+            }
+            for j in full..hidden {
+                let (r, z, n) = (gates[j], gates[hidden + j], gates[2 * hidden + j]);
+                let [dr, dz, dn, dc, dh] = gru_slopes(r, z, n, candidate[j], before[j], slope[j]);
+                (gates[j], gates[hidden + j], gates[2 * hidden + j]) = (dr, dz, dn);
+                (candidate[j], slope[j]) = (dc, dh);
+            }
+        }
+    });
+}
+
+/// One step of an LSTM. `gates` `(B, 4H)` holds all sums and becomes the gates `i f g o`; `cell_before`, `cell` and
+/// `squashed` (the cell's tanh, kept for the way back) are `(B, H)`.
+pub fn lstm_forward(
+    gates: &mut [f32],
+    cell_before: &[f32],
+    cell: &mut [f32],
+    squashed: &mut [f32],
+    state: &mut [f32],
+    hidden: usize,
+) {
+    let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
+    let rows = rows.zip(cell.chunks_exact_mut(hidden)).zip(squashed.chunks_exact_mut(hidden));
+    let rows = rows.zip(state.chunks_exact_mut(hidden));
+    vectorized(|| {
+        for ((((gates, before), cell), squashed), state) in rows {
+            let full = hidden - hidden % LANES;
+            for j in (0..full).step_by(LANES) {
+                let at = |gate: usize| load(&gates[gate * hidden + j..]);
+                let (mut i, mut f, mut g, mut o, b) = (at(0), at(1), at(2), at(3), load(&before[j..]));
+                let (mut c, mut t, mut h): (Lanes, Lanes, Lanes) = Default::default();
+                i.iter_mut().for_each(|x| *x = sigmoid(*x));
+                f.iter_mut().for_each(|x| *x = sigmoid(*x));
+                g.iter_mut().for_each(|x| *x = tanh(*x));
+                o.iter_mut().for_each(|x| *x = sigmoid(*x));
+                for k in 0..LANES {
+                    c[k] = f[k] * b[k] + i[k] * g[k];
+                }
+                for k in 0..LANES {
+                    t[k] = tanh(c[k]);
+                }
+                for k in 0..LANES {
+                    h[k] = o[k] * t[k];
+                }
+                for (gate, lanes) in [i, f, g, o].iter().enumerate() {
+                    gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
+                }
+                cell[j..j + LANES].copy_from_slice(&c);
+                squashed[j..j + LANES].copy_from_slice(&t);
+                state[j..j + LANES].copy_from_slice(&h);
+            }
+            for j in full..hidden {
+                let at = |gate: usize| gates[gate * hidden + j];
+                let (i, f, g, o) = (sigmoid(at(0)), sigmoid(at(1)), tanh(at(2)), sigmoid(at(3)));
+                cell[j] = f * before[j] + i * g;
+                squashed[j] = tanh(cell[j]);
+                state[j] = o * squashed[j];
+                for (gate, value) in [i, f, g, o].into_iter().enumerate() {
+                    gates[gate * hidden + j] = value;
+                }
+            }
+        }
+    });
+}
+
+/// The slopes of one step of an LSTM, one value: of the four gates' sums, and of the cell before.
+#[inline(always)]
+fn lstm_slopes([i, f, g, o]: [f32; 4], before: f32, squashed: f32, dh: f32, dc: f32) -> [f32; 5] {
+    let dc = dc + dh * o * (1.0 - squashed * squashed);
+    [
+        dc * g * i * (1.0 - i),
+        dc * before * f * (1.0 - f),
+        dc * i * (1.0 - g * g),
+        dh * squashed * o * (1.0 - o),
+        dc * f,
+    ]
+}
+
+/// One step of an LSTM backward. `gates` become the slopes of their sums; `cell_slope` of the cell becomes that of the
+/// cell before.
+pub fn lstm_backward(
+    gates: &mut [f32],
+    cell_before: &[f32],
+    squashed: &[f32],
+    slope: &[f32],
+    cell_slope: &mut [f32],
+    hidden: usize,
+) {
+    let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
+    let rows = rows.zip(squashed.chunks_exact(hidden)).zip(slope.chunks_exact(hidden));
+    let rows = rows.zip(cell_slope.chunks_exact_mut(hidden));
+    vectorized(|| {
+        for ((((gates, before), squashed), slope), cell_slope) in rows {
+            let full = hidden - hidden % LANES;
+            for j in (0..full).step_by(LANES) {
+                let at = |gate: usize| load(&gates[gate * hidden + j..]);
+                let (mut i, mut f, mut g, mut o) = (at(0), at(1), at(2), at(3));
+                let (b, t, d) = (load(&before[j..]), load(&squashed[j..]), load(&slope[j..]));
+                let mut dc = load(&cell_slope[j..]);
+                for k in 0..LANES {
+                    let slopes = lstm_slopes([i[k], f[k], g[k], o[k]], b[k], t[k], d[k], dc[k]);
+                    [i[k], f[k], g[k], o[k], dc[k]] = slopes;
+                }
+                for (gate, lanes) in [i, f, g, o].iter().enumerate() {
+                    gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
+                }
+                cell_slope[j..j + LANES].copy_from_slice(&dc);
+            }
+            for j in full..hidden {
+                let at = |gate: usize| gates[gate * hidden + j];
+                let all = [at(0), at(1), at(2), at(3)];
+                let [i, f, g, o, dc] = lstm_slopes(all, before[j], squashed[j], slope[j], cell_slope[j]);
+                for (gate, value) in [i, f, g, o].into_iter().enumerate() {
+                    gates[gate * hidden + j] = value;
+                }
+                cell_slope[j] = dc;
+            }
+        }
+    });
+}

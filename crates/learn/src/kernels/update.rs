@@ -1,0 +1,94 @@
+//! One pass of an optimiser over a slice: parameters, moments and gradient of the same places.
+
+use super::vectorized;
+
+/// Stochastic gradient descent with what may come with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sgd {
+    pub lr: f32,
+    pub momentum: f32,
+    pub nesterov: bool,
+    pub weight_decay: f32,
+}
+
+impl Sgd {
+    /// Without momentum: no velocity.
+    pub fn plain(self, parameters: &mut [f32], gradient: &[f32]) {
+        vectorized(|| {
+            for (p, g) in parameters.iter_mut().zip(gradient) {
+                *p -= self.lr * (g + self.weight_decay * *p);
+            }
+        });
+    }
+
+    /// With momentum.
+    pub fn momentum(self, parameters: &mut [f32], velocity: &mut [f32], gradient: &[f32]) {
+        let look_ahead = if self.nesterov { (1.0, self.momentum) } else { (0.0, 1.0) };
+        vectorized(|| {
+            for ((p, v), g) in parameters.iter_mut().zip(velocity).zip(gradient) {
+                let g = g + self.weight_decay * *p;
+                *v = self.momentum * *v + g;
+                *p -= self.lr * (look_ahead.0 * g + look_ahead.1 * *v);
+            }
+        });
+    }
+}
+
+/// Adam, or AdamW where `decay` is not 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Adam {
+    /// The rate with the correction of the first moment in it.
+    pub lr: f32,
+    /// One over the root of the correction of the second moment.
+    pub correction: f32,
+    pub beta1: f32,
+    pub beta2: f32,
+    pub epsilon: f32,
+    /// Added to the gradient: Adam's weight decay.
+    pub weight_decay: f32,
+    /// What parameters are multiplied with: AdamW's weight decay.
+    pub decay: f32,
+}
+
+impl Adam {
+    pub fn step(self, parameters: &mut [f32], first: &mut [f32], second: &mut [f32], gradient: &[f32]) {
+        vectorized(|| {
+            for (((p, m), v), g) in parameters.iter_mut().zip(first).zip(second).zip(gradient) {
+                let g = g + self.weight_decay * *p;
+                *m += (1.0 - self.beta1) * (g - *m);
+                *v = self.beta2 * *v + (1.0 - self.beta2) * (g * g);
+                *p = self.decay * *p - self.lr * *m / (v.sqrt() * self.correction + self.epsilon);
+            }
+        });
+    }
+}
+
+/// `sum = scale · Σ parts`, in the order of the parts.
+#[inline]
+pub fn scaled_sum<'a>(sum: &mut [f32], mut parts: impl Iterator<Item = &'a [f32]>, scale: f32) {
+    match parts.next() {
+        Some(first) => sum.copy_from_slice(first),
+        None => sum.fill(0.0),
+    }
+    for part in parts {
+        vectorized(|| {
+            for (sum, part) in sum.iter_mut().zip(part) {
+                *sum += part;
+            }
+        });
+    }
+    vectorized(|| sum.iter_mut().for_each(|sum| *sum *= scale));
+}
+
+/// The sum of squares, in an order of its own that is the same on every machine.
+pub fn sum_of_squares(values: &[f32]) -> f64 {
+    let mut lanes = [0.0f64; 8];
+    vectorized(|| {
+        for chunk in values.chunks(8) {
+            for (lane, value) in lanes.iter_mut().zip(chunk) {
+                *lane += f64::from(*value) * f64::from(*value);
+            }
+        }
+    });
+    lanes.iter().sum()
+}

@@ -1,0 +1,40 @@
+use super::Record;
+use crate::kernels::pointwise::dropout;
+use crate::tape::{Tape, Var};
+
+impl Tape<'_> {
+    /// Drops values by chance while training, and does nothing otherwise. `rate` is from 0 to below 1.
+    pub fn dropout(&mut self, x: Var, rate: f32) -> Var {
+        if rate == 0.0 || !self.is_training() {
+            return x;
+        }
+        let seed = self.layer_seed();
+        let len = self.value(x).len();
+        let mut data = self.pool().take(len);
+        dropout(self.value(x), &mut data, rate, seed);
+        let (dims, wants_slope) = (self.dims(x), self.wants_slope(x));
+        let y = self.push(data, dims, wants_slope);
+        self.record(Record::Dropout(Dropped { x, y, rate, seed }));
+        y
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Dropped {
+    x: Var,
+    y: Var,
+    rate: f32,
+    seed: u64,
+}
+
+impl Dropped {
+    pub(super) fn backward(&self, tape: &mut Tape<'_>) {
+        let Some(dy) = tape.take_slope(self.y) else { return };
+        if tape.wants_slope(self.x) {
+            let mut dx = tape.pool().take(dy.len());
+            dropout(&dy, &mut dx, self.rate, self.seed);
+            tape.add_slope(self.x, dx);
+        }
+        tape.pool().give(dy);
+    }
+}

@@ -1,0 +1,80 @@
+use super::{Activation, Record};
+use crate::kernels::matmul::{Matrix, matmul};
+use crate::kernels::pointwise::{activation_slope, bias_activation, column_sums};
+use crate::layout::{Init, Layout, Order, Slot};
+use crate::tape::{Tape, Var};
+
+/// `y = activation(x · weight + bias)`. In memory the weight is `(inputs, outputs)`.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    weight: Slot,
+    bias: Slot,
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Linear {
+    pub fn new(layout: &mut Layout, name: &str, inputs: usize, outputs: usize) -> Self {
+        Self::ordered(layout, name, inputs, outputs, Order::permuted(&[outputs, inputs], &[1, 0]))
+    }
+
+    /// A layer that takes a whole image of `(height, width, channels)` at once, as PyTorch would after `flatten`.
+    pub fn of_image(layout: &mut Layout, name: &str, size: [usize; 3], outputs: usize) -> Self {
+        let [height, width, channels] = size;
+        let order = Order::permuted(&[outputs, channels, height, width], &[2, 3, 1, 0]);
+        Self::ordered(layout, name, height * width * channels, outputs, order)
+    }
+
+    fn ordered(layout: &mut Layout, name: &str, inputs: usize, outputs: usize, order: Order) -> Self {
+        let init = Init::Uniform(1.0 / (inputs as f32).sqrt());
+        let weight = layout.dense(format!("{name}.weight"), &[outputs, inputs], order, init);
+        let bias = layout.dense(format!("{name}.bias"), &[outputs], Order::plain(&[outputs]), init);
+        Self { weight, bias, inputs, outputs }
+    }
+
+    /// Applies the layer to every row; an image counts as one row if the layer takes a whole one.
+    pub fn forward(&self, tape: &mut Tape<'_>, x: Var, activation: Activation) -> Var {
+        let rows = tape.value(x).len() / self.inputs;
+        let mut data = tape.pool().take(rows * self.outputs);
+        let weight = Matrix::new(tape.parameters(&self.weight), self.inputs, self.outputs);
+        matmul(&mut data, self.outputs, Matrix::new(tape.value(x), rows, self.inputs), weight, false);
+        bias_activation(&mut data, tape.parameters(&self.bias), activation);
+        let [a, b, c, features] = tape.dims(x);
+        let dims = if features == self.inputs { [a, b, c, self.outputs] } else { [rows, 1, 1, self.outputs] };
+        let y = tape.push(data, dims, true);
+        tape.record(Record::Linear(Multiplied { layer: self.clone(), x, y, activation }));
+        y
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Multiplied {
+    layer: Linear,
+    x: Var,
+    y: Var,
+    activation: Activation,
+}
+
+impl Multiplied {
+    pub(super) fn backward(&self, tape: &mut Tape<'_>) {
+        let Some(mut dy) = tape.take_slope(self.y) else { return };
+        let Linear { weight, bias, inputs, outputs } = &self.layer;
+        activation_slope(&mut dy, tape.value(self.y), self.activation);
+        let rows = dy.len() / outputs;
+        let slopes = Matrix::new(&dy, rows, *outputs);
+
+        let (gradient, x) = tape.gradient_and_value(self.x);
+        let (dw, add) = gradient.dense(weight);
+        matmul(dw, *outputs, Matrix::new(x, rows, *inputs).transposed(), slopes, add);
+        let (db, add) = gradient.dense(bias);
+        column_sums(&dy, db, add);
+
+        if tape.wants_slope(self.x) {
+            let mut dx = tape.pool().take(rows * inputs);
+            let weight = Matrix::new(tape.parameters(weight), *inputs, *outputs);
+            matmul(&mut dx, *inputs, slopes, weight.transposed(), false);
+            tape.add_slope(self.x, dx);
+        }
+        tape.pool().give(dy);
+    }
+}

@@ -1,0 +1,56 @@
+//! The layers that models are made of. Each file holds a layer's parameters, its way forward and its way back.
+//!
+//! A layer is made with the [`Layout`](crate::Layout) of its model, to which it adds its tensors under PyTorch's names, and
+//! is used with a [`Tape`], on which it leaves a [`Record`] for the way back.
+
+mod conv;
+mod dropout;
+mod embedding;
+mod input;
+mod linear;
+mod loss;
+mod pool;
+mod recurrent;
+
+pub use conv::Conv2d;
+pub use embedding::Embedding;
+pub use linear::Linear;
+pub use recurrent::{Cell, Recurrent};
+
+pub use crate::kernels::pointwise::Activation;
+
+use crate::buffer::Pool;
+use crate::tape::Tape;
+
+/// What the way back needs to know of one layer's way forward.
+#[derive(Debug)]
+pub(crate) enum Record {
+    AveragePool(pool::Averaged),
+    Conv(conv::Convolved),
+    Dropout(dropout::Dropped),
+    Embedding(embedding::Embedded),
+    Last(recurrent::LastTaken),
+    Linear(linear::Multiplied),
+    Recurrent(recurrent::Recurred),
+}
+
+impl Record {
+    pub(crate) fn backward(&mut self, tape: &mut Tape<'_>) {
+        match self {
+            Self::AveragePool(record) => record.backward(tape),
+            Self::Conv(record) => record.backward(tape),
+            Self::Dropout(record) => record.backward(tape),
+            Self::Embedding(record) => record.backward(tape),
+            Self::Last(record) => record.backward(tape),
+            Self::Linear(record) => record.backward(tape),
+            Self::Recurrent(record) => record.backward(tape),
+        }
+    }
+
+    /// Gives the record's memory back.
+    pub(crate) fn recycle(self, pool: &mut Pool) {
+        if let Self::Recurrent(record) = self {
+            record.recycle(pool);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! GRU and LSTM over whole sequences: one large product for the input of all steps, one small one a step.
+
+use serde::{Deserialize, Serialize};
+
+use super::Record;
+use crate::buffer::{Buffer, Pool};
+use crate::data::Inputs;
+use crate::kernels::matmul::{Matrix, matmul};
+use crate::kernels::pointwise::{add, column_sums, column_sums_strided, fill_rows};
+use crate::kernels::recur;
+use crate::layout::{Init, Layout, Order, Slot};
+use crate::tape::{Tape, Var};
+
+/// The kind of a recurrent layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cell {
+    #[default]
+    Gru,
+    Lstm,
+}
+
+impl Cell {
+    fn gates(self) -> usize {
+        match self {
+            Self::Gru => 3,
+            Self::Lstm => 4,
+        }
+    }
+}
+
+/// Some recurrent layers on top of each other, from the first word to the last, with dropout between.
+#[derive(Clone, Debug)]
+pub struct Recurrent {
+    layers: Vec<Layer>,
+    dropout: f32,
+}
+
+/// One layer. In memory the weights are `(inputs, gates)` and `(hidden, gates)`.
+#[derive(Clone, Debug)]
+struct Layer {
+    cell: Cell,
+    input_weight: Slot,
+    state_weight: Slot,
+    input_bias: Slot,
+    state_bias: Slot,
+    inputs: usize,
+    hidden: usize,
+}
+
+impl Recurrent {
+    pub fn new(
+        layout: &mut Layout,
+        name: &str,
+        cell: Cell,
+        inputs: usize,
+        hidden: usize,
+        layers: usize,
+        dropout: f32,
+    ) -> Self {
+        let layer = |i| Layer::new(layout, name, i, cell, if i == 0 { inputs } else { hidden }, hidden);
+        Self { layers: (0..layers).map(layer).collect(), dropout }
+    }
+
+    /// The states of the last layer, `(T, B, 1, hidden)`.
+    pub fn forward(&self, tape: &mut Tape<'_>, mut x: Var) -> Var {
+        for (i, layer) in self.layers.iter().enumerate() {
+            if i > 0 {
+                x = tape.dropout(x, self.dropout);
+            }
+            x = layer.forward(tape, x);
+        }
+        x
+    }
+}
+
+impl Layer {
+    fn new(layout: &mut Layout, name: &str, i: usize, cell: Cell, inputs: usize, hidden: usize) -> Self {
+        let gates = cell.gates() * hidden;
+        let init = Init::Uniform(1.0 / (hidden as f32).sqrt());
+        let mut weight = |part: &str, inputs: usize| {
+            let order = Order::permuted(&[gates, inputs], &[1, 0]);
+            layout.dense(format!("{name}.weight_{part}_l{i}"), &[gates, inputs], order, init)
+        };
+        let (input_weight, state_weight) = (weight("ih", inputs), weight("hh", hidden));
+        let mut bias = |part: &str| {
+            layout.dense(format!("{name}.bias_{part}_l{i}"), &[gates], Order::plain(&[gates]), init)
+        };
+        let (input_bias, state_bias) = (bias("ih"), bias("hh"));
+        Self { cell, input_weight, state_weight, input_bias, state_bias, inputs, hidden }
+    }
+
+    fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
+        let [steps, batch, _, _] = tape.dims(x);
+        let (hidden, width) = (self.hidden, self.cell.gates() * self.hidden);
+        let pool = tape.pool();
+        let mut states = pool.take(steps * batch * hidden);
+        let mut saved = Saved {
+            gates: pool.take(steps * batch * width),
+            cells: pool.take(if self.cell == Cell::Lstm { steps * batch * hidden } else { 0 }),
+            extra: pool.take(steps * batch * hidden),
+            zeros: pool.zeros(batch * hidden),
+        };
+        let mut sums = pool.take(if self.cell == Cell::Gru { batch * width } else { 0 });
+        for step in 0..steps {
+            self.project_input(tape, x, &mut saved.gates, step);
+            self.step(tape, step, batch, &mut states, &mut saved, &mut sums);
+        }
+        tape.pool().give(sums);
+        let y = tape.push(states, [steps, batch, 1, hidden], true);
+        tape.record(Record::Recurrent(Recurred { layer: self.clone(), x, y, saved }));
+        y
+    }
+
+    /// At the first step of every block of steps, computes the input's share of the gates for the whole block. A block is
+    /// small enough that its gates are still in the cache when their step comes.
+    fn project_input(&self, tape: &Tape<'_>, x: Var, gates: &mut [f32], step: usize) {
+        const ROWS: usize = 1024;
+        let [steps, batch, _, _] = tape.dims(x);
+        let (inputs, width) = (self.inputs, self.cell.gates() * self.hidden);
+        let block = (ROWS / batch.max(1)).max(1);
+        if step % block != 0 {
+            return;
+        }
+        let rows = block.min(steps - step) * batch;
+        let gates = &mut gates[step * batch * width..][..rows * width];
+        fill_rows(gates, tape.parameters(&self.input_bias));
+        let x = Matrix::new(&tape.value(x)[step * batch * inputs..], rows, inputs);
+        matmul(gates, width, x, Matrix::new(tape.parameters(&self.input_weight), inputs, width), true);
+    }
+
+    /// One step of all sequences: the state's share of the gates, then the cell.
+    fn step(
+        &self,
+        tape: &Tape<'_>,
+        step: usize,
+        batch: usize,
+        states: &mut [f32],
+        saved: &mut Saved,
+        sums: &mut [f32],
+    ) {
+        let (hidden, width) = (self.hidden, self.cell.gates() * self.hidden);
+        let size = batch * hidden;
+        let Saved { gates, cells, extra, zeros } = saved;
+        let gates = &mut gates[step * batch * width..][..batch * width];
+        let extra = &mut extra[step * size..][..size];
+        let (past, state) = states.split_at_mut(step * size);
+        let before = if step == 0 { &zeros[..] } else { &past[(step - 1) * size..] };
+        let weight = Matrix::new(tape.parameters(&self.state_weight), hidden, width);
+        let bias = tape.parameters(&self.state_bias);
+        match self.cell {
+            Cell::Gru => {
+                fill_rows(sums, bias);
+                if step > 0 {
+                    matmul(sums, width, Matrix::new(before, batch, hidden), weight, true);
+                }
+                recur::gru_forward(gates, sums, before, extra, &mut state[..size], hidden);
+            }
+            Cell::Lstm => {
+                for row in gates.chunks_exact_mut(width) {
+                    add(row, bias);
+                }
+                if step > 0 {
+                    matmul(gates, width, Matrix::new(before, batch, hidden), weight, true);
+                }
+                let (past, cell) = cells.split_at_mut(step * size);
+                let cell_before = if step == 0 { &zeros[..] } else { &past[(step - 1) * size..] };
+                recur::lstm_forward(gates, cell_before, &mut cell[..size], extra, &mut state[..size], hidden);
+            }
+        }
+    }
+}
+
+/// What a layer keeps for the way back.
+#[derive(Debug)]
+struct Saved {
+    /// The gates, `(T, B, gates)`; on the way back, the slopes of their sums.
+    gates: Buffer,
+    /// The cells of an LSTM, `(T, B, H)`.
+    cells: Buffer,
+    /// `(T, B, H)`: of a GRU the state's share of the candidate, on the way back its slope; of an LSTM the cells' tanh.
+    extra: Buffer,
+    /// What comes before the first step.
+    zeros: Buffer,
+}
+
+#[derive(Debug)]
+pub(crate) struct Recurred {
+    layer: Layer,
+    x: Var,
+    y: Var,
+    saved: Saved,
+}
+
+impl Recurred {
+    pub(super) fn recycle(self, pool: &mut Pool) {
+        let Saved { gates, cells, extra, zeros } = self.saved;
+        for buffer in [gates, cells, extra, zeros] {
+            pool.give(buffer);
+        }
+    }
+
+    pub(super) fn backward(&mut self, tape: &mut Tape<'_>) {
+        let Some(dy) = tape.take_slope(self.y) else { return };
+        let [steps, batch, _, hidden] = tape.dims(self.y);
+        if steps == 0 || batch == 0 {
+            return;
+        }
+        self.through_time(tape, &dy, steps, batch);
+        tape.pool().give(dy);
+        self.parameter_slopes(tape, steps, batch);
+        if tape.wants_slope(self.x) {
+            let Layer { input_weight, inputs, cell, .. } = &self.layer;
+            let width = cell.gates() * hidden;
+            let mut dx = tape.pool().take(steps * batch * inputs);
+            let weight = Matrix::new(tape.parameters(input_weight), *inputs, width);
+            let slopes = Matrix::new(&self.saved.gates, steps * batch, width);
+            matmul(&mut dx, *inputs, slopes, weight.transposed(), false);
+            tape.add_slope(self.x, dx);
+        }
+    }
+
+    /// From the last step to the first: turns the gates into the slopes of their sums.
+    fn through_time(&mut self, tape: &mut Tape<'_>, dy: &[f32], steps: usize, batch: usize) {
+        let Layer { cell, state_weight, hidden, .. } = &self.layer;
+        let (hidden, width, size) = (*hidden, cell.gates() * hidden, batch * hidden);
+        // The weight is needed once a step with its rows adjacent: transposing it once is cheaper.
+        let mut weight = tape.pool().take(width * hidden);
+        transpose(tape.parameters(state_weight), &mut weight, hidden, width);
+        let mut slope = tape.pool().zeros(size);
+        let mut cell_slope = tape.pool().zeros(size);
+        let states = tape.value(self.y);
+        let Saved { gates, cells, extra, zeros } = &mut self.saved;
+        for step in (0..steps).rev() {
+            add(&mut slope, &dy[step * size..][..size]);
+            let past = (step.max(1) - 1) * size..step.max(1) * size;
+            let gates = &mut gates[step * batch * width..][..batch * width];
+            let extra = &mut extra[step * size..][..size];
+            match cell {
+                Cell::Gru => {
+                    let before = if step == 0 { &zeros[..] } else { &states[past] };
+                    recur::gru_backward(gates, extra, before, &mut slope, hidden);
+                    let (reset_update, candidate) = weight.split_at(2 * hidden * hidden);
+                    let slopes = Matrix::strided(gates, batch, 2 * hidden, width);
+                    matmul(&mut slope, hidden, slopes, Matrix::new(reset_update, 2 * hidden, hidden), true);
+                    let slopes = Matrix::new(extra, batch, hidden);
+                    matmul(&mut slope, hidden, slopes, Matrix::new(candidate, hidden, hidden), true);
+                }
+                Cell::Lstm => {
+                    let before = if step == 0 { &zeros[..] } else { &cells[past] };
+                    recur::lstm_backward(gates, before, extra, &slope, &mut cell_slope, hidden);
+                    let slopes = Matrix::new(gates, batch, width);
+                    matmul(&mut slope, hidden, slopes, Matrix::new(&weight, width, hidden), false);
+                }
+            }
+        }
+        for buffer in [weight, slope, cell_slope] {
+            tape.pool().give(buffer);
+        }
+    }
+
+    /// The slopes of weights and biases: large products over all steps at once.
+    fn parameter_slopes(&self, tape: &mut Tape<'_>, steps: usize, batch: usize) {
+        let Layer { cell, input_weight, state_weight, input_bias, state_bias, inputs, hidden } = &self.layer;
+        let (width, size) = (cell.gates() * hidden, batch * hidden);
+        let Saved { gates, extra, .. } = &self.saved;
+        let rows = steps * batch;
+
+        let (gradient, x) = tape.gradient_and_value(self.x);
+        let (dw, more) = gradient.dense(input_weight);
+        let x = Matrix::new(x, rows, *inputs).transposed();
+        matmul(dw, width, x, Matrix::new(gates, rows, width), more);
+        let (db, more) = gradient.dense(input_bias);
+        column_sums(gates, db, more);
+
+        // The state before the first step is zero, so the first step has no share in the state's weight.
+        let (gradient, states) = tape.gradient_and_value(self.y);
+        let rows = rows - batch;
+        let states = Matrix::new(&states[..rows * hidden], rows, *hidden).transposed();
+        let (dw, more) = gradient.dense(state_weight);
+        let later = &gates[batch * width..];
+        match cell {
+            Cell::Lstm => {
+                matmul(dw, width, states, Matrix::new(later, rows, width), more);
+                let (db, more) = gradient.dense(state_bias);
+                column_sums(gates, db, more);
+            }
+            Cell::Gru => {
+                let slopes = Matrix::strided(later, rows, 2 * hidden, width);
+                matmul(dw, width, states, slopes, more);
+                let candidate = Matrix::new(&extra[size..], rows, *hidden);
+                matmul(&mut dw[2 * hidden..], width, states, candidate, more);
+                let (db, more) = gradient.dense(state_bias);
+                let (reset_update, candidate) = db.split_at_mut(2 * hidden);
+                column_sums_strided(gates, width, reset_update, more);
+                column_sums(extra, candidate, more);
+            }
+        }
+    }
+}
+
+/// `out` `(columns, rows)` from `matrix` `(rows, columns)`.
+fn transpose(matrix: &[f32], out: &mut [f32], rows: usize, columns: usize) {
+    for (i, row) in matrix.chunks_exact(columns).enumerate().take(rows) {
+        for (j, value) in row.iter().enumerate() {
+            out[j * rows + i] = *value;
+        }
+    }
+}
+
+impl Tape<'_> {
+    /// Of sequences `(T, B, 1, F)`, the features at each one's last real word, `(B, 1, 1, F)`.
+    pub fn last_word(&mut self, x: Var) -> Var {
+        let [_, batch, _, features] = self.dims(x);
+        let mut data = self.pool().take(batch * features);
+        for (b, row) in data.chunks_exact_mut(features).enumerate() {
+            row.copy_from_slice(&self.value(x)[last_place(self, b, batch, features)..][..features]);
+        }
+        let wants_slope = self.wants_slope(x);
+        let y = self.push(data, [batch, 1, 1, features], wants_slope);
+        self.record(Record::Last(LastTaken { x, y }));
+        y
+    }
+}
+
+/// Where the features of sample `b`'s last real word begin.
+fn last_place(tape: &Tape<'_>, b: usize, batch: usize, features: usize) -> usize {
+    match &tape.batch.inputs {
+        Inputs::Words { lengths, .. } => ((lengths[b].max(1) as usize - 1) * batch + b) * features,
+        Inputs::Images { .. } => unreachable!("only texts have words"),
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct LastTaken {
+    x: Var,
+    y: Var,
+}
+
+impl LastTaken {
+    pub(super) fn backward(&self, tape: &mut Tape<'_>) {
+        let Some(dy) = tape.take_slope(self.y) else { return };
+        if tape.wants_slope(self.x) {
+            let [_, batch, _, features] = tape.dims(self.x);
+            let len = tape.value(self.x).len();
+            let mut dx = tape.pool().zeros(len);
+            for (b, slope) in dy.chunks_exact(features).enumerate() {
+                dx[last_place(tape, b, batch, features)..][..features].copy_from_slice(slope);
+            }
+            tape.add_slope(self.x, dx);
+        }
+        tape.pool().give(dy);
+    }
+}

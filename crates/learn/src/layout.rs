@@ -1,0 +1,213 @@
+//! The list of named tensors of a model, with their places in one flat vector.
+
+use std::ops::Range;
+
+use crate::random::Random;
+
+/// The tensors of a model, in the order in which they lie in the flat vector.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layout {
+    tensors: Vec<Tensor>,
+    len: usize,
+}
+
+/// One named tensor. Its name and shape are PyTorch's; its memory order is the one the kernels like best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub name: String,
+    pub shape: Vec<usize>,
+    pub range: Range<usize>,
+    pub kind: Kind,
+    order: Order,
+    init: Init,
+}
+
+/// How a tensor's gradient looks and travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Every value has a gradient in every step.
+    Dense,
+    /// A table of rows, of which a step touches a few: an embedding.
+    Rows { width: usize },
+}
+
+/// What a tensor holds before the first step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// Uniform in ±bound.
+    Uniform(f32),
+    /// Normal with mean 0; row `zero_row` (padding) is zero.
+    Normal { deviation: f32, zero_row: Option<usize> },
+}
+
+/// Where a layer finds its tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The number of the tensor in the layout.
+    pub tensor: usize,
+    pub range: Range<usize>,
+}
+
+/// The memory order of a tensor: `axes` lists PyTorch's axes from the slowest to the fastest. `factors` is PyTorch's
+/// shape, cut finer where one of its axes hides several (a linear layer behind a flattened image).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    factors: Vec<usize>,
+    axes: Vec<usize>,
+}
+
+impl Order {
+    /// The same order as PyTorch's.
+    pub fn plain(shape: &[usize]) -> Self {
+        Self { factors: shape.to_vec(), axes: (0..shape.len()).collect() }
+    }
+
+    /// `axes` of `factors`, from the slowest to the fastest.
+    pub fn permuted(factors: &[usize], axes: &[usize]) -> Self {
+        assert_eq!(factors.len(), axes.len(), "an order names every axis once");
+        Self { factors: factors.to_vec(), axes: axes.to_vec() }
+    }
+
+    /// PyTorch's offsets in the order of memory.
+    fn offsets(&self) -> Vec<usize> {
+        let mut strides = vec![1; self.factors.len()];
+        for axis in (1..self.factors.len()).rev() {
+            strides[axis - 1] = strides[axis] * self.factors[axis];
+        }
+        let mut offsets = vec![0];
+        for &axis in &self.axes {
+            let steps = (0..self.factors[axis]).map(|step| step * strides[axis]);
+            offsets = offsets.iter().flat_map(|base| steps.clone().map(move |step| base + step)).collect();
+        }
+        offsets
+    }
+}
+
+impl Tensor {
+    /// The tensor's values in PyTorch's order, from the flat vector.
+    pub fn to_torch(&self, flat: &[f32]) -> Vec<f32> {
+        let memory = &flat[self.range.clone()];
+        let mut values = vec![0.0; memory.len()];
+        for (value, offset) in memory.iter().zip(self.order.offsets()) {
+            values[offset] = *value;
+        }
+        values
+    }
+
+    /// Puts values in PyTorch's order into the flat vector.
+    pub fn set_from_torch(&self, values: &[f32], flat: &mut [f32]) {
+        let memory = &mut flat[self.range.clone()];
+        assert_eq!(values.len(), memory.len(), "{} has {} values", self.name, memory.len());
+        for (value, offset) in memory.iter_mut().zip(self.order.offsets()) {
+            *value = values[offset];
+        }
+    }
+}
+
+impl Layout {
+    /// Adds a tensor whose every value has a gradient in every step.
+    pub fn dense(&mut self, name: String, shape: &[usize], order: Order, init: Init) -> Slot {
+        self.add(name, shape, Kind::Dense, order, init)
+    }
+
+    /// Adds a table of rows, of which a step touches a few.
+    pub fn rows(&mut self, name: String, rows: usize, width: usize, init: Init) -> Slot {
+        let shape = [rows, width];
+        self.add(name, &shape, Kind::Rows { width }, Order::plain(&shape), init)
+    }
+
+    fn add(&mut self, name: String, shape: &[usize], kind: Kind, order: Order, init: Init) -> Slot {
+        assert!(self.tensors.iter().all(|t| t.name != name), "two tensors are named {name}");
+        let range = self.len..self.len + shape.iter().product::<usize>();
+        assert_eq!(
+            range.len(),
+            order.factors.iter().product::<usize>(),
+            "order of {name} does not cover its shape"
+        );
+        self.len = range.end;
+        self.tensors.push(Tensor { name, shape: shape.to_vec(), range: range.clone(), kind, order, init });
+        Slot { tensor: self.tensors.len() - 1, range }
+    }
+
+    /// Has every tensor begin as normal numbers of one deviation; padding stays zero.
+    pub fn begin_normal(&mut self, deviation: f32) {
+        for tensor in &mut self.tensors {
+            let zero_row = match tensor.init {
+                Init::Normal { zero_row, .. } => zero_row,
+                Init::Uniform(_) => None,
+            };
+            tensor.init = Init::Normal { deviation, zero_row };
+        }
+    }
+
+    /// The length of the flat vector: how many parameters the model has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// Parameters as they are before the first step; each tensor's depend on the seed and its name alone.
+    pub fn initial(&self, seed: u64) -> Vec<f32> {
+        let mut flat = vec![0.0; self.len];
+        for tensor in &self.tensors {
+            let mut random = Random::named(seed, &tensor.name);
+            let values = &mut flat[tensor.range.clone()];
+            match tensor.init {
+                Init::Uniform(bound) => values.fill_with(|| random.between(-bound, bound)),
+                Init::Normal { deviation, zero_row } => {
+                    values.fill_with(|| random.normal() * deviation);
+                    if let Some(row) = zero_row {
+                        let width = tensor.shape[1];
+                        values[row * width..(row + 1) * width].fill(0.0);
+                    }
+                }
+            }
+        }
+        flat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_map_memory_to_pytorch_and_back() {
+        let check = |shape: &[usize], order: Order, expect: &[f32]| {
+            let mut layout = Layout::default();
+            layout.dense("t".into(), shape, order, Init::Uniform(1.0));
+            let flat: Vec<f32> = (0..layout.len()).map(|i| i as f32).collect();
+            let torch = layout.tensors()[0].to_torch(&flat);
+            assert_eq!(torch, expect);
+            let mut back = vec![0.0; flat.len()];
+            layout.tensors()[0].set_from_torch(&torch, &mut back);
+            assert_eq!(back, flat);
+        };
+        check(&[2, 3], Order::plain(&[2, 3]), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        // (in, out) in memory, (out, in) in PyTorch.
+        check(&[2, 3], Order::permuted(&[2, 3], &[1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+        // One output behind an image of 2 channels of 1×3: memory runs over width, then channel.
+        check(&[1, 6], Order::permuted(&[1, 2, 1, 3], &[2, 3, 1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+    }
+
+    #[test]
+    fn initial_values_depend_on_seed_and_name() {
+        let layout = |name: &str| {
+            let mut layout = Layout::default();
+            layout.rows(name.into(), 3, 4, Init::Normal { deviation: 0.1, zero_row: Some(1) });
+            layout
+        };
+        let (a, b) = (layout("a").initial(1), layout("b").initial(1));
+        assert_eq!(a, layout("a").initial(1));
+        assert_ne!(a, b);
+        assert_ne!(a, layout("a").initial(2));
+        assert_eq!(a[4..8], [0.0; 4]);
+    }
+}

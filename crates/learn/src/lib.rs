@@ -1,0 +1,53 @@
+//! Learning on one machine: models, data sets and optimisers over flat slices of floats. Knows no network.
+//!
+//! Read in this order: [`layout`] (named tensors in one flat vector), [`model`] (what everything above sees), [`tape`] and
+//! [`layers`] (how a model computes its gradient), [`kernels`] (the loops), [`optim`] (the update), [`data`] (samples).
+//!
+//! ```
+//! use bonfire_learn::data::{Batch, Shape};
+//! use bonfire_learn::{Gradient, ModelSpec, Optimizer, OptimizerSpec, Tally};
+//!
+//! let shape = Shape::Images { height: 28, width: 28, channels: 1, classes: 10 };
+//! let mut model = ModelSpec::default().build(&shape)?;
+//! let batch = Batch::random(&shape, 32, 0, 1);
+//! let mut parameters = model.layout().initial(1234);
+//! let mut gradient = Gradient::new(model.layout());
+//! let mut optimizer = Optimizer::new(OptimizerSpec::default(), model.layout());
+//! let mut losses = Vec::new();
+//! for step in 0..10 {
+//!     let mut tally = Tally::default();
+//!     model.gradient(&parameters, &batch, step, &mut gradient, &mut tally);
+//!     optimizer.step(&mut parameters, std::slice::from_ref(&gradient), 0.001, None);
+//!     losses.push(tally.mean_loss());
+//! }
+//! assert!(losses[9] < losses[0]);
+//! # Ok::<(), bonfire_learn::Error>(())
+//! ```
+
+pub mod buffer;
+pub mod data;
+pub mod error;
+pub mod gradient;
+pub mod kernels;
+pub mod layers;
+pub mod layout;
+pub mod model;
+pub mod models;
+pub mod optim;
+pub mod random;
+pub mod schedule;
+pub mod tally;
+pub mod tape;
+
+#[cfg(test)]
+mod oracle;
+
+pub use error::{Error, Result};
+pub use gradient::Gradient;
+pub use layout::Layout;
+pub use model::{Model, Net, Network};
+pub use models::ModelSpec;
+pub use optim::{Optimizer, OptimizerSpec};
+pub use schedule::Schedule;
+pub use tally::Tally;
+pub use tape::{Tape, Var};

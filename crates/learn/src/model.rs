@@ -1,0 +1,90 @@
+//! What everything above sees of a model.
+
+use crate::data::Batch;
+use crate::gradient::Gradient;
+use crate::layout::Layout;
+use crate::tally::Tally;
+use crate::tape::{Tape, Workspace};
+
+/// A model with the memory for one worker to use it. Parameters are not part of it: they are given to each call.
+pub trait Model: Send {
+    fn layout(&self) -> &Layout;
+
+    /// How many classes the model tells apart.
+    fn classes(&self) -> usize;
+
+    /// Replaces `gradient` by that of a batch, and adds the batch's answers to `tally`. Chance, such as dropout, depends on
+    /// `seed` alone.
+    fn gradient(
+        &mut self,
+        parameters: &[f32],
+        batch: &Batch,
+        seed: u64,
+        gradient: &mut Gradient,
+        tally: &mut Tally,
+    );
+
+    /// Adds the answers for a batch to `tally`.
+    fn evaluate(&mut self, parameters: &[f32], batch: &Batch, tally: &mut Tally);
+}
+
+/// A model described by its way forward; the way back follows from its layers.
+pub trait Network: Send {
+    /// Computes scores from the tape's batch, and ends with a loss.
+    fn forward(&self, tape: &mut Tape<'_>);
+
+    /// How many classes the network tells apart.
+    fn classes(&self) -> usize;
+}
+
+/// The [`Model`] of a [`Network`].
+#[derive(Debug)]
+pub struct Net<N> {
+    network: N,
+    layout: Layout,
+    work: Workspace,
+}
+
+impl<N: Network> Net<N> {
+    /// Builds a network, whose layers add their tensors to the layout.
+    pub fn new(build: impl FnOnce(&mut Layout) -> N) -> Self {
+        let mut layout = Layout::default();
+        let network = build(&mut layout);
+        Self { network, layout, work: Workspace::default() }
+    }
+}
+
+impl<N: Network> Model for Net<N> {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn classes(&self) -> usize {
+        self.network.classes()
+    }
+
+    fn gradient(
+        &mut self,
+        parameters: &[f32],
+        batch: &Batch,
+        seed: u64,
+        gradient: &mut Gradient,
+        tally: &mut Tally,
+    ) {
+        gradient.clear();
+        let mut tape = Tape::training(&mut self.work, parameters, batch, seed, gradient, tally);
+        // The last round of an epoch may have nothing for a worker.
+        if batch.samples > 0 {
+            self.network.forward(&mut tape);
+        }
+        tape.finish();
+    }
+
+    fn evaluate(&mut self, parameters: &[f32], batch: &Batch, tally: &mut Tally) {
+        let mut tape = Tape::evaluating(&mut self.work, parameters, batch, tally);
+        if batch.samples > 0 {
+            self.network.forward(&mut tape);
+        }
+        tape.finish();
+    }
+}

@@ -1,0 +1,334 @@
+//! Optimisers: gradients of all workers in, parameters changed, in one pass over memory.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::gradient::Gradient;
+use crate::kernels::update::{Adam, Sgd, scaled_sum, sum_of_squares};
+use crate::layout::{Kind, Layout};
+
+/// An optimiser by name, with its options: the value of `optimizer` in a run file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimizerSpec {
+    Sgd(SgdOptions),
+    Adam(AdamOptions),
+    AdamW(AdamOptions),
+}
+
+impl Default for OptimizerSpec {
+    fn default() -> Self {
+        Self::Adam(AdamOptions::default())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SgdOptions {
+    pub lr: f32,
+    pub momentum: f32,
+    pub nesterov: bool,
+    pub weight_decay: f32,
+    pub rows: RowRule,
+}
+
+impl Default for SgdOptions {
+    fn default() -> Self {
+        Self { lr: 0.01, momentum: 0.0, nesterov: false, weight_decay: 0.0, rows: RowRule::Touched }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdamOptions {
+    pub lr: f32,
+    pub betas: [f32; 2],
+    pub epsilon: f32,
+    pub weight_decay: f32,
+    pub rows: RowRule,
+}
+
+impl Default for AdamOptions {
+    fn default() -> Self {
+        Self { lr: 0.001, betas: [0.9, 0.999], epsilon: 1e-8, weight_decay: 0.0, rows: RowRule::Touched }
+    }
+}
+
+/// Which rows of an embedding a step changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowRule {
+    /// Only those whose words occurred, as PyTorch's `SparseAdam` does: what others would move by momentum is left out.
+    #[default]
+    Touched,
+    /// All, as PyTorch's dense optimisers do.
+    All,
+}
+
+impl OptimizerSpec {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Sgd(_) => "sgd",
+            Self::Adam(_) => "adam",
+            Self::AdamW(_) => "adamw",
+        }
+    }
+
+    /// The learning rate that schedules start from.
+    pub fn lr(&self) -> f32 {
+        match self {
+            Self::Sgd(options) => options.lr,
+            Self::Adam(options) | Self::AdamW(options) => options.lr,
+        }
+    }
+
+    fn rows(&self) -> RowRule {
+        match self {
+            Self::Sgd(options) => options.rows,
+            Self::Adam(options) | Self::AdamW(options) => options.rows,
+        }
+    }
+
+    /// The first option that is out of its range, with the rule that it breaks.
+    pub fn wrong_option(&self) -> Option<(&'static str, &'static str)> {
+        let at_least_0 = |x: f32| x >= 0.0 && x.is_finite();
+        let below_1 = |x: f32| (0.0..1.0).contains(&x);
+        let checks: &[(&str, bool, &str)] = match self {
+            Self::Sgd(o) => &[
+                ("lr", at_least_0(o.lr), "a number that is not negative"),
+                ("momentum", below_1(o.momentum), "from 0 to below 1"),
+                ("nesterov", !o.nesterov || o.momentum > 0.0, "used with a momentum above 0"),
+                ("weight_decay", at_least_0(o.weight_decay), "a number that is not negative"),
+            ],
+            Self::Adam(o) | Self::AdamW(o) => &[
+                ("lr", at_least_0(o.lr), "a number that is not negative"),
+                ("betas", o.betas.iter().all(|&beta| below_1(beta)), "two numbers from 0 to below 1"),
+                ("epsilon", o.epsilon > 0.0 && o.epsilon.is_finite(), "above 0"),
+                ("weight_decay", at_least_0(o.weight_decay), "a number that is not negative"),
+            ],
+        };
+        checks.iter().find(|(_, holds, _)| !holds).map(|(option, _, rule)| (*option, *rule))
+    }
+}
+
+/// An optimiser with its memory.
+#[derive(Debug)]
+pub struct Optimizer {
+    spec: OptimizerSpec,
+    layout: Layout,
+    steps: u64,
+    /// As many vectors of the layout's length as the rule remembers: none, the velocity, or Adam's two moments.
+    moments: Vec<Vec<f32>>,
+    /// Sums of squares, a block each; kept to be used again.
+    squares: Vec<f64>,
+}
+
+/// How many floats one task changes. Blocks do not depend on the number of threads, so neither does any sum.
+const BLOCK: usize = 1 << 14;
+
+/// How many floats are summed before they are used: what stays in the first-level cache.
+const CHUNK: usize = 1024;
+
+/// The rule of one step, with its numbers worked out.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    Sgd(Sgd),
+    Adam(Adam),
+}
+
+/// The gradients of all workers for one step.
+struct Summed<'a, G> {
+    layout: &'a Layout,
+    gradients: &'a [G],
+    /// What the sum is multiplied with: one over the number of samples, times the clipping.
+    scale: f32,
+    rows: RowRule,
+}
+
+impl Optimizer {
+    pub fn new(spec: OptimizerSpec, layout: &Layout) -> Self {
+        let moments = match &spec {
+            OptimizerSpec::Sgd(options) if options.momentum == 0.0 => 0,
+            OptimizerSpec::Sgd(_) => 1,
+            OptimizerSpec::Adam(_) | OptimizerSpec::AdamW(_) => 2,
+        };
+        let moments = vec![vec![0.0; layout.len()]; moments];
+        Self { spec, layout: layout.clone(), steps: 0, moments, squares: Vec::new() }
+    }
+
+    /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given. With
+    /// `clip`, a mean that is longer is shortened to it. Gradients of no sample at all change nothing.
+    pub fn step<G>(&mut self, parameters: &mut [f32], gradients: &[G], lr: f32, clip: Option<f32>)
+    where
+        G: AsRef<Gradient> + Sync,
+    {
+        let weight: f64 = gradients.iter().map(|gradient| gradient.as_ref().weight).sum();
+        if weight == 0.0 {
+            return;
+        }
+        self.steps += 1;
+        let rule = self.rule(lr);
+        let layout = &self.layout;
+        let mut summed = Summed { layout, gradients, scale: (1.0 / weight) as f32, rows: self.spec.rows() };
+        if let Some(limit) = clip {
+            let norm = summed.norm(&mut self.squares);
+            if norm > f64::from(limit) {
+                summed.scale *= (f64::from(limit) / norm) as f32;
+            }
+        }
+        let blocks = parameters.par_chunks_mut(BLOCK).enumerate();
+        match self.moments.as_mut_slice() {
+            [] => blocks.for_each(|(i, p)| summed.apply(i * BLOCK, rule, p, [&mut [], &mut []])),
+            [v] => blocks
+                .zip(v.par_chunks_mut(BLOCK))
+                .for_each(|((i, p), v)| summed.apply(i * BLOCK, rule, p, [v, &mut []])),
+            [m, v, ..] => blocks
+                .zip(m.par_chunks_mut(BLOCK).zip(v.par_chunks_mut(BLOCK)))
+                .for_each(|((i, p), (m, v))| summed.apply(i * BLOCK, rule, p, [m, v])),
+        }
+    }
+
+    fn rule(&self, lr: f32) -> Rule {
+        let adam = |options: &AdamOptions, weight_decay: f32, decay: f32| {
+            let [beta1, beta2] = options.betas;
+            let steps = self.steps as f64;
+            let correction = |beta: f32| 1.0 - f64::from(beta).powf(steps);
+            Rule::Adam(Adam {
+                lr: (f64::from(lr) / correction(beta1)) as f32,
+                correction: (1.0 / correction(beta2).sqrt()) as f32,
+                beta1,
+                beta2,
+                epsilon: options.epsilon,
+                weight_decay,
+                decay,
+            })
+        };
+        match &self.spec {
+            OptimizerSpec::Sgd(options) => Rule::Sgd(Sgd {
+                lr,
+                momentum: options.momentum,
+                nesterov: options.nesterov,
+                weight_decay: options.weight_decay,
+            }),
+            OptimizerSpec::Adam(options) => adam(options, options.weight_decay, 1.0),
+            OptimizerSpec::AdamW(options) => adam(options, 0.0, 1.0 - lr * options.weight_decay),
+        }
+    }
+
+    /// How many updates there were.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// What the optimiser remembers, for a checkpoint.
+    pub fn moments(&self) -> &[Vec<f32>] {
+        &self.moments
+    }
+
+    /// Goes on from a checkpoint; false if it is of another optimiser or model.
+    #[must_use]
+    pub fn restore(&mut self, steps: u64, moments: Vec<Vec<f32>>) -> bool {
+        let sizes = |moments: &[Vec<f32>]| moments.iter().map(Vec::len).collect::<Vec<_>>();
+        if sizes(&moments) != sizes(&self.moments) {
+            return false;
+        }
+        (self.steps, self.moments) = (steps, moments);
+        true
+    }
+}
+
+impl Rule {
+    #[inline]
+    fn apply(self, parameters: &mut [f32], [first, second]: [&mut [f32]; 2], gradient: &[f32]) {
+        match self {
+            Self::Sgd(sgd) if first.is_empty() => sgd.plain(parameters, gradient),
+            Self::Sgd(sgd) => sgd.momentum(parameters, first, gradient),
+            Self::Adam(adam) => adam.step(parameters, first, second, gradient),
+        }
+    }
+}
+
+impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
+    /// Changes one block of parameters, which starts at `start` of the flat vector.
+    fn apply(&self, start: usize, rule: Rule, parameters: &mut [f32], moments: [&mut [f32]; 2]) {
+        let [first, second] = moments;
+        self.for_each_chunk(start, parameters.len(), |at, gradient| {
+            let range = at - start..at - start + gradient.len();
+            let first = if first.is_empty() { &mut [][..] } else { &mut first[range.clone()] };
+            let second = if second.is_empty() { &mut [][..] } else { &mut second[range.clone()] };
+            rule.apply(&mut parameters[range], [first, second], gradient);
+        });
+    }
+
+    /// The length of the mean gradient.
+    fn norm(&self, squares: &mut Vec<f64>) -> f64 {
+        let blocks = self.layout.len().div_ceil(BLOCK);
+        let block = |i: usize| {
+            let start = i * BLOCK;
+            let mut sum = 0.0;
+            self.for_each_chunk(start, BLOCK.min(self.layout.len() - start), |_, gradient| {
+                sum += sum_of_squares(gradient);
+            });
+            sum
+        };
+        (0..blocks).into_par_iter().map(block).collect_into_vec(squares);
+        squares.iter().sum::<f64>().sqrt()
+    }
+
+    /// Calls `each` with a place in the flat vector and the mean gradient from there on, for every place of the block
+    /// that this step changes.
+    fn for_each_chunk(&self, start: usize, len: usize, mut each: impl FnMut(usize, &[f32])) {
+        let end = start + len;
+        let mut sum = [0.0; CHUNK];
+        let tensors = self.layout.tensors();
+        let first = tensors.partition_point(|tensor| tensor.range.end <= start);
+        for (number, tensor) in tensors.iter().enumerate().skip(first) {
+            if tensor.range.start >= end {
+                break;
+            }
+            let range = tensor.range.start.max(start)..tensor.range.end.min(end);
+            match tensor.kind {
+                Kind::Dense => {
+                    for at in range.clone().step_by(CHUNK) {
+                        let part = at..range.end.min(at + CHUNK);
+                        let sum = &mut sum[..part.len()];
+                        let parts =
+                            self.gradients.iter().map(|gradient| &gradient.as_ref().values[part.clone()]);
+                        scaled_sum(sum, parts, self.scale);
+                        each(at, sum);
+                    }
+                }
+                Kind::Rows { width } => {
+                    let row_at = |at: usize| (at - tensor.range.start) / width;
+                    for row in row_at(range.start)..=row_at(range.end - 1) {
+                        let row_start = tensor.range.start + row * width;
+                        let whole = row_start.max(range.start)..(row_start + width).min(range.end);
+                        self.for_row(number, row as u32, whole, &mut sum, &mut each);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same for one row of a table, or what of it lies in the block.
+    fn for_row(
+        &self,
+        tensor: usize,
+        row: u32,
+        range: std::ops::Range<usize>,
+        sum: &mut [f32; CHUNK],
+        each: &mut impl FnMut(usize, &[f32]),
+    ) {
+        let touched = |gradient: &&Gradient| gradient.rows(tensor).is_some_and(|rows| rows.is_touched(row));
+        let touching = || self.gradients.iter().map(G::as_ref).filter(touched);
+        if self.rows == RowRule::Touched && touching().next().is_none() {
+            return;
+        }
+        for at in range.clone().step_by(CHUNK) {
+            let part = at..range.end.min(at + CHUNK);
+            let sum = &mut sum[..part.len()];
+            scaled_sum(sum, touching().map(|gradient| &gradient.values[part.clone()]), self.scale);
+            each(at, sum);
+        }
+    }
+}

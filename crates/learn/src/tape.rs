@@ -1,0 +1,184 @@
+//! The tape: what a forward pass did, so that the backward pass can undo it in reverse.
+//!
+//! A layer computes its result at once, leaves a [`Record`] of what the way back needs, and hands out a [`Var`]. All
+//! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
+
+use crate::buffer::{Buffer, Pool};
+use crate::data::Batch;
+use crate::gradient::Gradient;
+use crate::kernels::pointwise;
+use crate::layers::Record;
+use crate::layout::Slot;
+use crate::random::mix;
+use crate::tally::Tally;
+
+/// A value on the tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Var(usize);
+
+/// The sizes of a value: `(N, H, W, C)` of images, `(T, B, 1, F)` of sequences, `(N, 1, 1, F)` of plain rows.
+pub type Dims = [usize; 4];
+
+#[derive(Debug, Default)]
+struct Value {
+    data: Buffer,
+    slope: Option<Buffer>,
+    dims: Dims,
+    wants_slope: bool,
+}
+
+/// The memory of a tape, kept from step to step.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    values: Vec<Value>,
+    records: Vec<Record>,
+    pool: Pool,
+}
+
+/// One step under way. A tape with a gradient trains; one without evaluates.
+#[derive(Debug)]
+pub struct Tape<'a> {
+    pub batch: &'a Batch,
+    parameters: &'a [f32],
+    gradient: Option<&'a mut Gradient>,
+    tally: &'a mut Tally,
+    work: &'a mut Workspace,
+    seed: u64,
+}
+
+impl<'a> Tape<'a> {
+    /// A tape on which to compute the gradient of `batch`. `seed` decides what dropout drops.
+    pub fn training(
+        work: &'a mut Workspace,
+        parameters: &'a [f32],
+        batch: &'a Batch,
+        seed: u64,
+        gradient: &'a mut Gradient,
+        tally: &'a mut Tally,
+    ) -> Self {
+        Self { batch, parameters, gradient: Some(gradient), tally, work, seed }
+    }
+
+    /// A tape on which to measure `batch`.
+    pub fn evaluating(
+        work: &'a mut Workspace,
+        parameters: &'a [f32],
+        batch: &'a Batch,
+        tally: &'a mut Tally,
+    ) -> Self {
+        Self { batch, parameters, gradient: None, tally, work, seed: 0 }
+    }
+
+    /// Goes back from the loss to every parameter, if training, and empties the tape.
+    pub fn finish(mut self) {
+        let mut records = std::mem::take(&mut self.work.records);
+        if self.is_training() {
+            for record in records.iter_mut().rev() {
+                record.backward(&mut self);
+            }
+        }
+        for record in records.drain(..) {
+            record.recycle(&mut self.work.pool);
+        }
+        self.work.records = records;
+        for value in self.work.values.drain(..) {
+            self.work.pool.give(value.data);
+            self.work.pool.give(value.slope.unwrap_or_default());
+        }
+        if let Some(gradient) = self.gradient {
+            gradient.finish();
+        }
+    }
+
+    /// Whether dropout drops and slopes are wanted.
+    pub fn is_training(&self) -> bool {
+        self.gradient.is_some()
+    }
+
+    /// The sizes of a value.
+    pub fn dims(&self, var: Var) -> Dims {
+        self.work.values[var.0].dims
+    }
+
+    /// How many rows of features a value has, and how many features.
+    pub fn rows(&self, var: Var) -> (usize, usize) {
+        let [a, b, c, features] = self.dims(var);
+        (a * b * c, features)
+    }
+
+    /// A value of the forward pass.
+    pub fn value(&self, var: Var) -> &[f32] {
+        &self.work.values[var.0].data
+    }
+
+    // What follows is for layers.
+
+    pub(crate) fn parameters(&self, slot: &Slot) -> &'a [f32] {
+        &self.parameters[slot.range.clone()]
+    }
+
+    /// Whether anything that a slope could reach lies behind this value.
+    pub(crate) fn wants_slope(&self, var: Var) -> bool {
+        self.work.values[var.0].wants_slope
+    }
+
+    pub(crate) fn pool(&mut self) -> &mut Pool {
+        &mut self.work.pool
+    }
+
+    /// A seed that differs for every layer of a step.
+    pub(crate) fn layer_seed(&self) -> u64 {
+        mix(self.seed ^ mix(self.work.records.len() as u64))
+    }
+
+    /// Where losses are counted.
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        self.tally
+    }
+
+    /// Puts a new value on the tape.
+    pub(crate) fn push(&mut self, data: Buffer, dims: Dims, wants_slope: bool) -> Var {
+        debug_assert_eq!(data.len(), dims.iter().product::<usize>());
+        self.work.values.push(Value { data, slope: None, dims, wants_slope });
+        Var(self.work.values.len() - 1)
+    }
+
+    /// Remembers how a value came about.
+    pub(crate) fn record(&mut self, record: Record) {
+        self.work.records.push(record);
+    }
+
+    /// Takes the slope of a value off the tape; none if nothing depends on it.
+    pub(crate) fn take_slope(&mut self, var: Var) -> Option<Buffer> {
+        self.work.values[var.0].slope.take()
+    }
+
+    /// Adds to the slope of a value.
+    pub(crate) fn add_slope(&mut self, var: Var, slope: Buffer) {
+        let value = &mut self.work.values[var.0];
+        debug_assert_eq!(slope.len(), value.data.len());
+        match &mut value.slope {
+            None => value.slope = Some(slope),
+            Some(sum) => {
+                pointwise::add(sum, &slope);
+                self.work.pool.give(slope);
+            }
+        }
+    }
+
+    /// The gradient; only layers on their way back ask for it.
+    pub(crate) fn gradient(&mut self) -> &mut Gradient {
+        match &mut self.gradient {
+            Some(gradient) => gradient,
+            None => unreachable!("a tape that evaluates has no way back"),
+        }
+    }
+
+    /// The gradient together with a value of the forward pass.
+    pub(crate) fn gradient_and_value(&mut self, var: Var) -> (&mut Gradient, &[f32]) {
+        match &mut self.gradient {
+            Some(gradient) => (gradient, &self.work.values[var.0].data),
+            None => unreachable!("a tape that evaluates has no way back"),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The blocks of text above and below a run.
+
+use std::path::Path;
+
+use crate::event::Event;
+use crate::number;
+use crate::summary::{Exit, Summary};
+
+/// What is about to be trained, on what, and by how many.
+pub(crate) fn above(started: &Event) -> Vec<String> {
+    let Event::Started { name, model, parameters, data, train_samples, test_samples, .. } = started else {
+        return Vec::new();
+    };
+    let train = number::count(*train_samples as u64);
+    let test = number::count(*test_samples as u64);
+    vec![
+        name.clone(),
+        row("model", &format!("{model}, {}", number::of(*parameters as u64, "parameter"))),
+        row("data", &format!("{data}, {train} training and {test} test samples")),
+        row("batch", &batch(started)),
+        row("plan", &plan(started)),
+        String::new(),
+    ]
+}
+
+fn batch(started: &Event) -> String {
+    let Event::Started { workers, batch_size, .. } = started else { return String::new() };
+    let (workers, batch_size) = (*workers as u64, *batch_size as u64);
+    let round = number::of(workers * batch_size, "sample");
+    let workers = number::of(workers, "worker");
+    format!("{workers} × {} = {round} a round", number::count(batch_size))
+}
+
+fn plan(started: &Event) -> String {
+    let Event::Started { rounds_per_epoch, rounds, epochs, seed, .. } = started else { return String::new() };
+    let rounds = number::of(*rounds, "round");
+    let an_epoch = number::count(*rounds_per_epoch);
+    match epochs {
+        Some(epochs) => format!("{} × {an_epoch} = {rounds}, seed {seed}", number::of(*epochs, "epoch")),
+        None => format!("{rounds}, {an_epoch} an epoch, seed {seed}"),
+    }
+}
+
+/// How a run went. The folder comes last, where it is easy to find and to copy.
+pub(crate) fn below(summary: &Summary, checkpoint: Option<&str>, folder: &Path) -> Vec<String> {
+    let how = match summary.exit {
+        Exit::Done => "done in",
+        Exit::TargetReached => "target reached in",
+        Exit::Interrupted => "interrupted after",
+        Exit::Failed => "failed after",
+    };
+    let mut lines = vec![String::new(), format!("{how} {}", number::seconds(summary.seconds))];
+    lines.push(row("work", &work(summary)));
+    lines.push(row("speed", &speed(summary)));
+    lines.push(row("training", &format!("loss {}", number::decimal(summary.train_loss))));
+    lines.extend(test(summary).map(|test| row("test", &test)));
+    if let Some(round) = summary.target_reached_round {
+        lines.push(row("target", &format!("reached at round {}", number::count(round))));
+    }
+    if let Some(peak) = summary.peak_rss_mb {
+        lines.push(row("memory", &format!("{} MB at its peak", number::rate(peak))));
+    }
+    lines.extend(checkpoint.map(|checkpoint| row("saved", checkpoint)));
+    lines.push(row("folder", &folder.display().to_string()));
+    lines
+}
+
+fn work(summary: &Summary) -> String {
+    let rounds = number::of(summary.rounds, "round");
+    let samples = number::of(summary.samples, "sample");
+    let plural = if summary.epochs == 1.0 { "" } else { "s" };
+    format!("{rounds}, {} epoch{plural}, {samples}", number::epochs(summary.epochs))
+}
+
+fn speed(summary: &Summary) -> String {
+    let rate = number::rate(summary.samples_per_s);
+    let workers = number::of(summary.workers as u64, "worker");
+    let first =
+        summary.first_step_s.map_or(String::new(), |s| format!(", first round after {}", number::seconds(s)));
+    format!("{rate} samples/s with {workers}{first}")
+}
+
+fn test(summary: &Summary) -> Option<String> {
+    let mut parts = Vec::new();
+    if let Some(accuracy) = summary.accuracy {
+        let best =
+            summary.best_accuracy.map_or(String::new(), |best| format!(" (best {})", number::percent(best)));
+        parts.push(format!("accuracy {}{best}", number::percent(accuracy)));
+    }
+    parts.extend(summary.eval_loss.map(|loss| format!("loss {}", number::decimal(loss))));
+    parts.extend(summary.macro_f1.map(|f1| format!("macro-F1 {f1:.3}")));
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn row(label: &str, text: &str) -> String {
+    format!("  {label:<10}{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn says_what_is_trained() {
+        let expect = [
+            "fashion",
+            "  model     lenet5, 61,706 parameters",
+            "  data      fashion-mnist, 60,000 training and 10,000 test samples",
+            "  batch     4 workers × 32 = 128 samples a round",
+            "  plan      5 epochs × 469 = 2,345 rounds, seed 1234",
+            "",
+        ];
+        assert_eq!(above(&sample::started()), expect);
+    }
+
+    #[test]
+    fn a_plan_may_be_in_rounds() {
+        let mut started = sample::started();
+        let Event::Started { rounds, epochs, .. } = &mut started else { unreachable!() };
+        (*rounds, *epochs) = (500, None);
+        assert_eq!(plan(&started), "500 rounds, 469 an epoch, seed 1234");
+    }
+
+    fn check(summary: Summary, checkpoint: Option<&str>, expect: &[&str]) {
+        assert_eq!(below(&summary, checkpoint, Path::new("runs/today-fashion")), expect);
+    }
+
+    #[test]
+    fn says_how_it_went() {
+        let expect = [
+            "",
+            "done in 1m 23s",
+            "  work      2,345 rounds, 5 epochs, 300,000 samples",
+            "  speed     3,604 samples/s with 4 workers, first round after 0.31s",
+            "  training  loss 0.2500",
+            "  test      accuracy 88.75 % (best 89.06 %), loss 0.3125, macro-F1 0.875",
+            "  memory    214 MB at its peak",
+            "  saved     step-002345.safetensors",
+            "  folder    runs/today-fashion",
+        ];
+        check(sample::summary(), Some("step-002345.safetensors"), &expect);
+    }
+
+    #[test]
+    fn leaves_out_what_was_not_measured() {
+        let summary = Summary {
+            workers: 1,
+            exit: Exit::TargetReached,
+            rounds: 1,
+            epochs: 1.0,
+            samples: 1,
+            train_loss: f64::NAN,
+            eval_loss: None,
+            accuracy: None,
+            best_accuracy: None,
+            macro_f1: None,
+            target_reached_round: Some(1876),
+            peak_rss_mb: None,
+            first_step_s: None,
+            ..sample::summary()
+        };
+        let expect = [
+            "",
+            "target reached in 1m 23s",
+            "  work      1 round, 1 epoch, 1 sample",
+            "  speed     3,604 samples/s with 1 worker",
+            "  training  loss NaN",
+            "  target    reached at round 1,876",
+            "  folder    runs/today-fashion",
+        ];
+        check(summary, None, &expect);
+    }
+}

@@ -1,0 +1,128 @@
+//! One of everything, for the tests of this crate.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use crate::event::Event;
+use crate::summary::{Exit, Summary};
+
+pub(crate) fn summary() -> Summary {
+    Summary {
+        name: "fashion".into(),
+        model: "lenet5".into(),
+        data: "fashion-mnist".into(),
+        workers: 4,
+        exit: Exit::Done,
+        rounds: 2345,
+        epochs: 5.0,
+        samples: 300_000,
+        seconds: 83.25,
+        samples_per_s: 3603.5,
+        train_loss: 0.25,
+        eval_loss: Some(0.3125),
+        accuracy: Some(0.8875),
+        best_accuracy: Some(0.8906),
+        macro_f1: Some(0.875),
+        target_reached_round: None,
+        peak_rss_mb: Some(213.5),
+        first_step_s: Some(0.3125),
+    }
+}
+
+pub(crate) fn started() -> Event {
+    Event::Started {
+        name: "fashion".into(),
+        model: "lenet5".into(),
+        parameters: 61_706,
+        data: "fashion-mnist".into(),
+        train_samples: 60_000,
+        test_samples: 10_000,
+        workers: 4,
+        batch_size: 32,
+        rounds_per_epoch: 469,
+        rounds: 2345,
+        epochs: Some(5),
+        seed: 1234,
+    }
+}
+
+pub(crate) fn progress(round: u64) -> Event {
+    Event::Progress {
+        round,
+        epoch: round as f64 / 469.0,
+        loss: 0.5,
+        accuracy: 0.8125,
+        lr: 0.001,
+        samples: round * 128,
+        samples_per_s: 12_345.0,
+    }
+}
+
+pub(crate) fn epoch_ended(epoch: u64) -> Event {
+    Event::EpochEnded {
+        epoch,
+        round: epoch * 469,
+        loss: 0.4375,
+        accuracy: 0.84375,
+        samples: 60_000,
+        seconds: 4.0,
+    }
+}
+
+pub(crate) fn evaluated(round: u64) -> Event {
+    Event::Evaluated {
+        round,
+        epoch: round as f64 / 469.0,
+        loss: 0.40625,
+        accuracy: 0.859375,
+        macro_f1: Some(0.8515625),
+        samples: 10_000,
+        seconds: 0.5,
+    }
+}
+
+pub(crate) fn checkpointed(round: u64) -> Event {
+    Event::Checkpointed {
+        round,
+        file: format!("step-{round:06}.safetensors"),
+        bytes: 247_512,
+        seconds: 0.0625,
+    }
+}
+
+/// Every kind of event, in an order in which a run could have them.
+pub(crate) fn events() -> Vec<Event> {
+    vec![
+        started(),
+        Event::Resumed { round: 400, epoch: 0.75, checkpoint: "step-000400.safetensors".into() },
+        Event::Noted { message: "training on 4 of 4 cores".into() },
+        progress(402),
+        epoch_ended(1),
+        checkpointed(469),
+        evaluated(469),
+        Event::Warned { message: "the disk is almost full".into() },
+        Event::TargetReached { round: 469, accuracy: 0.859375, target: 0.84375 },
+        Event::Interrupted { round: 470 },
+        Event::Ended { summary: summary() },
+    ]
+}
+
+/// A screen that remembers what was written to it.
+#[derive(Clone, Default)]
+pub(crate) struct Screen(Arc<Mutex<Vec<u8>>>);
+
+impl Screen {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::event::{Event, Stamped};
+use crate::transcript::Transcript;
+
+/// A log file or a pipe gets a line of progress this often at most.
+const PROGRESS_EVERY_S: f64 = 10.0;
+
+/// How a run is shown while it goes on.
+#[derive(Debug)]
+pub enum View {
+    /// A bar at the bottom of the terminal, and lines that stay above it. On stderr. The bar is cleared when the run
+    /// ends or the view is dropped, so a message of the program's own is printed after that.
+    Bars(Bars),
+    /// Only lines, for log files and pipes. On stderr.
+    Lines(Lines),
+    /// Every event as a line of JSON, for other programs. On stdout.
+    Json(Json),
+    /// Nothing but warnings, on stderr.
+    Quiet,
+}
+
+impl View {
+    /// The view that fits what was asked for, and whether stderr is a terminal. JSON is output, not talk: it is
+    /// written even when all else is to be quiet.
+    pub fn choose(quiet: bool, json: bool, is_terminal: bool) -> Self {
+        match (quiet, json, is_terminal) {
+            (_, true, _) => Self::json(io::stdout()),
+            (true, ..) => Self::Quiet,
+            (_, _, true) => Bars::on_stderr().map_or_else(|| Self::lines(io::stderr()), Self::Bars),
+            _ => Self::lines(io::stderr()),
+        }
+    }
+
+    /// Lines on something else than stderr.
+    pub fn lines(out: impl Write + Send + 'static) -> Self {
+        Self::Lines(Lines { out: Out(Box::new(out)), transcript: Transcript::default(), shown_at_s: 0.0 })
+    }
+
+    /// JSON on something else than stdout.
+    pub fn json(out: impl Write + Send + 'static) -> Self {
+        Self::Json(Json { out: Out(Box::new(out)) })
+    }
+
+    /// Shows an event of the run in `folder`.
+    pub fn show(&mut self, folder: &Path, stamped: &Stamped) {
+        match self {
+            Self::Bars(bars) => bars.show(folder, stamped),
+            Self::Lines(lines) => lines.show(folder, stamped),
+            Self::Json(json) => json.show(stamped),
+            Self::Quiet => {
+                if let Event::Warned { message } = &stamped.event {
+                    Out(Box::new(io::stderr())).line(&format!("warning: {message}"));
+                }
+            }
+        }
+    }
+}
+
+/// See [`View::Bars`].
+#[derive(Debug)]
+pub struct Bars {
+    bar: ProgressBar,
+    transcript: Transcript,
+}
+
+impl Bars {
+    /// `None` on a terminal that cannot move its cursor back.
+    fn on_stderr() -> Option<Self> {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{prefix} {bar:16.cyan/dim} {wide_msg}").ok()?;
+        bar.set_style(style.progress_chars("━━─"));
+        (!bar.is_hidden()).then(|| Self { bar, transcript: Transcript::default() })
+    }
+
+    fn show(&mut self, folder: &Path, stamped: &Stamped) {
+        let lines = self.transcript.lines(folder, stamped);
+        match &stamped.event {
+            Event::Started { .. } => self.begin(0, 0.0),
+            Event::Resumed { round, epoch, .. } => self.begin(*round, *epoch),
+            Event::Ended { .. } => self.bar.finish_and_clear(),
+            _ => {}
+        }
+        if !lines.is_empty() {
+            self.print(&lines.join("\n"));
+        }
+        if let Some(position) = self.transcript.position(stamped) {
+            self.bar.set_prefix(position.epoch);
+            self.bar.set_message(position.message);
+            self.bar.set_position(position.round);
+        }
+    }
+
+    /// The bar before the first round, which may take a while to come.
+    fn begin(&self, round: u64, epoch: f64) {
+        self.bar.set_length(self.transcript.rounds());
+        self.bar.set_prefix(self.transcript.epoch(epoch));
+        self.bar.set_message("the first round is on its way");
+        self.bar.set_position(round);
+    }
+
+    /// Writes above the bar, or without one: it must not show before the run has started or after it has ended.
+    fn print(&self, text: &str) {
+        let mut out = Out(Box::new(io::stderr()));
+        if self.transcript.rounds() == 0 || self.bar.is_finished() {
+            out.line(text);
+        } else {
+            self.bar.suspend(|| out.line(text));
+        }
+    }
+}
+
+/// See [`View::Lines`].
+#[derive(Debug)]
+pub struct Lines {
+    out: Out,
+    transcript: Transcript,
+    shown_at_s: f64,
+}
+
+impl Lines {
+    fn show(&mut self, folder: &Path, stamped: &Stamped) {
+        let mut lines = self.transcript.lines(folder, stamped);
+        if stamped.at_s - self.shown_at_s >= PROGRESS_EVERY_S {
+            lines.extend(self.transcript.position(stamped).map(|position| position.line));
+        }
+        for line in &lines {
+            self.out.line(line);
+            self.shown_at_s = stamped.at_s;
+        }
+    }
+}
+
+/// See [`View::Json`].
+#[derive(Debug)]
+pub struct Json {
+    out: Out,
+}
+
+impl Json {
+    fn show(&mut self, stamped: &Stamped) {
+        if let Ok(line) = serde_json::to_string(stamped) {
+            self.out.line(&line);
+        }
+    }
+}
+
+/// Where lines are written.
+struct Out(Box<dyn Write + Send>);
+
+impl Out {
+    /// A reader that went away, as `head` does, is no reason to end the run; so errors are let go.
+    fn line(&mut self, text: &str) {
+        let line = format!("{text}\n");
+        let _ = self.0.write_all(line.as_bytes()).and_then(|()| self.0.flush());
+    }
+}
+
+impl fmt::Debug for Out {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Out")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{self, Screen};
+
+    fn show(view: &mut View, events: impl IntoIterator<Item = (f64, Event)>) {
+        for (at_s, event) in events {
+            view.show(Path::new("runs/today-fashion"), &Stamped { at_s, event });
+        }
+    }
+
+    #[test]
+    fn chooses_by_what_was_asked() {
+        let check = |quiet, json, is_terminal, expect: fn(&View) -> bool| {
+            assert!(expect(&View::choose(quiet, json, is_terminal)), "{quiet} {json} {is_terminal}");
+        };
+        check(false, false, false, |view| matches!(view, View::Lines(_)));
+        check(false, true, false, |view| matches!(view, View::Json(_)));
+        check(false, true, true, |view| matches!(view, View::Json(_)));
+        check(true, false, true, |view| matches!(view, View::Quiet));
+        check(true, true, true, |view| matches!(view, View::Json(_)));
+    }
+
+    #[test]
+    fn lines_show_progress_now_and_then() {
+        let check = |times: &[f64], expect: &[&str]| {
+            let screen = Screen::default();
+            let mut view = View::lines(screen.clone());
+            show(&mut view, times.iter().map(|&at_s| (at_s, sample::progress(at_s as u64))));
+            let text = screen.text();
+            assert_eq!(text.lines().map(|line| &line[..10]).collect::<Vec<_>>(), expect);
+        };
+        check(&[1.0, 5.0, 9.9], &[]);
+        check(&[1.0, 10.0, 11.0, 19.0, 20.0, 20.5, 45.0], &["round 10  ", "round 20  ", "round 45  "]);
+    }
+
+    #[test]
+    fn lines_have_neither_colours_nor_trailing_blanks() {
+        let screen = Screen::default();
+        show(&mut View::lines(screen.clone()), (0..).map(|at| at as f64 * 11.0).zip(sample::events()));
+        let text = screen.text();
+        assert!(text.starts_with("fashion\n  model     lenet5, 61,706 parameters\n"), "{text}");
+        assert!(text.ends_with("\n  folder    runs/today-fashion\n"), "{text}");
+        assert!(!text.contains('\x1b') && !text.contains(" \n"), "{text}");
+    }
+
+    #[test]
+    fn json_is_the_log() {
+        let screen = Screen::default();
+        show(&mut View::json(screen.clone()), sample::events().into_iter().map(|event| (1.5, event)));
+        let text = screen.text();
+        let events = text.lines().map(|line| serde_json::from_str::<Stamped>(line).unwrap().event);
+        assert_eq!(events.collect::<Vec<_>>(), sample::events());
+    }
+}

@@ -1,0 +1,281 @@
+use std::path::Path;
+
+use crate::event::{Event, Stamped};
+use crate::{heading, number};
+
+/// Turns the events of a run into lines of text. Pure: where the lines go, and which are left out, is up to a view.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    plan: Plan,
+    /// The line of a finished epoch, held back because the evaluation of the same round belongs on it.
+    epoch: Option<EpochLine>,
+    checkpoint: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    rounds: u64,
+    epochs: u64,
+    /// Where this process began, which after a resume is not round 0.
+    first_round: u64,
+    first_at_s: f64,
+}
+
+#[derive(Debug)]
+struct EpochLine {
+    round: u64,
+    text: String,
+}
+
+/// How far a run is, in pieces that a bar or a line puts together.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Position {
+    pub round: u64,
+    /// `epoch 3/5`
+    pub epoch: String,
+    /// For a line: lines up with those of finished epochs.
+    pub line: String,
+    /// For the end of a bar. A narrow terminal cuts it off, so the most important comes first, and names before
+    /// their numbers.
+    pub message: String,
+}
+
+impl Transcript {
+    /// The lines that this event adds to what stays on the screen.
+    pub(crate) fn lines(&mut self, folder: &Path, stamped: &Stamped) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(epoch) = self.epoch.take_if(|epoch| !waits(epoch, &stamped.event)) {
+            lines.push(epoch.text);
+        }
+        match &stamped.event {
+            Event::Started { .. } => {
+                self.plan = Plan::of(stamped);
+                lines.extend(heading::above(&stamped.event));
+            }
+            Event::Resumed { round, epoch, checkpoint } => {
+                (self.plan.first_round, self.plan.first_at_s) = (*round, stamped.at_s);
+                let (round, epoch) = (number::count(*round), number::epochs(*epoch));
+                lines.push(format!("resumed from {checkpoint} at round {round}, epoch {epoch}"));
+            }
+            Event::Progress { .. } => {}
+            Event::EpochEnded { epoch, round, loss, accuracy, samples, seconds } => {
+                let label = self.plan.epoch_label(*epoch);
+                let text = self.plan.line(&label, &training(*loss, *accuracy, *samples as f64 / seconds));
+                self.epoch = Some(EpochLine { round: *round, text });
+            }
+            Event::Evaluated { round, loss, accuracy, macro_f1, .. } => {
+                let left = match self.epoch.take() {
+                    Some(epoch) => epoch.text,
+                    None => self.plan.line(&self.plan.round_label(*round), ""),
+                };
+                lines.push(format!("{left}  |  {}", test(*loss, *accuracy, *macro_f1)));
+            }
+            Event::Checkpointed { file, .. } => self.checkpoint = Some(file.clone()),
+            Event::TargetReached { round, accuracy, target } => {
+                let (round, accuracy) = (number::count(*round), number::percent(*accuracy));
+                let target = number::percent(*target);
+                lines.push(format!("target {target} reached at round {round} with {accuracy}"));
+            }
+            Event::Noted { message } => lines.push(format!("note: {message}")),
+            Event::Warned { message } => lines.push(format!("warning: {message}")),
+            Event::Interrupted { round } => {
+                lines.push(format!("interrupted at round {}", number::count(*round)))
+            }
+            Event::Ended { summary } => {
+                lines.extend(heading::below(summary, self.checkpoint.as_deref(), folder))
+            }
+        }
+        lines
+    }
+
+    /// How far the run is, if the event says so.
+    pub(crate) fn position(&self, stamped: &Stamped) -> Option<Position> {
+        let Event::Progress { round, epoch, loss, accuracy, samples_per_s, .. } = &stamped.event else {
+            return None;
+        };
+        let plan = &self.plan;
+        let left = number::seconds(plan.seconds_left(*round, stamped.at_s));
+        let line = plan.line(&plan.round_label(*round), &training(*loss, *accuracy, *samples_per_s));
+        let rounds = format!("{}/{}", plan.round_number(*round), number::count(plan.rounds));
+        let (loss, accuracy) = (number::decimal(*loss), number::percent(*accuracy));
+        let rate = number::rate(*samples_per_s);
+        Some(Position {
+            round: *round,
+            epoch: self.epoch(*epoch),
+            line: format!("{line}  |  epoch {epoch:.2} of {}, {left} left", plan.epochs),
+            message: format!("{rounds}  {left:>6} left  loss {loss:>6}  acc {accuracy:>7}  samples/s {rate}"),
+        })
+    }
+
+    /// `epoch 3/5` for the one that the run is in after so many passes.
+    pub(crate) fn epoch(&self, passes: f64) -> String {
+        self.plan.epoch_label((passes.ceil() as u64).clamp(1, self.plan.epochs.max(1)))
+    }
+
+    /// The number of rounds planned; 0 before the run has started.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.plan.rounds
+    }
+}
+
+/// Whether a finished epoch's line still waits for its evaluation when this event comes.
+fn waits(epoch: &EpochLine, event: &Event) -> bool {
+    match event {
+        Event::Evaluated { round, .. } => *round == epoch.round,
+        Event::Checkpointed { .. } => true,
+        _ => false,
+    }
+}
+
+impl Plan {
+    fn of(started: &Stamped) -> Self {
+        let Event::Started { rounds, rounds_per_epoch, epochs, .. } = &started.event else {
+            return Self::default();
+        };
+        let epochs = epochs.unwrap_or(rounds.div_ceil((*rounds_per_epoch).max(1)));
+        Self { rounds: *rounds, epochs, first_round: 0, first_at_s: started.at_s }
+    }
+
+    fn epoch_label(&self, epoch: u64) -> String {
+        let (epoch, epochs) = (number::count(epoch), number::count(self.epochs));
+        format!("epoch {epoch:>0$}/{epochs}", epochs.len())
+    }
+
+    fn round_label(&self, round: u64) -> String {
+        format!("round {}", self.round_number(round))
+    }
+
+    /// As wide as the last round's.
+    fn round_number(&self, round: u64) -> String {
+        format!("{:>1$}", number::count(round), number::count(self.rounds).len())
+    }
+
+    /// A label and what belongs to it, each in its column. An empty column is blank, so that what follows lines up.
+    fn line(&self, label: &str, training: &str) -> String {
+        let label_width = self.epoch_label(self.epochs).len().max(self.round_label(self.rounds).len());
+        format!("{label:<label_width$}  {training:<TRAINING_WIDTH$}")
+    }
+
+    /// From the speed of this process so far, with its evaluations and checkpoints; NaN before its first round.
+    fn seconds_left(&self, round: u64, at_s: f64) -> f64 {
+        let done = round.saturating_sub(self.first_round);
+        let ahead = self.rounds.saturating_sub(round);
+        if done == 0 { f64::NAN } else { (at_s - self.first_at_s) / done as f64 * ahead as f64 }
+    }
+}
+
+/// The length of what [`training`] makes, as long as a speed is below a million.
+const TRAINING_WIDTH: usize = 49;
+
+fn training(loss: f64, accuracy: f64, samples_per_s: f64) -> String {
+    let (loss, accuracy) = (number::decimal(loss), number::percent(accuracy));
+    let rate = number::rate(samples_per_s);
+    format!("loss {loss:>6}  accuracy {accuracy:>8}  {rate:>7} samples/s")
+}
+
+fn test(loss: f64, accuracy: f64, macro_f1: Option<f64>) -> String {
+    let (loss, accuracy) = (number::decimal(loss), number::percent(accuracy));
+    let macro_f1 = macro_f1.map_or(String::new(), |f1| format!("  macro-F1 {f1:.3}"));
+    format!("test loss {loss:>6}  accuracy {accuracy:>8}{macro_f1}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    /// What stays on the screen after these events, the header left out.
+    fn check(events: &[Event], expect: &[&str]) {
+        let mut transcript = Transcript::default();
+        let folder = Path::new("runs/today-fashion");
+        transcript.lines(folder, &Stamped { at_s: 0.0, event: sample::started() });
+        let lines = events
+            .iter()
+            .flat_map(|event| transcript.lines(folder, &Stamped { at_s: 60.0, event: event.clone() }));
+        assert_eq!(lines.collect::<Vec<_>>(), expect);
+    }
+
+    #[test]
+    fn an_epoch_and_its_evaluation_share_a_line() {
+        let expect = [
+            "epoch 1/5    loss 0.4375  accuracy  84.38 %   15,000 samples/s  |  test loss 0.4062  accuracy  85.94 %  macro-F1 0.852",
+        ];
+        check(&[sample::epoch_ended(1), sample::evaluated(469)], &expect);
+        check(&[sample::epoch_ended(1), sample::checkpointed(469), sample::evaluated(469)], &expect);
+    }
+
+    #[test]
+    fn they_line_up_when_apart() {
+        let epoch = "epoch 1/5    loss 0.4375  accuracy  84.38 %   15,000 samples/s";
+        let test = format!("{:53}|  test loss 0.4062  accuracy  85.94 %  macro-F1 0.852", "");
+        check(&[sample::epoch_ended(1)], &[]);
+        check(&[sample::epoch_ended(1), sample::progress(470)], &[epoch]);
+        check(&[sample::epoch_ended(1), sample::evaluated(450)], &[epoch, &format!("round   450{test}")]);
+        check(&[sample::evaluated(2000)], &[&format!("round 2,000{test}")]);
+    }
+
+    #[test]
+    fn other_events_are_sentences() {
+        check(
+            &[
+                Event::Resumed { round: 1200, epoch: 2.5586, checkpoint: "step-001200.safetensors".into() },
+                Event::Noted { message: "training on 4 of 4 cores".into() },
+                Event::Warned { message: "the disk is almost full".into() },
+                Event::TargetReached { round: 1876, accuracy: 0.9012, target: 0.9 },
+                Event::Interrupted { round: 1877 },
+            ],
+            &[
+                "resumed from step-001200.safetensors at round 1,200, epoch 2.56",
+                "note: training on 4 of 4 cores",
+                "warning: the disk is almost full",
+                "target 90.00 % reached at round 1,876 with 90.12 %",
+                "interrupted at round 1,877",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_summary_ends_it() {
+        let mut transcript = Transcript::default();
+        let mut lines = Vec::new();
+        for event in
+            [sample::epoch_ended(5), sample::checkpointed(2345), Event::Ended { summary: sample::summary() }]
+        {
+            lines = transcript.lines(Path::new("runs/today-fashion"), &Stamped { at_s: 83.0, event });
+        }
+        assert!(lines[0].starts_with("epoch 5/"), "a held line is not lost");
+        assert_eq!(lines[lines.len() - 2], "  saved     step-002345.safetensors");
+        assert_eq!(lines[lines.len() - 1], "  folder    runs/today-fashion");
+    }
+
+    #[test]
+    fn positions_forecast_the_end() {
+        let mut transcript = Transcript::default();
+        transcript.lines(Path::new(""), &Stamped { at_s: 1.0, event: sample::started() });
+        let position = transcript.position(&Stamped { at_s: 11.0, event: sample::progress(469) }).unwrap();
+        let expect = Position {
+            round: 469,
+            epoch: "epoch 1/5".into(),
+            line:
+                "round   469  loss 0.5000  accuracy  81.25 %   12,345 samples/s  |  epoch 1.00 of 5, 40s left"
+                    .into(),
+            message: "  469/2,345     40s left  loss 0.5000  acc 81.25 %  samples/s 12,345".into(),
+        };
+        assert_eq!(position, expect);
+
+        let resumed = Event::Resumed { round: 1876, epoch: 4.0, checkpoint: "step".into() };
+        transcript.lines(Path::new(""), &Stamped { at_s: 2.0, event: resumed });
+        let position = transcript.position(&Stamped { at_s: 12.0, event: sample::progress(1976) }).unwrap();
+        assert_eq!(position.epoch, "epoch 5/5");
+        assert!(position.line.ends_with("epoch 4.21 of 5, 37s left"), "{position:?}");
+        assert_eq!(transcript.position(&Stamped { at_s: 12.0, event: sample::evaluated(1) }), None);
+    }
+
+    #[test]
+    fn the_training_column_is_as_wide_as_promised() {
+        for (loss, accuracy, rate) in [(0.5, 1.0, 123_456.0), (f64::NAN, f64::NAN, f64::NAN), (1e9, 0.0, 0.1)]
+        {
+            assert_eq!(training(loss, accuracy, rate).len(), TRAINING_WIDTH);
+        }
+    }
+}
