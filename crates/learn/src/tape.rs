@@ -6,6 +6,7 @@
 use crate::buffer::{Buffer, Pool};
 use crate::data::Batch;
 use crate::gradient::Gradient;
+use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise;
 use crate::layers::Record;
 use crate::layout::Slot;
@@ -19,11 +20,23 @@ pub struct Var(usize);
 /// The sizes of a value: `(N, H, W, C)` of images, `(T, B, 1, F)` of sequences, `(N, 1, 1, F)` of plain rows.
 pub type Dims = [usize; 4];
 
+/// How a value lies in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// In the order of its sizes, features innermost.
+    #[default]
+    Rows,
+    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. Small nets are faster
+    /// so; see [`lanes`](crate::kernels::lanes).
+    Lanes,
+}
+
 #[derive(Debug, Default)]
 struct Value {
     data: Buffer,
     slope: Option<Buffer>,
     dims: Dims,
+    form: Form,
     wants_slope: bool,
 }
 
@@ -33,6 +46,13 @@ pub struct Workspace {
     values: Vec<Value>,
     records: Vec<Record>,
     pool: Pool,
+}
+
+/// How many floats a value has, the unused lanes included.
+pub(crate) fn formed_len(dims: Dims, form: Form) -> usize {
+    let [samples, height, width, channels] = dims;
+    let samples = if form == Form::Lanes { lanes(samples) } else { samples };
+    samples * height * width * channels
 }
 
 /// One step under way. A tape with a gradient trains; one without evaluates.
@@ -100,6 +120,11 @@ impl<'a> Tape<'a> {
         self.work.values[var.0].dims
     }
 
+    /// How a value lies in memory.
+    pub fn form(&self, var: Var) -> Form {
+        self.work.values[var.0].form
+    }
+
     /// How many rows of features a value has, and how many features.
     pub fn rows(&self, var: Var) -> (usize, usize) {
         let [a, b, c, features] = self.dims(var);
@@ -138,8 +163,13 @@ impl<'a> Tape<'a> {
 
     /// Puts a new value on the tape.
     pub(crate) fn push(&mut self, data: Buffer, dims: Dims, wants_slope: bool) -> Var {
-        debug_assert_eq!(data.len(), dims.iter().product::<usize>());
-        self.work.values.push(Value { data, slope: None, dims, wants_slope });
+        self.push_formed(data, dims, Form::Rows, wants_slope)
+    }
+
+    /// Puts a new value of either form on the tape.
+    pub(crate) fn push_formed(&mut self, data: Buffer, dims: Dims, form: Form, wants_slope: bool) -> Var {
+        debug_assert_eq!(data.len(), formed_len(dims, form));
+        self.work.values.push(Value { data, slope: None, dims, form, wants_slope });
         Var(self.work.values.len() - 1)
     }
 

@@ -131,32 +131,48 @@ impl Convolution {
     /// Lays the patches of the positions from `start` on in a row; what lies outside the image is zero.
     fn gather(&self, x: &[f32], patches: &mut [f32], start: usize) {
         let count = patches.len() / self.patch();
-        vectorized(|| {
-            self.for_each_row(start, count, |row| {
-                let out = &mut patches[row.patch..row.patch + row.row_len];
-                if row.len == row.row_len {
-                    copy_short(out, &x[row.source..row.source + row.len]);
-                } else {
-                    out[..row.before].fill(0.0);
-                    out[row.before..row.before + row.len]
-                        .copy_from_slice(&x[row.source..row.source + row.len]);
-                    out[row.before + row.len..].fill(0.0);
-                }
-            });
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                self.for_each_row(
+                    start,
+                    count,
+                    #[inline(always)]
+                    |row| {
+                        let out = &mut patches[row.patch..row.patch + row.row_len];
+                        if row.len == row.row_len {
+                            copy_short(out, &x[row.source..row.source + row.len]);
+                        } else {
+                            out[..row.before].fill(0.0);
+                            out[row.before..row.before + row.len]
+                                .copy_from_slice(&x[row.source..row.source + row.len]);
+                            out[row.before + row.len..].fill(0.0);
+                        }
+                    },
+                );
+            },
+        );
     }
 
     /// Adds the patches of the positions from `start` on to where they came from.
     fn scatter(&self, patches: &[f32], dx: &mut [f32], start: usize) {
         let count = patches.len() / self.patch();
-        vectorized(|| {
-            self.for_each_row(start, count, |row| {
-                let from = &patches[row.patch + row.before..row.patch + row.before + row.len];
-                for (dx, slope) in dx[row.source..row.source + row.len].iter_mut().zip(from) {
-                    *dx += slope;
-                }
-            });
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                self.for_each_row(
+                    start,
+                    count,
+                    #[inline(always)]
+                    |row| {
+                        let from = &patches[row.patch + row.before..row.patch + row.before + row.len];
+                        for (dx, slope) in dx[row.source..row.source + row.len].iter_mut().zip(from) {
+                            *dx += slope;
+                        }
+                    },
+                );
+            },
+        );
     }
 }
 
@@ -179,51 +195,4 @@ fn copy_short(out: &mut [f32], from: &[f32]) {
             *out = *from;
         }
     }
-}
-
-/// Means over squares of `size`×`size`, `(N, H, W, C)`; a rest at the edge is left out.
-pub fn average_pool(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
-    let (rows, columns) = (height / size, width / size);
-    let scale = 1.0 / (size * size) as f32;
-    vectorized(|| {
-        for (at, y) in y.chunks_exact_mut(channels).enumerate() {
-            let (column, row, image) = (at % columns, at / columns % rows, at / columns / rows);
-            let corner = (image * height + row * size) * width + column * size;
-            y.fill(0.0);
-            for dy in 0..size {
-                for dx in 0..size {
-                    let from = (corner + dy * width + dx) * channels;
-                    for (y, x) in y.iter_mut().zip(&x[from..from + channels]) {
-                        *y += x;
-                    }
-                }
-            }
-            for y in y {
-                *y *= scale;
-            }
-        }
-    });
-}
-
-/// The slope of what was averaged.
-pub fn average_pool_slope(dy: &[f32], dx: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
-    let (rows, columns) = (height / size, width / size);
-    let scale = 1.0 / (size * size) as f32;
-    if height % size != 0 || width % size != 0 {
-        dx.fill(0.0);
-    }
-    vectorized(|| {
-        for (at, dy) in dy.chunks_exact(channels).enumerate() {
-            let (column, row, image) = (at % columns, at / columns % rows, at / columns / rows);
-            let corner = (image * height + row * size) * width + column * size;
-            for down in 0..size {
-                for right in 0..size {
-                    let to = (corner + down * width + right) * channels;
-                    for (dx, dy) in dx[to..to + channels].iter_mut().zip(dy) {
-                        *dx = dy * scale;
-                    }
-                }
-            }
-        }
-    });
 }

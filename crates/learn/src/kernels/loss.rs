@@ -9,28 +9,31 @@ use crate::tally::Tally;
 /// rows whose target is [`IGNORED`] get none.
 pub fn cross_entropy(scores: &mut [f32], targets: &[u32], classes: usize, tally: &mut Tally) {
     assert_eq!(scores.len(), targets.len() * classes, "a row of scores for every target");
-    vectorized(|| {
-        for (row, &target) in scores.chunks_exact_mut(classes).zip(targets) {
-            if target == IGNORED {
-                row.fill(0.0);
-                continue;
+    vectorized(
+        #[inline(always)]
+        || {
+            for (row, &target) in scores.chunks_exact_mut(classes).zip(targets) {
+                if target == IGNORED {
+                    row.fill(0.0);
+                    continue;
+                }
+                let (best, top) = largest(row);
+                tally.count(best, target as usize);
+                let score = row[target as usize] - top;
+                let mut sum = 0.0;
+                for x in row.iter_mut() {
+                    *x = exp(*x - top);
+                    sum += *x;
+                }
+                tally.loss += f64::from(sum.ln() - score);
+                let scale = 1.0 / sum;
+                for x in row.iter_mut() {
+                    *x *= scale;
+                }
+                row[target as usize] -= 1.0;
             }
-            let (best, top) = largest(row);
-            tally.count(best, target as usize);
-            let score = row[target as usize] - top;
-            let mut sum = 0.0;
-            for x in row.iter_mut() {
-                *x = exp(*x - top);
-                sum += *x;
-            }
-            tally.loss += f64::from(sum.ln() - score);
-            let scale = 1.0 / sum;
-            for x in row.iter_mut() {
-                *x *= scale;
-            }
-            row[target as usize] -= 1.0;
-        }
-    });
+        },
+    );
 }
 
 /// Binary cross-entropy of one score a sample: class 1 where it is not below 0. Targets from `positive_from` on are class

@@ -5,14 +5,16 @@
 //! No kernel allocates, and none uses a fused multiply-add by name: where the machine has none, it is a slow call.
 
 pub mod convolve;
+pub mod lanes;
 pub mod loss;
 pub mod matmul;
 pub mod pointwise;
+pub mod pool;
 pub mod recur;
 pub mod update;
 
-/// Runs a kernel compiled for the best instruction set of this machine. The kernel must be a closure over
-/// `#[inline(always)]` functions, or what it calls stays compiled for the baseline.
+/// Runs a kernel compiled for the best instruction set of this machine. The kernel must be an `#[inline(always)]` closure,
+/// and so must be what it calls in its loops: what is not inlined stays compiled for the baseline.
 #[inline(always)]
 pub fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(kernel)

@@ -1,6 +1,6 @@
 //! Functions of one value, and sums over rows and columns.
 
-use super::vectorized;
+use super::{LANES, vectorized};
 use crate::random::mix;
 
 /// What a layer does to its sums.
@@ -51,43 +51,79 @@ pub fn bias_activation(y: &mut [f32], bias: &[f32], activation: Activation) {
             }
         }
     }
-    vectorized(|| match activation {
-        Activation::None => rows(y, bias, |x| x),
-        Activation::Relu => rows(y, bias, |x| x.max(0.0)),
-        Activation::Tanh => {
-            // Rows are often narrower than a register, the whole is not.
-            rows(y, bias, |x| x);
-            for y in y.iter_mut() {
-                *y = tanh(*y);
+    vectorized(
+        #[inline(always)]
+        || match activation {
+            Activation::None => rows(
+                y,
+                bias,
+                #[inline(always)]
+                |x| x,
+            ),
+            Activation::Relu => rows(
+                y,
+                bias,
+                #[inline(always)]
+                |x| x.max(0.0),
+            ),
+            Activation::Tanh => {
+                // Rows are often narrower than a register, the whole is not.
+                rows(
+                    y,
+                    bias,
+                    #[inline(always)]
+                    |x| x,
+                );
+                for y in y.iter_mut() {
+                    *y = tanh(*y);
+                }
             }
-        }
-    });
+        },
+    );
+}
+
+/// `y = activation(y)`.
+pub fn activate(y: &mut [f32], activation: Activation) {
+    vectorized(
+        #[inline(always)]
+        || match activation {
+            Activation::None => {}
+            Activation::Relu => y.iter_mut().for_each(|y| *y = y.max(0.0)),
+            Activation::Tanh => y.iter_mut().for_each(|y| *y = tanh(*y)),
+        },
+    );
 }
 
 /// `slope *= activation'`, told from the activation's result `y`.
 pub fn activation_slope(slope: &mut [f32], y: &[f32], activation: Activation) {
-    vectorized(|| match activation {
-        Activation::None => {}
-        Activation::Relu => {
-            for (slope, y) in slope.iter_mut().zip(y) {
-                *slope = if *y > 0.0 { *slope } else { 0.0 };
+    vectorized(
+        #[inline(always)]
+        || match activation {
+            Activation::None => {}
+            Activation::Relu => {
+                for (slope, y) in slope.iter_mut().zip(y) {
+                    *slope = if *y > 0.0 { *slope } else { 0.0 };
+                }
             }
-        }
-        Activation::Tanh => {
-            for (slope, y) in slope.iter_mut().zip(y) {
-                *slope *= 1.0 - y * y;
+            Activation::Tanh => {
+                for (slope, y) in slope.iter_mut().zip(y) {
+                    *slope *= 1.0 - y * y;
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// `a += b`.
 pub fn add(a: &mut [f32], b: &[f32]) {
-    vectorized(|| {
-        for (a, b) in a.iter_mut().zip(b) {
-            *a += b;
-        }
-    });
+    vectorized(
+        #[inline(always)]
+        || {
+            for (a, b) in a.iter_mut().zip(b) {
+                *a += b;
+            }
+        },
+    );
 }
 
 /// The sum over rows, added to `out` or replacing it.
@@ -100,13 +136,55 @@ pub fn column_sums_strided(rows: &[f32], stride: usize, out: &mut [f32], add: bo
     if !add {
         out.fill(0.0);
     }
-    vectorized(|| {
-        for row in rows.chunks(stride) {
-            for (out, x) in out.iter_mut().zip(row) {
-                *out += x;
+    vectorized(
+        #[inline(always)]
+        || {
+            for row in rows.chunks(stride) {
+                for (out, x) in out.iter_mut().zip(row) {
+                    *out += x;
+                }
+            }
+        },
+    );
+}
+
+/// The sums over samples and places of values with the samples innermost, `(places, out, lanes)`.
+pub fn lane_sums(values: &[f32], lanes: usize, out: &mut [f32], add: bool) {
+    let channels = out.len();
+    for (channel, out) in out.iter_mut().enumerate() {
+        let mut sums = [0.0; LANES];
+        vectorized(
+            #[inline(always)]
+            || {
+                for place in values.chunks_exact(channels * lanes) {
+                    for part in place[channel * lanes..(channel + 1) * lanes].chunks_exact(LANES) {
+                        for (sum, x) in sums.iter_mut().zip(part) {
+                            *sum += x;
+                        }
+                    }
+                }
+            },
+        );
+        *out = if add { *out } else { 0.0 } + sums.iter().sum::<f32>();
+    }
+}
+
+/// `out` `(columns, stride)` from `matrix` `(rows, columns)`: rows become the first columns, the rest is zero.
+pub fn transpose(matrix: &[f32], columns: usize, out: &mut [f32], stride: usize) {
+    const TILE: usize = 16;
+    let rows = matrix.len() / columns.max(1);
+    assert!(rows <= stride && columns * stride <= out.len(), "the transposed matrix does not fit");
+    for start in (0..rows).step_by(TILE) {
+        let end = rows.min(start + TILE);
+        for (column, out) in out.chunks_exact_mut(stride).enumerate().take(columns) {
+            for (row, out) in out[start..end].iter_mut().enumerate() {
+                *out = matrix[(start + row) * columns + column];
             }
         }
-    });
+    }
+    if rows < stride {
+        out.chunks_exact_mut(stride).for_each(|row| row[rows..].fill(0.0));
+    }
 }
 
 /// Copies `row` into every row of `out`.
@@ -122,11 +200,14 @@ pub fn dropout(x: &[f32], y: &mut [f32], rate: f32, seed: u64) {
     let seed = mix(seed) as u32;
     let threshold = (f64::from(rate) * f64::from(u32::MAX)) as u32;
     let scale = 1.0 / (1.0 - rate);
-    vectorized(|| {
-        for (i, (x, y)) in x.iter().zip(y).enumerate() {
-            *y = if scramble(i as u32 ^ seed) >= threshold { *x * scale } else { 0.0 };
-        }
-    });
+    vectorized(
+        #[inline(always)]
+        || {
+            for (i, (x, y)) in x.iter().zip(y).enumerate() {
+                *y = if scramble(i as u32 ^ seed) >= threshold { *x * scale } else { 0.0 };
+            }
+        },
+    );
 }
 
 /// 32 bits of chance from a counter, in operations that vector units have.

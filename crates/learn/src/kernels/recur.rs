@@ -39,40 +39,43 @@ pub fn gru_forward(
     let rows = gates.chunks_exact_mut(3 * hidden).zip(sums.chunks_exact(3 * hidden));
     let rows = rows.zip(before.chunks_exact(hidden)).zip(candidate.chunks_exact_mut(hidden));
     let rows = rows.zip(state.chunks_exact_mut(hidden));
-    vectorized(|| {
-        for ((((gates, sums), before), candidate), state) in rows {
-            candidate.copy_from_slice(&sums[2 * hidden..]);
-            let full = hidden - hidden % LANES;
-            for j in (0..full).step_by(LANES) {
-                let at = |slice: &[f32], gate: usize| load(&slice[gate * hidden + j..]);
-                let (x0, x1, x2) = (at(gates, 0), at(gates, 1), at(gates, 2));
-                let (h0, h1, h2, b) = (at(sums, 0), at(sums, 1), at(sums, 2), at(before, 0));
-                let (mut r, mut z, mut n, mut h): (Lanes, Lanes, Lanes, Lanes) = Default::default();
-                for k in 0..LANES {
-                    r[k] = sigmoid(x0[k] + h0[k]);
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((((gates, sums), before), candidate), state) in rows {
+                candidate.copy_from_slice(&sums[2 * hidden..]);
+                let full = hidden - hidden % LANES;
+                for j in (0..full).step_by(LANES) {
+                    let at = |slice: &[f32], gate: usize| load(&slice[gate * hidden + j..]);
+                    let (x0, x1, x2) = (at(gates, 0), at(gates, 1), at(gates, 2));
+                    let (h0, h1, h2, b) = (at(sums, 0), at(sums, 1), at(sums, 2), at(before, 0));
+                    let (mut r, mut z, mut n, mut h): (Lanes, Lanes, Lanes, Lanes) = Default::default();
+                    for k in 0..LANES {
+                        r[k] = sigmoid(x0[k] + h0[k]);
+                    }
+                    for k in 0..LANES {
+                        z[k] = sigmoid(x1[k] + h1[k]);
+                    }
+                    for k in 0..LANES {
+                        n[k] = tanh(x2[k] + r[k] * h2[k]);
+                    }
+                    for k in 0..LANES {
+                        h[k] = n[k] + z[k] * (b[k] - n[k]);
+                    }
+                    gates[j..j + LANES].copy_from_slice(&r);
+                    gates[hidden + j..hidden + j + LANES].copy_from_slice(&z);
+                    gates[2 * hidden + j..2 * hidden + j + LANES].copy_from_slice(&n);
+                    state[j..j + LANES].copy_from_slice(&h);
                 }
-                for k in 0..LANES {
-                    z[k] = sigmoid(x1[k] + h1[k]);
+                for j in full..hidden {
+                    let at = |slice: &[f32]| [slice[j], slice[hidden + j], slice[2 * hidden + j]];
+                    let cell = GruCell::forward(at(gates), at(sums), before[j]);
+                    (gates[j], gates[hidden + j], gates[2 * hidden + j]) = (cell.r, cell.z, cell.n);
+                    state[j] = cell.h;
                 }
-                for k in 0..LANES {
-                    n[k] = tanh(x2[k] + r[k] * h2[k]);
-                }
-                for k in 0..LANES {
-                    h[k] = n[k] + z[k] * (b[k] - n[k]);
-                }
-                gates[j..j + LANES].copy_from_slice(&r);
-                gates[hidden + j..hidden + j + LANES].copy_from_slice(&z);
-                gates[2 * hidden + j..2 * hidden + j + LANES].copy_from_slice(&n);
-                state[j..j + LANES].copy_from_slice(&h);
             }
-            for j in full..hidden {
-                let at = |slice: &[f32]| [slice[j], slice[hidden + j], slice[2 * hidden + j]];
-                let cell = GruCell::forward(at(gates), at(sums), before[j]);
-                (gates[j], gates[hidden + j], gates[2 * hidden + j]) = (cell.r, cell.z, cell.n);
-                state[j] = cell.h;
-            }
-        }
-    });
+        },
+    );
 }
 
 /// The slopes of one step of a GRU, one value. Takes the gates, the candidate's sum, the state before and the slope of
@@ -97,31 +100,34 @@ pub fn gru_backward(
 ) {
     let rows = gates.chunks_exact_mut(3 * hidden).zip(candidate.chunks_exact_mut(hidden));
     let rows = rows.zip(before.chunks_exact(hidden)).zip(slope.chunks_exact_mut(hidden));
-    vectorized(|| {
-        for (((gates, candidate), before), slope) in rows {
-            let full = hidden - hidden % LANES;
-            for j in (0..full).step_by(LANES) {
-                let (mut r, mut z, mut n) =
-                    (load(&gates[j..]), load(&gates[hidden + j..]), load(&gates[2 * hidden + j..]));
-                let (mut c, b, mut d) = (load(&candidate[j..]), load(&before[j..]), load(&slope[j..]));
-                for k in 0..LANES {
-                    let [dr, dz, dn, dc, dh] = gru_slopes(r[k], z[k], n[k], c[k], b[k], d[k]);
-                    (r[k], z[k], n[k], c[k], d[k]) = (dr, dz, dn, dc, dh);
+    vectorized(
+        #[inline(always)]
+        || {
+            for (((gates, candidate), before), slope) in rows {
+                let full = hidden - hidden % LANES;
+                for j in (0..full).step_by(LANES) {
+                    let (mut r, mut z, mut n) =
+                        (load(&gates[j..]), load(&gates[hidden + j..]), load(&gates[2 * hidden + j..]));
+                    let (mut c, b, mut d) = (load(&candidate[j..]), load(&before[j..]), load(&slope[j..]));
+                    for k in 0..LANES {
+                        let [dr, dz, dn, dc, dh] = gru_slopes(r[k], z[k], n[k], c[k], b[k], d[k]);
+                        (r[k], z[k], n[k], c[k], d[k]) = (dr, dz, dn, dc, dh);
+                    }
+                    gates[j..j + LANES].copy_from_slice(&r);
+                    gates[hidden + j..hidden + j + LANES].copy_from_slice(&z);
+                    gates[2 * hidden + j..2 * hidden + j + LANES].copy_from_slice(&n);
+                    candidate[j..j + LANES].copy_from_slice(&c);
+                    slope[j..j + LANES].copy_from_slice(&d);
                 }
-                gates[j..j + LANES].copy_from_slice(&r);
-                gates[hidden + j..hidden + j + LANES].copy_from_slice(&z);
-                gates[2 * hidden + j..2 * hidden + j + LANES].copy_from_slice(&n);
-                candidate[j..j + LANES].copy_from_slice(&c);
-                slope[j..j + LANES].copy_from_slice(&d);
+                for j in full..hidden {
+                    let (r, z, n) = (gates[j], gates[hidden + j], gates[2 * hidden + j]);
+                    let [dr, dz, dn, dc, dh] = gru_slopes(r, z, n, candidate[j], before[j], slope[j]);
+                    (gates[j], gates[hidden + j], gates[2 * hidden + j]) = (dr, dz, dn);
+                    (candidate[j], slope[j]) = (dc, dh);
+                }
             }
-            for j in full..hidden {
-                let (r, z, n) = (gates[j], gates[hidden + j], gates[2 * hidden + j]);
-                let [dr, dz, dn, dc, dh] = gru_slopes(r, z, n, candidate[j], before[j], slope[j]);
-                (gates[j], gates[hidden + j], gates[2 * hidden + j]) = (dr, dz, dn);
-                (candidate[j], slope[j]) = (dc, dh);
-            }
-        }
-    });
+        },
+    );
 }
 
 /// One step of an LSTM. `gates` `(B, 4H)` holds all sums and becomes the gates `i f g o`; `cell_before`, `cell` and
@@ -137,45 +143,48 @@ pub fn lstm_forward(
     let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
     let rows = rows.zip(cell.chunks_exact_mut(hidden)).zip(squashed.chunks_exact_mut(hidden));
     let rows = rows.zip(state.chunks_exact_mut(hidden));
-    vectorized(|| {
-        for ((((gates, before), cell), squashed), state) in rows {
-            let full = hidden - hidden % LANES;
-            for j in (0..full).step_by(LANES) {
-                let at = |gate: usize| load(&gates[gate * hidden + j..]);
-                let (mut i, mut f, mut g, mut o, b) = (at(0), at(1), at(2), at(3), load(&before[j..]));
-                let (mut c, mut t, mut h): (Lanes, Lanes, Lanes) = Default::default();
-                i.iter_mut().for_each(|x| *x = sigmoid(*x));
-                f.iter_mut().for_each(|x| *x = sigmoid(*x));
-                g.iter_mut().for_each(|x| *x = tanh(*x));
-                o.iter_mut().for_each(|x| *x = sigmoid(*x));
-                for k in 0..LANES {
-                    c[k] = f[k] * b[k] + i[k] * g[k];
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((((gates, before), cell), squashed), state) in rows {
+                let full = hidden - hidden % LANES;
+                for j in (0..full).step_by(LANES) {
+                    let at = |gate: usize| load(&gates[gate * hidden + j..]);
+                    let (mut i, mut f, mut g, mut o, b) = (at(0), at(1), at(2), at(3), load(&before[j..]));
+                    let (mut c, mut t, mut h): (Lanes, Lanes, Lanes) = Default::default();
+                    i.iter_mut().for_each(|x| *x = sigmoid(*x));
+                    f.iter_mut().for_each(|x| *x = sigmoid(*x));
+                    g.iter_mut().for_each(|x| *x = tanh(*x));
+                    o.iter_mut().for_each(|x| *x = sigmoid(*x));
+                    for k in 0..LANES {
+                        c[k] = f[k] * b[k] + i[k] * g[k];
+                    }
+                    for k in 0..LANES {
+                        t[k] = tanh(c[k]);
+                    }
+                    for k in 0..LANES {
+                        h[k] = o[k] * t[k];
+                    }
+                    for (gate, lanes) in [i, f, g, o].iter().enumerate() {
+                        gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
+                    }
+                    cell[j..j + LANES].copy_from_slice(&c);
+                    squashed[j..j + LANES].copy_from_slice(&t);
+                    state[j..j + LANES].copy_from_slice(&h);
                 }
-                for k in 0..LANES {
-                    t[k] = tanh(c[k]);
+                for j in full..hidden {
+                    let at = |gate: usize| gates[gate * hidden + j];
+                    let (i, f, g, o) = (sigmoid(at(0)), sigmoid(at(1)), tanh(at(2)), sigmoid(at(3)));
+                    cell[j] = f * before[j] + i * g;
+                    squashed[j] = tanh(cell[j]);
+                    state[j] = o * squashed[j];
+                    for (gate, value) in [i, f, g, o].into_iter().enumerate() {
+                        gates[gate * hidden + j] = value;
+                    }
                 }
-                for k in 0..LANES {
-                    h[k] = o[k] * t[k];
-                }
-                for (gate, lanes) in [i, f, g, o].iter().enumerate() {
-                    gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
-                }
-                cell[j..j + LANES].copy_from_slice(&c);
-                squashed[j..j + LANES].copy_from_slice(&t);
-                state[j..j + LANES].copy_from_slice(&h);
             }
-            for j in full..hidden {
-                let at = |gate: usize| gates[gate * hidden + j];
-                let (i, f, g, o) = (sigmoid(at(0)), sigmoid(at(1)), tanh(at(2)), sigmoid(at(3)));
-                cell[j] = f * before[j] + i * g;
-                squashed[j] = tanh(cell[j]);
-                state[j] = o * squashed[j];
-                for (gate, value) in [i, f, g, o].into_iter().enumerate() {
-                    gates[gate * hidden + j] = value;
-                }
-            }
-        }
-    });
+        },
+    );
 }
 
 /// The slopes of one step of an LSTM, one value: of the four gates' sums, and of the cell before.
@@ -204,32 +213,35 @@ pub fn lstm_backward(
     let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
     let rows = rows.zip(squashed.chunks_exact(hidden)).zip(slope.chunks_exact(hidden));
     let rows = rows.zip(cell_slope.chunks_exact_mut(hidden));
-    vectorized(|| {
-        for ((((gates, before), squashed), slope), cell_slope) in rows {
-            let full = hidden - hidden % LANES;
-            for j in (0..full).step_by(LANES) {
-                let at = |gate: usize| load(&gates[gate * hidden + j..]);
-                let (mut i, mut f, mut g, mut o) = (at(0), at(1), at(2), at(3));
-                let (b, t, d) = (load(&before[j..]), load(&squashed[j..]), load(&slope[j..]));
-                let mut dc = load(&cell_slope[j..]);
-                for k in 0..LANES {
-                    let slopes = lstm_slopes([i[k], f[k], g[k], o[k]], b[k], t[k], d[k], dc[k]);
-                    [i[k], f[k], g[k], o[k], dc[k]] = slopes;
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((((gates, before), squashed), slope), cell_slope) in rows {
+                let full = hidden - hidden % LANES;
+                for j in (0..full).step_by(LANES) {
+                    let at = |gate: usize| load(&gates[gate * hidden + j..]);
+                    let (mut i, mut f, mut g, mut o) = (at(0), at(1), at(2), at(3));
+                    let (b, t, d) = (load(&before[j..]), load(&squashed[j..]), load(&slope[j..]));
+                    let mut dc = load(&cell_slope[j..]);
+                    for k in 0..LANES {
+                        let slopes = lstm_slopes([i[k], f[k], g[k], o[k]], b[k], t[k], d[k], dc[k]);
+                        [i[k], f[k], g[k], o[k], dc[k]] = slopes;
+                    }
+                    for (gate, lanes) in [i, f, g, o].iter().enumerate() {
+                        gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
+                    }
+                    cell_slope[j..j + LANES].copy_from_slice(&dc);
                 }
-                for (gate, lanes) in [i, f, g, o].iter().enumerate() {
-                    gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
+                for j in full..hidden {
+                    let at = |gate: usize| gates[gate * hidden + j];
+                    let all = [at(0), at(1), at(2), at(3)];
+                    let [i, f, g, o, dc] = lstm_slopes(all, before[j], squashed[j], slope[j], cell_slope[j]);
+                    for (gate, value) in [i, f, g, o].into_iter().enumerate() {
+                        gates[gate * hidden + j] = value;
+                    }
+                    cell_slope[j] = dc;
                 }
-                cell_slope[j..j + LANES].copy_from_slice(&dc);
             }
-            for j in full..hidden {
-                let at = |gate: usize| gates[gate * hidden + j];
-                let all = [at(0), at(1), at(2), at(3)];
-                let [i, f, g, o, dc] = lstm_slopes(all, before[j], squashed[j], slope[j], cell_slope[j]);
-                for (gate, value) in [i, f, g, o].into_iter().enumerate() {
-                    gates[gate * hidden + j] = value;
-                }
-                cell_slope[j] = dc;
-            }
-        }
-    });
+        },
+    );
 }

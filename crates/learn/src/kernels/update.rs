@@ -14,23 +14,29 @@ pub struct Sgd {
 impl Sgd {
     /// Without momentum: no velocity.
     pub fn plain(self, parameters: &mut [f32], gradient: &[f32]) {
-        vectorized(|| {
-            for (p, g) in parameters.iter_mut().zip(gradient) {
-                *p -= self.lr * (g + self.weight_decay * *p);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for (p, g) in parameters.iter_mut().zip(gradient) {
+                    *p -= self.lr * (g + self.weight_decay * *p);
+                }
+            },
+        );
     }
 
     /// With momentum.
     pub fn momentum(self, parameters: &mut [f32], velocity: &mut [f32], gradient: &[f32]) {
         let look_ahead = if self.nesterov { (1.0, self.momentum) } else { (0.0, 1.0) };
-        vectorized(|| {
-            for ((p, v), g) in parameters.iter_mut().zip(velocity).zip(gradient) {
-                let g = g + self.weight_decay * *p;
-                *v = self.momentum * *v + g;
-                *p -= self.lr * (look_ahead.0 * g + look_ahead.1 * *v);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((p, v), g) in parameters.iter_mut().zip(velocity).zip(gradient) {
+                    let g = g + self.weight_decay * *p;
+                    *v = self.momentum * *v + g;
+                    *p -= self.lr * (look_ahead.0 * g + look_ahead.1 * *v);
+                }
+            },
+        );
     }
 }
 
@@ -52,14 +58,17 @@ pub struct Adam {
 
 impl Adam {
     pub fn step(self, parameters: &mut [f32], first: &mut [f32], second: &mut [f32], gradient: &[f32]) {
-        vectorized(|| {
-            for (((p, m), v), g) in parameters.iter_mut().zip(first).zip(second).zip(gradient) {
-                let g = g + self.weight_decay * *p;
-                *m += (1.0 - self.beta1) * (g - *m);
-                *v = self.beta2 * *v + (1.0 - self.beta2) * (g * g);
-                *p = self.decay * *p - self.lr * *m / (v.sqrt() * self.correction + self.epsilon);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for (((p, m), v), g) in parameters.iter_mut().zip(first).zip(second).zip(gradient) {
+                    let g = g + self.weight_decay * *p;
+                    *m += (1.0 - self.beta1) * (g - *m);
+                    *v = self.beta2 * *v + (1.0 - self.beta2) * (g * g);
+                    *p = self.decay * *p - self.lr * *m / (v.sqrt() * self.correction + self.epsilon);
+                }
+            },
+        );
     }
 }
 
@@ -71,24 +80,33 @@ pub fn scaled_sum<'a>(sum: &mut [f32], mut parts: impl Iterator<Item = &'a [f32]
         None => sum.fill(0.0),
     }
     for part in parts {
-        vectorized(|| {
-            for (sum, part) in sum.iter_mut().zip(part) {
-                *sum += part;
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for (sum, part) in sum.iter_mut().zip(part) {
+                    *sum += part;
+                }
+            },
+        );
     }
-    vectorized(|| sum.iter_mut().for_each(|sum| *sum *= scale));
+    vectorized(
+        #[inline(always)]
+        || sum.iter_mut().for_each(|sum| *sum *= scale),
+    );
 }
 
 /// The sum of squares, in an order of its own that is the same on every machine.
 pub fn sum_of_squares(values: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
-    vectorized(|| {
-        for chunk in values.chunks(8) {
-            for (lane, value) in lanes.iter_mut().zip(chunk) {
-                *lane += f64::from(*value) * f64::from(*value);
+    vectorized(
+        #[inline(always)]
+        || {
+            for chunk in values.chunks(8) {
+                for (lane, value) in lanes.iter_mut().zip(chunk) {
+                    *lane += f64::from(*value) * f64::from(*value);
+                }
             }
-        }
-    });
+        },
+    );
     lanes.iter().sum()
 }

@@ -1,7 +1,9 @@
 //! Where the samples enter.
 
 use crate::data::Inputs;
-use crate::tape::{Tape, Var};
+use crate::kernels::lanes::lanes;
+use crate::kernels::pointwise::transpose;
+use crate::tape::{Form, Tape, Var, formed_len};
 
 impl Tape<'_> {
     /// The images of the batch, `(N, H, W, C)`.
@@ -13,5 +15,17 @@ impl Tape<'_> {
         let mut data = self.pool().take(pixels.len());
         data.copy_from_slice(pixels);
         self.push(data, [batch.samples, *height, *width, *channels], false)
+    }
+
+    /// The images of the batch with the samples innermost, for nets of few channels.
+    pub fn images_in_lanes(&mut self) -> Var {
+        let batch = self.batch;
+        let Inputs::Images { size: [height, width, channels], pixels } = &batch.inputs else {
+            unreachable!("a model of images is made for data of images");
+        };
+        let dims = [batch.samples, *height, *width, *channels];
+        let mut data = self.pool().take(formed_len(dims, Form::Lanes));
+        transpose(pixels, height * width * channels, &mut data, lanes(batch.samples));
+        self.push_formed(data, dims, Form::Lanes, false)
     }
 }

@@ -1,8 +1,9 @@
 use super::{Activation, Record};
+use crate::kernels::lanes::lanes;
 use crate::kernels::matmul::{Matrix, matmul};
 use crate::kernels::pointwise::{activation_slope, bias_activation, column_sums};
 use crate::layout::{Init, Layout, Order, Slot};
-use crate::tape::{Tape, Var};
+use crate::tape::{Form, Tape, Var};
 
 /// `y = activation(x · weight + bias)`. In memory the weight is `(inputs, outputs)`.
 #[derive(Clone, Debug)]
@@ -34,16 +35,24 @@ impl Linear {
 
     /// Applies the layer to every row; an image counts as one row if the layer takes a whole one.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, activation: Activation) -> Var {
-        let rows = tape.value(x).len() / self.inputs;
+        let [a, b, c, features] = tape.dims(x);
+        let dims = if features == self.inputs { [a, b, c, self.outputs] } else { [a, 1, 1, self.outputs] };
+        let rows = dims[0] * dims[1] * dims[2];
         let mut data = tape.pool().take(rows * self.outputs);
         let weight = Matrix::new(tape.parameters(&self.weight), self.inputs, self.outputs);
-        matmul(&mut data, self.outputs, Matrix::new(tape.value(x), rows, self.inputs), weight, false);
+        matmul(&mut data, self.outputs, self.inputs(tape, x, rows), weight, false);
         bias_activation(&mut data, tape.parameters(&self.bias), activation);
-        let [a, b, c, features] = tape.dims(x);
-        let dims = if features == self.inputs { [a, b, c, self.outputs] } else { [rows, 1, 1, self.outputs] };
         let y = tape.push(data, dims, true);
         tape.record(Record::Linear(Multiplied { layer: self.clone(), x, y, activation }));
         y
+    }
+
+    /// The input as a matrix of `(rows, inputs)`.
+    fn inputs<'a>(&self, tape: &'a Tape<'_>, x: Var, rows: usize) -> Matrix<'a> {
+        match tape.form(x) {
+            Form::Rows => Matrix::new(tape.value(x), rows, self.inputs),
+            Form::Lanes => Matrix::strided(tape.value(x), self.inputs, rows, lanes(rows)).transposed(),
+        }
     }
 }
 
@@ -60,19 +69,32 @@ impl Multiplied {
         let Some(mut dy) = tape.take_slope(self.y) else { return };
         let Linear { weight, bias, inputs, outputs } = &self.layer;
         activation_slope(&mut dy, tape.value(self.y), self.activation);
-        let rows = dy.len() / outputs;
+        let (rows, form) = (dy.len() / outputs, tape.form(self.x));
         let slopes = Matrix::new(&dy, rows, *outputs);
 
         let (gradient, x) = tape.gradient_and_value(self.x);
+        let x = match form {
+            Form::Rows => Matrix::new(x, rows, *inputs).transposed(),
+            Form::Lanes => Matrix::strided(x, *inputs, rows, lanes(rows)),
+        };
         let (dw, add) = gradient.dense(weight);
-        matmul(dw, *outputs, Matrix::new(x, rows, *inputs).transposed(), slopes, add);
+        matmul(dw, *outputs, x, slopes, add);
         let (db, add) = gradient.dense(bias);
         column_sums(&dy, db, add);
 
         if tape.wants_slope(self.x) {
-            let mut dx = tape.pool().take(rows * inputs);
+            let len = tape.value(self.x).len();
+            let mut dx = tape.pool().take(len);
             let weight = Matrix::new(tape.parameters(weight), *inputs, *outputs);
-            matmul(&mut dx, *inputs, slopes, weight.transposed(), false);
+            match form {
+                Form::Rows => matmul(&mut dx, *inputs, slopes, weight.transposed(), false),
+                Form::Lanes => {
+                    let lanes = lanes(rows);
+                    matmul(&mut dx, lanes, weight, slopes.transposed(), false);
+                    // Nothing comes from lanes without a sample.
+                    dx.chunks_exact_mut(lanes).for_each(|lane| lane[rows..].fill(0.0));
+                }
+            }
             tape.add_slope(self.x, dx);
         }
         tape.pool().give(dy);

@@ -25,24 +25,24 @@ use crate::tape::Tape;
 /// What the way back needs to know of one layer's way forward.
 #[derive(Debug)]
 pub(crate) enum Record {
-    AveragePool(pool::Averaged),
     Conv(conv::Convolved),
     Dropout(dropout::Dropped),
     Embedding(embedding::Embedded),
     Last(recurrent::LastTaken),
     Linear(linear::Multiplied),
+    Pool(pool::Pooled),
     Recurrent(recurrent::Recurred),
 }
 
 impl Record {
     pub(crate) fn backward(&mut self, tape: &mut Tape<'_>) {
         match self {
-            Self::AveragePool(record) => record.backward(tape),
             Self::Conv(record) => record.backward(tape),
             Self::Dropout(record) => record.backward(tape),
             Self::Embedding(record) => record.backward(tape),
             Self::Last(record) => record.backward(tape),
             Self::Linear(record) => record.backward(tape),
+            Self::Pool(record) => record.backward(tape),
             Self::Recurrent(record) => record.backward(tape),
         }
     }

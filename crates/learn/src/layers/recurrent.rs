@@ -6,7 +6,7 @@ use super::Record;
 use crate::buffer::{Buffer, Pool};
 use crate::data::Inputs;
 use crate::kernels::matmul::{Matrix, matmul};
-use crate::kernels::pointwise::{add, column_sums, column_sums_strided, fill_rows};
+use crate::kernels::pointwise::{add, column_sums, column_sums_strided, fill_rows, transpose};
 use crate::kernels::recur;
 use crate::layout::{Init, Layout, Order, Slot};
 use crate::tape::{Tape, Var};
@@ -119,7 +119,7 @@ impl Layer {
         let [steps, batch, _, _] = tape.dims(x);
         let (inputs, width) = (self.inputs, self.cell.gates() * self.hidden);
         let block = (ROWS / batch.max(1)).max(1);
-        if step % block != 0 {
+        if !step.is_multiple_of(block) {
             return;
         }
         let rows = block.min(steps - step) * batch;
@@ -226,7 +226,7 @@ impl Recurred {
         let (hidden, width, size) = (*hidden, cell.gates() * hidden, batch * hidden);
         // The weight is needed once a step with its rows adjacent: transposing it once is cheaper.
         let mut weight = tape.pool().take(width * hidden);
-        transpose(tape.parameters(state_weight), &mut weight, hidden, width);
+        transpose(tape.parameters(state_weight), width, &mut weight, hidden);
         let mut slope = tape.pool().zeros(size);
         let mut cell_slope = tape.pool().zeros(size);
         let states = tape.value(self.y);
@@ -295,15 +295,6 @@ impl Recurred {
                 column_sums_strided(gates, width, reset_update, more);
                 column_sums(extra, candidate, more);
             }
-        }
-    }
-}
-
-/// `out` `(columns, rows)` from `matrix` `(rows, columns)`.
-fn transpose(matrix: &[f32], out: &mut [f32], rows: usize, columns: usize) {
-    for (i, row) in matrix.chunks_exact(columns).enumerate().take(rows) {
-        for (j, value) in row.iter().enumerate() {
-            out[j * rows + i] = *value;
         }
     }
 }

@@ -66,7 +66,7 @@ impl Lenet5 {
 
 impl Network for Lenet5 {
     fn forward(&self, tape: &mut Tape<'_>) {
-        let x = tape.images();
+        let x = tape.images_in_lanes();
         let x = self.conv1.forward(tape, x, Activation::Tanh);
         let x = tape.average_pool(x, 2);
         let x = self.conv2.forward(tape, x, Activation::Tanh);

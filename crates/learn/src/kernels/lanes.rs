@@ -1,0 +1,335 @@
+//! Convolutions with the samples innermost: `(H, W, C, L)`, where L is the number of samples rounded up to full registers.
+//!
+//! Channels-last fills registers with channels, and small nets have few: six of sixteen lanes. With samples in the lanes
+//! every lane is used whatever the number of channels, and no patches are copied: a weight meets a register of samples.
+
+use pulp::{Simd, WithSimd};
+
+use super::LANES;
+
+/// How many lanes so many samples take.
+pub fn lanes(samples: usize) -> usize {
+    samples.next_multiple_of(LANES)
+}
+
+/// The sizes of a convolution of stride 1. Rows above and below the image count as zero; columns beside it must be there.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneConvolution {
+    pub height: usize,
+    pub width: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+    pub kernel: usize,
+    /// How many rows above and below the image the kernel reaches.
+    pub padding: usize,
+    pub lanes: usize,
+}
+
+/// The sums of one block, so many outputs at so many columns, which with a few operands fill 32 registers.
+const OUTPUTS: usize = 6;
+const COLUMNS: usize = 4;
+
+/// The same for slopes of weights: so many outputs of so many neighbouring weights. Kernels are often five wide.
+const SLOPE_OUTPUTS: usize = 5;
+const SLOPE_COLUMNS: usize = 5;
+
+impl LaneConvolution {
+    pub fn out_height(&self) -> usize {
+        self.height + 2 * self.padding + 1 - self.kernel
+    }
+
+    pub fn out_width(&self) -> usize {
+        self.width + 1 - self.kernel
+    }
+
+    /// `y = x * w + bias`, with weights `(K, K, in, out)`; an empty bias is none.
+    pub fn forward(&self, x: &[f32], weights: &[f32], bias: &[f32], y: &mut [f32]) {
+        assert_eq!(
+            x.len(),
+            self.height * self.width * self.inputs * self.lanes,
+            "the image has another size"
+        );
+        assert_eq!(weights.len(), self.kernel * self.kernel * self.inputs * self.outputs, "weights");
+        assert_eq!(y.len(), self.out_height() * self.out_width() * self.outputs * self.lanes, "the result");
+        assert!(bias.is_empty() || bias.len() == self.outputs, "a bias for every output");
+        simd(Forward { sizes: *self, x, weights, bias, y });
+    }
+
+    /// How much scratch memory [`input_slope`](Self::input_slope) wants: for the slope with room beside it, and the
+    /// weights turned around.
+    pub fn scratch(&self) -> [usize; 2] {
+        let width = self.out_width() + 2 * (self.kernel - 1);
+        let slope = self.out_height() * width * self.outputs * self.lanes;
+        [slope, self.kernel * self.kernel * self.inputs * self.outputs]
+    }
+
+    /// The slope of `x`, from the slope of `y`: a convolution with the weights turned around. Slopes of columns beside
+    /// the image are computed too.
+    pub fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: [&mut [f32]; 2]) {
+        let [wide, turned] = scratch;
+        let (room, pixel) = (self.kernel - 1, self.outputs * self.lanes);
+        let row = self.out_width() * pixel;
+        for (wide, dy) in wide.chunks_exact_mut(row + 2 * room * pixel).zip(dy.chunks_exact(row)) {
+            wide[..room * pixel].fill(0.0);
+            wide[room * pixel..room * pixel + row].copy_from_slice(dy);
+            wide[room * pixel + row..].fill(0.0);
+        }
+        let taps = self.kernel * self.kernel;
+        for tap in 0..taps {
+            let from =
+                &weights[(taps - 1 - tap) * self.inputs * self.outputs..][..self.inputs * self.outputs];
+            let to = &mut turned[tap * self.inputs * self.outputs..][..self.inputs * self.outputs];
+            for (input, from) in from.chunks_exact(self.outputs).enumerate() {
+                for (output, weight) in from.iter().enumerate() {
+                    to[output * self.inputs + input] = *weight;
+                }
+            }
+        }
+        let back = Self {
+            height: self.out_height(),
+            width: self.out_width() + 2 * room,
+            inputs: self.outputs,
+            outputs: self.inputs,
+            kernel: self.kernel,
+            padding: room - self.padding,
+            lanes: self.lanes,
+        };
+        back.forward(wide, turned, &[], dx);
+    }
+
+    /// The slope of the weights, from the slope of `y`.
+    pub fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool) {
+        assert_eq!(
+            x.len(),
+            self.height * self.width * self.inputs * self.lanes,
+            "the image has another size"
+        );
+        assert_eq!(dw.len(), self.kernel * self.kernel * self.inputs * self.outputs, "weights");
+        assert_eq!(dy.len(), self.out_height() * self.out_width() * self.outputs * self.lanes, "the result");
+        if !add {
+            dw.fill(0.0);
+        }
+        simd(WeightSlope { sizes: *self, x, dy, dw });
+    }
+
+    /// The rows of the kernel that meet the image at output row `y`.
+    fn kernel_rows(&self, y: usize) -> std::ops::Range<usize> {
+        let first = self.padding.saturating_sub(y);
+        first..(self.height + self.padding - y).min(self.kernel).max(first)
+    }
+}
+
+/// Runs an operation on the widest registers of this machine. Where there are none beyond the baseline's, four floats at a
+/// time are left to the compiler.
+fn simd<Op: WithSimd>(op: Op) -> Op::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let pulp::Arch::Scalar = pulp::Arch::new() {
+        return pulp::Scalar128b.vectorize(op);
+    }
+    pulp::Arch::new().dispatch(op)
+}
+
+/// Cuts `total` into blocks of at most `most`, as equal as can be: their starts and sizes.
+fn blocks(total: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let count = total.div_ceil(most);
+    (0..count).map(move |i| (total * i / count, total * (i + 1) / count - total * i / count))
+}
+
+struct Forward<'a> {
+    sizes: LaneConvolution,
+    x: &'a [f32],
+    weights: &'a [f32],
+    bias: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (x, _) = S::as_simd_f32s(self.x);
+        let (y, _) = S::as_mut_simd_f32s(self.y);
+        let registers = self.sizes.lanes / S::F32_LANES;
+        for lane in 0..registers {
+            for row in 0..self.sizes.out_height() {
+                for (column, columns) in blocks(self.sizes.out_width(), COLUMNS) {
+                    for (output, outputs) in blocks(self.sizes.outputs, OUTPUTS) {
+                        let (sizes, weights, bias) = (self.sizes, self.weights, self.bias);
+                        let block = Block { sizes, weights, bias, registers, lane, row, column, output };
+                        match columns {
+                            1 => block.of_columns::<S, 1>(simd, x, y, outputs),
+                            2 => block.of_columns::<S, 2>(simd, x, y, outputs),
+                            3 => block.of_columns::<S, 3>(simd, x, y, outputs),
+                            _ => block.of_columns::<S, 4>(simd, x, y, outputs),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Some outputs at some columns of one row, for one register of samples.
+struct Block<'a> {
+    sizes: LaneConvolution,
+    weights: &'a [f32],
+    bias: &'a [f32],
+    registers: usize,
+    lane: usize,
+    row: usize,
+    column: usize,
+    output: usize,
+}
+
+impl Block<'_> {
+    #[inline(always)]
+    fn of_columns<S: Simd, const C: usize>(&self, simd: S, x: &[S::f32s], y: &mut [S::f32s], outputs: usize) {
+        match outputs {
+            1 => self.run::<S, C, 1>(simd, x, y),
+            2 => self.run::<S, C, 2>(simd, x, y),
+            3 => self.run::<S, C, 3>(simd, x, y),
+            4 => self.run::<S, C, 4>(simd, x, y),
+            5 => self.run::<S, C, 5>(simd, x, y),
+            _ => self.run::<S, C, 6>(simd, x, y),
+        }
+    }
+
+    #[inline(always)]
+    fn run<S: Simd, const C: usize, const O: usize>(&self, simd: S, x: &[S::f32s], y: &mut [S::f32s]) {
+        let LaneConvolution { width, inputs, outputs, kernel, padding, .. } = self.sizes;
+        let bias = |o: usize| self.bias.get(self.output + o).copied().unwrap_or(0.0);
+        let mut sums: [[S::f32s; C]; O] = std::array::from_fn(|o| [simd.splat_f32s(bias(o)); C]);
+        let (pixel, taps) = (inputs * self.registers, kernel * inputs);
+        for ky in self.sizes.kernel_rows(self.row) {
+            // The inputs of neighbouring columns lie in a row: one loop runs over both.
+            let start = ((self.row + ky - padding) * width + self.column) * pixel + self.lane;
+            let x = &x[start..start + (C - 1) * pixel + (taps - 1) * self.registers + 1];
+            let weights = &self.weights[ky * taps * outputs..(ky + 1) * taps * outputs];
+            for (tap, weights) in weights.chunks_exact(outputs).enumerate() {
+                let weights = &weights[self.output..self.output + O];
+                // SAFETY: `tap < taps` and `c < C`, and `x` was cut above to end behind the largest of both.
+                let values: [S::f32s; C] =
+                    std::array::from_fn(|c| unsafe { *x.get_unchecked(c * pixel + tap * self.registers) });
+                for o in 0..O {
+                    let weight = simd.splat_f32s(weights[o]);
+                    for c in 0..C {
+                        sums[o][c] = simd.mul_add_e_f32s(weight, values[c], sums[o][c]);
+                    }
+                }
+            }
+        }
+        let at = self.row * self.sizes.out_width() + self.column;
+        for (o, sums) in sums.iter().enumerate() {
+            for (c, sum) in sums.iter().enumerate() {
+                y[((at + c) * outputs + self.output + o) * self.registers + self.lane] = *sum;
+            }
+        }
+    }
+}
+
+struct WeightSlope<'a> {
+    sizes: LaneConvolution,
+    x: &'a [f32],
+    dy: &'a [f32],
+    dw: &'a mut [f32],
+}
+
+impl WithSimd for WeightSlope<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (x, _) = S::as_simd_f32s(self.x);
+        let (dy, _) = S::as_simd_f32s(self.dy);
+        let LaneConvolution { inputs, outputs, kernel, lanes, .. } = self.sizes;
+        let registers = lanes / S::F32_LANES;
+        for ky in 0..kernel {
+            for (kx, columns) in blocks(kernel, SLOPE_COLUMNS) {
+                for (output, count) in blocks(outputs, SLOPE_OUTPUTS) {
+                    for input in 0..inputs {
+                        let taps = Taps { sizes: self.sizes, registers, ky, kx, input, output };
+                        let dw = &mut self.dw[((ky * kernel + kx) * inputs + input) * outputs + output..];
+                        match columns {
+                            1 => taps.of_columns::<S, 1>(simd, x, dy, dw, count),
+                            2 => taps.of_columns::<S, 2>(simd, x, dy, dw, count),
+                            3 => taps.of_columns::<S, 3>(simd, x, dy, dw, count),
+                            4 => taps.of_columns::<S, 4>(simd, x, dy, dw, count),
+                            _ => taps.of_columns::<S, 5>(simd, x, dy, dw, count),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Some neighbouring weights of one input, for some outputs.
+struct Taps {
+    sizes: LaneConvolution,
+    registers: usize,
+    ky: usize,
+    kx: usize,
+    input: usize,
+    output: usize,
+}
+
+impl Taps {
+    #[inline(always)]
+    fn of_columns<S: Simd, const C: usize>(
+        &self,
+        simd: S,
+        x: &[S::f32s],
+        dy: &[S::f32s],
+        dw: &mut [f32],
+        outputs: usize,
+    ) {
+        match outputs {
+            1 => self.run::<S, C, 1>(simd, x, dy, dw),
+            2 => self.run::<S, C, 2>(simd, x, dy, dw),
+            3 => self.run::<S, C, 3>(simd, x, dy, dw),
+            4 => self.run::<S, C, 4>(simd, x, dy, dw),
+            _ => self.run::<S, C, 5>(simd, x, dy, dw),
+        }
+    }
+
+    #[inline(always)]
+    fn run<S: Simd, const C: usize, const O: usize>(
+        &self,
+        simd: S,
+        x: &[S::f32s],
+        dy: &[S::f32s],
+        dw: &mut [f32],
+    ) {
+        let LaneConvolution { height, width, inputs, outputs, padding, .. } = self.sizes;
+        let (registers, out_width) = (self.registers, self.sizes.out_width());
+        let mut sums = [[simd.splat_f32s(0.0); C]; O];
+        let (x_step, dy_step) = (inputs * registers, outputs * registers);
+        for row in padding.saturating_sub(self.ky)..self.sizes.out_height().min(height + padding - self.ky) {
+            let x = &x[((row + self.ky - padding) * width + self.kx) * x_step + self.input * registers..];
+            let dy = &dy[row * out_width * dy_step + self.output * registers..];
+            for column in 0..out_width {
+                let x = &x[column * x_step..(column + C - 1) * x_step + registers];
+                let dy = &dy[column * dy_step..column * dy_step + O * registers];
+                for lane in 0..registers {
+                    // SAFETY: `lane < registers`, `c < C` and `o < O`, and both slices were cut above to end behind the
+                    // largest of them.
+                    let values: [S::f32s; C] =
+                        std::array::from_fn(|c| unsafe { *x.get_unchecked(c * x_step + lane) });
+                    for o in 0..O {
+                        // SAFETY: as above.
+                        let slope = unsafe { *dy.get_unchecked(o * registers + lane) };
+                        for c in 0..C {
+                            sums[o][c] = simd.mul_add_e_f32s(slope, values[c], sums[o][c]);
+                        }
+                    }
+                }
+            }
+        }
+        for (o, sums) in sums.iter().enumerate() {
+            for (c, sum) in sums.iter().enumerate() {
+                dw[c * inputs * outputs + o] += simd.reduce_sum_f32s(*sum);
+            }
+        }
+    }
+}
