@@ -39,7 +39,7 @@ impl Gradient {
     /// A gradient of nothing.
     pub fn new(layout: &Layout) -> Self {
         let content = |kind: Kind, len: usize| match kind {
-            Kind::Dense => Content::Dense { written: false },
+            Kind::Dense | Kind::Buffer => Content::Dense { written: false },
             Kind::Rows { width } => {
                 let is_touched = vec![false; len / width];
                 Content::Rows(Rows { width, touched: Vec::with_capacity(is_touched.len()), is_touched })

@@ -29,11 +29,15 @@ pub enum Kind {
     Dense,
     /// A table of rows, of which a step touches a few: an embedding.
     Rows { width: usize },
+    /// No parameter but a statistic: averaged between workers, never touched by the optimiser.
+    Buffer,
 }
 
 /// What a tensor holds before the first step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
+    /// The same everywhere.
+    Constant(f32),
     /// Uniform in ±bound.
     Uniform(f32),
     /// Normal with mean 0; row `zero_row` (padding) is zero.
@@ -116,6 +120,25 @@ impl Layout {
         self.add(name, &shape, Kind::Rows { width }, Order::plain(&shape), init)
     }
 
+    /// Adds a row of parameters.
+    pub fn vector(&mut self, name: String, len: usize, init: Init) -> Slot {
+        self.dense(name, &[len], Order::plain(&[len]), init)
+    }
+
+    /// Adds a row of statistics.
+    pub fn buffer(&mut self, name: String, len: usize, init: Init) -> Slot {
+        self.add(name, &[len], Kind::Buffer, Order::plain(&[len]), init)
+    }
+
+    /// How many parameters the model has: statistics are none.
+    pub fn parameters(&self) -> usize {
+        self.tensors
+            .iter()
+            .filter(|tensor| tensor.kind != Kind::Buffer)
+            .map(|tensor| tensor.range.len())
+            .sum()
+    }
+
     fn add(&mut self, name: String, shape: &[usize], kind: Kind, order: Order, init: Init) -> Slot {
         assert!(self.tensors.iter().all(|t| t.name != name), "two tensors are named {name}");
         let range = self.len..self.len + shape.iter().product::<usize>();
@@ -134,13 +157,13 @@ impl Layout {
         for tensor in &mut self.tensors {
             let zero_row = match tensor.init {
                 Init::Normal { zero_row, .. } => zero_row,
-                Init::Uniform(_) => None,
+                Init::Uniform(_) | Init::Constant(_) => None,
             };
             tensor.init = Init::Normal { deviation, zero_row };
         }
     }
 
-    /// The length of the flat vector: how many parameters the model has.
+    /// The length of the flat vector.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -160,6 +183,7 @@ impl Layout {
             let mut random = Random::named(seed, &tensor.name);
             let values = &mut flat[tensor.range.clone()];
             match tensor.init {
+                Init::Constant(value) => values.fill(value),
                 Init::Uniform(bound) => values.fill_with(|| random.between(-bound, bound)),
                 Init::Normal { deviation, zero_row } => {
                     values.fill_with(|| random.normal() * deviation);

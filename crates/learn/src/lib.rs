@@ -28,6 +28,7 @@ pub mod buffer;
 pub mod data;
 pub mod error;
 pub mod gradient;
+pub mod huge_pages;
 pub mod kernels;
 pub mod layers;
 pub mod layout;

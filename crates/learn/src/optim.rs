@@ -136,6 +136,14 @@ enum Rule {
     Adam(Adam),
 }
 
+/// What a step does to some values.
+enum Change<'a> {
+    /// They follow their mean gradient.
+    Gradient(&'a [f32]),
+    /// They are replaced: a statistic.
+    Value(&'a [f32]),
+}
+
 /// The gradients of all workers for one step.
 struct Summed<'a, G> {
     layout: &'a Layout,
@@ -252,7 +260,14 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
     /// Changes one block of parameters, which starts at `start` of the flat vector.
     fn apply(&self, start: usize, rule: Rule, parameters: &mut [f32], moments: [&mut [f32]; 2]) {
         let [first, second] = moments;
-        self.for_each_chunk(start, parameters.len(), |at, gradient| {
+        self.for_each_chunk(start, parameters.len(), |at, change| {
+            let gradient = match change {
+                Change::Gradient(gradient) => gradient,
+                Change::Value(value) => {
+                    parameters[at - start..at - start + value.len()].copy_from_slice(value);
+                    return;
+                }
+            };
             let range = at - start..at - start + gradient.len();
             let first = if first.is_empty() { &mut [][..] } else { &mut first[range.clone()] };
             let second = if second.is_empty() { &mut [][..] } else { &mut second[range.clone()] };
@@ -266,8 +281,10 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
         let block = |i: usize| {
             let start = i * BLOCK;
             let mut sum = 0.0;
-            self.for_each_chunk(start, BLOCK.min(self.layout.len() - start), |_, gradient| {
-                sum += sum_of_squares(gradient);
+            self.for_each_chunk(start, BLOCK.min(self.layout.len() - start), |_, change| {
+                if let Change::Gradient(gradient) = change {
+                    sum += sum_of_squares(gradient);
+                }
             });
             sum
         };
@@ -275,9 +292,9 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
         squares.iter().sum::<f64>().sqrt()
     }
 
-    /// Calls `each` with a place in the flat vector and the mean gradient from there on, for every place of the block
-    /// that this step changes.
-    fn for_each_chunk(&self, start: usize, len: usize, mut each: impl FnMut(usize, &[f32])) {
+    /// Calls `each` with a place in the flat vector and the change from there on, for every place of the block that this
+    /// step changes.
+    fn for_each_chunk(&self, start: usize, len: usize, mut each: impl FnMut(usize, Change<'_>)) {
         let end = start + len;
         let mut sum = [0.0; CHUNK];
         let tensors = self.layout.tensors();
@@ -295,7 +312,14 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
                         let parts =
                             self.gradients.iter().map(|gradient| &gradient.as_ref().values[part.clone()]);
                         scaled_sum(sum, parts, self.scale);
-                        each(at, sum);
+                        each(at, Change::Gradient(sum));
+                    }
+                }
+                Kind::Buffer => {
+                    for at in range.clone().step_by(CHUNK) {
+                        let sum = &mut sum[..range.end.min(at + CHUNK) - at];
+                        self.mean_value(at, sum);
+                        each(at, Change::Value(sum));
                     }
                 }
                 Kind::Rows { width } => {
@@ -310,6 +334,18 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
         }
     }
 
+    /// The mean of what the workers found of a statistic, by how much each of them saw.
+    fn mean_value(&self, at: usize, mean: &mut [f32]) {
+        let weight: f64 = self.gradients.iter().map(|gradient| gradient.as_ref().weight).sum();
+        mean.fill(0.0);
+        for gradient in self.gradients.iter().map(G::as_ref).filter(|gradient| gradient.weight > 0.0) {
+            let share = (gradient.weight / weight) as f32;
+            for (mean, value) in mean.iter_mut().zip(&gradient.values[at..]) {
+                *mean += share * value;
+            }
+        }
+    }
+
     /// The same for one row of a table, or what of it lies in the block.
     fn for_row(
         &self,
@@ -317,7 +353,7 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
         row: u32,
         range: std::ops::Range<usize>,
         sum: &mut [f32; CHUNK],
-        each: &mut impl FnMut(usize, &[f32]),
+        each: &mut impl FnMut(usize, Change<'_>),
     ) {
         let touched = |gradient: &&Gradient| gradient.rows(tensor).is_some_and(|rows| rows.is_touched(row));
         let touching = || self.gradients.iter().map(G::as_ref).filter(touched);
@@ -328,7 +364,7 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
             let part = at..range.end.min(at + CHUNK);
             let sum = &mut sum[..part.len()];
             scaled_sum(sum, touching().map(|gradient| &gradient.values[part.clone()]), self.scale);
-            each(at, sum);
+            each(at, Change::Gradient(sum));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Convolutions over channels-last images: patches in a row, then one matrix product.
 
 use super::matmul::{Matrix, matmul};
-use super::vectorized;
+use super::pointwise::transpose;
+use super::{vectorized, winograd};
 
 /// The sizes of a convolution. Images are `(N, H, W, C)`, weights `(K, K, in, out)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,18 @@ impl Convolution {
 
     /// The length of the scratch memory that the functions below want.
     pub fn scratch(&self) -> usize {
-        self.block() * self.patch()
+        let own = if winograd::fits(self) { winograd::scratch(self) } else { self.block() * self.patch() };
+        match self.turned() {
+            Some(turned) => {
+                let back = if winograd::fits(&turned) {
+                    winograd::scratch(&turned)
+                } else {
+                    turned.block() * turned.patch()
+                };
+                own.max(back + self.patch() * self.outputs)
+            }
+            None => own,
+        }
     }
 
     fn blocks(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
@@ -53,20 +65,55 @@ impl Convolution {
         (0..positions).step_by(block.max(1)).map(move |start| (start, block.min(positions - start)))
     }
 
+    /// Whether every position sees one place alone: then the image is its own patches.
+    fn is_direct(&self) -> bool {
+        self.kernel == 1 && self.stride == 1 && self.padding == 0
+    }
+
+    /// The convolution that leads from the slope of `y` to that of `x`, with the weights turned around. Only without a
+    /// stride, and only where the image is not much larger than the result: it computes as much as the image is large.
+    fn turned(&self) -> Option<Self> {
+        let larger = 4 * self.height * self.width > 5 * self.out_height() * self.out_width();
+        (self.stride == 1 && !larger && !self.is_direct()).then(|| Self {
+            images: self.images,
+            height: self.out_height(),
+            width: self.out_width(),
+            inputs: self.outputs,
+            outputs: self.inputs,
+            kernel: self.kernel,
+            stride: 1,
+            padding: self.kernel - 1 - self.padding,
+        })
+    }
+
     /// `y = x * w`.
     pub fn forward(&self, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
+        if winograd::fits(self) {
+            return winograd::forward(self, x, weights, y, scratch);
+        }
         let (patch, outputs) = (self.patch(), self.outputs);
+        let weights = Matrix::new(weights, patch, outputs);
+        if self.is_direct() {
+            return matmul(y, outputs, Matrix::new(x, self.positions(), patch), weights, false);
+        }
         for (start, count) in self.blocks() {
             let patches = &mut scratch[..count * patch];
             self.gather(x, patches, start);
-            let (a, b) = (Matrix::new(patches, count, patch), Matrix::new(weights, patch, outputs));
-            matmul(&mut y[start * outputs..(start + count) * outputs], outputs, a, b, false);
+            let patches = Matrix::new(patches, count, patch);
+            matmul(&mut y[start * outputs..(start + count) * outputs], outputs, patches, weights, false);
         }
     }
 
     /// The slope of the weights, from the slope of `y`.
     pub fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool, scratch: &mut [f32]) {
+        if winograd::fits(self) {
+            return winograd::weight_slope(self, x, dy, dw, add, scratch);
+        }
         let (patch, outputs) = (self.patch(), self.outputs);
+        if self.is_direct() {
+            let x = Matrix::new(x, self.positions(), patch).transposed();
+            return matmul(dw, outputs, x, Matrix::new(dy, self.positions(), outputs), add);
+        }
         for (start, count) in self.blocks() {
             let patches = &mut scratch[..count * patch];
             self.gather(x, patches, start);
@@ -78,12 +125,29 @@ impl Convolution {
     /// The slope of `x`, from the slope of `y`.
     pub fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
         let (patch, outputs) = (self.patch(), self.outputs);
+        if let Some(turned) = self.turned() {
+            let (around, scratch) = scratch.split_at_mut(patch * outputs);
+            self.turn(weights, around);
+            return turned.forward(dy, around, dx, scratch);
+        }
+        let weights = Matrix::new(weights, patch, outputs).transposed();
+        if self.is_direct() {
+            return matmul(dx, patch, Matrix::new(dy, self.positions(), outputs), weights, false);
+        }
         dx.fill(0.0);
         for (start, count) in self.blocks() {
             let patches = &mut scratch[..count * patch];
-            let dy = Matrix::new(&dy[start * outputs..], count, outputs);
-            matmul(patches, patch, dy, Matrix::new(weights, patch, outputs).transposed(), false);
+            matmul(patches, patch, Matrix::new(&dy[start * outputs..], count, outputs), weights, false);
             self.scatter(patches, dx, start);
+        }
+    }
+
+    /// Turns the kernel by half a circle and exchanges inputs and outputs.
+    fn turn(&self, weights: &[f32], around: &mut [f32]) {
+        let pairs = self.inputs * self.outputs;
+        let taps = weights.chunks_exact(pairs).rev().zip(around.chunks_exact_mut(pairs));
+        for (weights, around) in taps {
+            transpose(weights, self.outputs, around, self.inputs);
         }
     }
 

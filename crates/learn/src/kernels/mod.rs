@@ -8,10 +8,12 @@ pub mod convolve;
 pub mod lanes;
 pub mod loss;
 pub mod matmul;
+pub mod norm;
 pub mod pointwise;
 pub mod pool;
 pub mod recur;
 pub mod update;
+pub mod winograd;
 
 /// Runs a kernel compiled for the best instruction set of this machine. The kernel must be an `#[inline(always)]` closure,
 /// and so must be what it calls in its loops: what is not inlined stays compiled for the baseline.

@@ -9,12 +9,15 @@ mod embedding;
 mod input;
 mod linear;
 mod loss;
+mod norm;
 mod pool;
 mod recurrent;
+mod shortcut;
 
 pub use conv::Conv2d;
 pub use embedding::Embedding;
 pub use linear::Linear;
+pub use norm::BatchNorm;
 pub use recurrent::{Cell, Recurrent};
 
 pub use crate::kernels::pointwise::Activation;
@@ -30,7 +33,9 @@ pub(crate) enum Record {
     Embedding(embedding::Embedded),
     Last(recurrent::LastTaken),
     Linear(linear::Multiplied),
+    Norm(norm::Normed),
     Pool(pool::Pooled),
+    Shortcut(shortcut::Thinned),
     Recurrent(recurrent::Recurred),
 }
 
@@ -42,15 +47,19 @@ impl Record {
             Self::Embedding(record) => record.backward(tape),
             Self::Last(record) => record.backward(tape),
             Self::Linear(record) => record.backward(tape),
+            Self::Norm(record) => record.backward(tape),
             Self::Pool(record) => record.backward(tape),
+            Self::Shortcut(record) => record.backward(tape),
             Self::Recurrent(record) => record.backward(tape),
         }
     }
 
     /// Gives the record's memory back.
     pub(crate) fn recycle(self, pool: &mut Pool) {
-        if let Self::Recurrent(record) = self {
-            record.recycle(pool);
+        match self {
+            Self::Norm(record) => record.recycle(pool),
+            Self::Recurrent(record) => record.recycle(pool),
+            _ => {}
         }
     }
 }

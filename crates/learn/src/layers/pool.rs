@@ -20,6 +20,13 @@ impl Tape<'_> {
         self.pooled(x, size, Pooling::Max)
     }
 
+    /// The mean of every channel over the whole image, `(N, 1, 1, C)`.
+    pub fn global_average(&mut self, x: Var) -> Var {
+        let [_, height, width, _] = self.dims(x);
+        assert_eq!(height, width, "only square images are averaged as a whole");
+        self.average_pool(x, height)
+    }
+
     fn pooled(&mut self, x: Var, size: usize, pooling: Pooling) -> Var {
         let [images, height, width, channels] = self.dims(x);
         let dims = [images, height / size, width / size, channels];

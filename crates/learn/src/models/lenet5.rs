@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_sizes, wrong_option};
+use super::{check_sizes, side_behind};
 use crate::error::Result;
 use crate::layers::{Activation, Conv2d, Linear};
 use crate::layout::Layout;
@@ -30,13 +30,8 @@ impl Options {
         let Self { channels, kernel, hidden } = *self;
         let sizes = [("channels", channels[0].min(channels[1])), ("hidden", hidden[0].min(hidden[1]))];
         check_sizes("lenet5", &[&sizes[..], &[("kernel", kernel)]].concat())?;
-        let shrink = |side: usize| (side + 1).checked_sub(kernel).map(|side| side / 2);
-        let side = |side: usize| shrink(side).and_then(shrink).filter(|&side| side > 0);
-        let (Some(height), Some(width)) = (side(image[0]), side(image[1])) else {
-            let rule = format!("small enough for images of {}×{}", image[0], image[1]);
-            return Err(wrong_option("lenet5", "kernel", &rule));
-        };
-        Ok(Box::new(Net::new(|layout| Lenet5::new(layout, self, image[2], [height, width], classes))))
+        let rest = side_behind("lenet5", image, kernel)?;
+        Ok(Box::new(Net::new(|layout| Lenet5::new(layout, self, image[2], rest, classes))))
     }
 }
 

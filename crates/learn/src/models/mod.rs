@@ -1,11 +1,18 @@
-//! The models that have a name. Each file holds one: its options, its layers and its way forward.
+//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its way forward.
 //!
-//! To add one: write the file, and add it to [`ModelSpec`] and its `match`.
+//! To add one: write the file, and add it to the list below.
 
+pub mod cnn;
+pub mod lenet;
 pub mod lenet5;
 pub mod mlp;
+pub mod resnet;
 pub mod sentiment;
 pub mod tagger;
+pub mod vgg;
+
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +20,83 @@ use crate::data::Shape;
 use crate::error::{Error, Result};
 use crate::model::Model;
 
-/// A model by name, with its options: the value of `model` in a run file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ModelSpec {
-    Lenet5(lenet5::Options),
-    Mlp(mlp::Options),
-    Sentiment(sentiment::Options),
-    Tagger(tagger::Options),
+/// Makes [`ModelSpec`] of the models' names and options, by the kind of data that they are for.
+macro_rules! models {
+    (
+        images: { $($image:ident($image_options:ty) = $image_name:literal,)* }
+        tagging: { $($tagger:ident($tagger_options:ty) = $tagger_name:literal,)* }
+        texts: { $($text:ident($text_options:ty) = $text_name:literal,)* }
+    ) => {
+        /// A model by name, with its options: the value of `model` in a run file.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum ModelSpec {
+            $($image($image_options),)*
+            $($tagger($tagger_options),)*
+            $($text($text_options),)*
+        }
+
+        impl ModelSpec {
+            /// The names of all models.
+            pub const NAMES: &'static [&'static str] =
+                &[$($image_name,)* $($tagger_name,)* $($text_name,)*];
+
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$image(_) => $image_name,)*
+                    $(Self::$tagger(_) => $tagger_name,)*
+                    $(Self::$text(_) => $text_name,)*
+                }
+            }
+
+            /// Builds the model for data of a shape, or says why the two do not fit.
+            pub fn build(&self, shape: &Shape) -> Result<Box<dyn Model>> {
+                match (self, *shape) {
+                    $((Self::$image(options), Shape::Images { height, width, channels, classes }) => {
+                        options.build([height, width, channels], classes)
+                    })*
+                    $((Self::$tagger(options), Shape::Tagging { words, tags }) => options.build(words, tags),)*
+                    $((Self::$text(options), Shape::Texts { words, classes }) => options.build(words, classes),)*
+                    $((Self::$image(_), _) => Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape)),)*
+                    $((Self::$tagger(_), _) => {
+                        Err(wrong_data($tagger_name, "sentences with one tag a word (grammar, …)", shape))
+                    })*
+                    $((Self::$text(_), _) => {
+                        Err(wrong_data($text_name, "texts with one label each (reviews, …)", shape))
+                    })*
+                }
+            }
+        }
+    };
+}
+
+models! {
+    images: {
+        Cnn(cnn::Options) = "cnn",
+        Lenet(lenet::Options) = "lenet",
+        Lenet5(lenet5::Options) = "lenet5",
+        Mlp(mlp::Options) = "mlp",
+        Resnet18(resnet::Options<18>) = "resnet18",
+        Resnet20(resnet::Options<20>) = "resnet20",
+        Resnet32(resnet::Options<32>) = "resnet32",
+        Resnet34(resnet::Options<34>) = "resnet34",
+        Resnet44(resnet::Options<44>) = "resnet44",
+        Resnet50(resnet::Options<50>) = "resnet50",
+        Resnet56(resnet::Options<56>) = "resnet56",
+        Resnet101(resnet::Options<101>) = "resnet101",
+        Resnet110(resnet::Options<110>) = "resnet110",
+        Resnet152(resnet::Options<152>) = "resnet152",
+        Vgg11(vgg::Options<11>) = "vgg11",
+        Vgg13(vgg::Options<13>) = "vgg13",
+        Vgg16(vgg::Options<16>) = "vgg16",
+        Vgg19(vgg::Options<19>) = "vgg19",
+    }
+    tagging: {
+        Tagger(tagger::Options) = "tagger",
+    }
+    texts: {
+        Sentiment(sentiment::Options) = "sentiment",
+    }
 }
 
 impl Default for ModelSpec {
@@ -29,53 +105,19 @@ impl Default for ModelSpec {
     }
 }
 
-impl ModelSpec {
-    /// The names of all models.
-    pub const NAMES: [&'static str; 4] = ["lenet5", "mlp", "sentiment", "tagger"];
-
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Lenet5(_) => "lenet5",
-            Self::Mlp(_) => "mlp",
-            Self::Sentiment(_) => "sentiment",
-            Self::Tagger(_) => "tagger",
-        }
-    }
-
-    /// Builds the model for data of a shape, or says why the two do not fit.
-    pub fn build(&self, shape: &Shape) -> Result<Box<dyn Model>> {
-        match (self, shape) {
-            (Self::Lenet5(options), &Shape::Images { height, width, channels, classes }) => {
-                options.build([height, width, channels], classes)
-            }
-            (Self::Mlp(options), &Shape::Images { height, width, channels, classes }) => {
-                options.build([height, width, channels], classes)
-            }
-            (Self::Tagger(options), &Shape::Tagging { words, tags }) => options.build(words, tags),
-            (Self::Sentiment(options), &Shape::Texts { words, classes }) => options.build(words, classes),
-            (model, shape) => {
-                let (wants, has) = (model.wants(), describe(shape));
-                let name = model.name();
-                Err(Error::Mismatch(format!("model {name} is for {wants}, but the data are {has}")))
-            }
-        }
-    }
-
-    fn wants(&self) -> &'static str {
-        match self {
-            Self::Lenet5(_) | Self::Mlp(_) => "images (digits, fashion-mnist, …)",
-            Self::Sentiment(_) => "texts with one label each (reviews, …)",
-            Self::Tagger(_) => "sentences with one tag a word (grammar, …)",
-        }
-    }
-}
-
-fn describe(shape: &Shape) -> &'static str {
-    match shape {
+/// Data of another kind than the model is for.
+fn wrong_data(model: &str, wants: &str, shape: &Shape) -> Error {
+    let has = match shape {
         Shape::Images { .. } => "images",
         Shape::Tagging { .. } => "sentences with one tag a word",
         Shape::Texts { .. } => "texts with one label each",
-    }
+    };
+    Error::Mismatch(format!("model {model} is for {wants}, but the data are {has}"))
+}
+
+/// Images of a size that the model cannot take.
+fn wrong_image(model: &str, [height, width, _]: [usize; 3], wants: &str) -> Error {
+    Error::Mismatch(format!("model {model} is for {wants}, but the data have {height}×{width}"))
 }
 
 /// An option that is out of its range.
@@ -93,5 +135,18 @@ fn check_sizes(model: &str, sizes: &[(&str, usize)]) -> Result<()> {
     match sizes.iter().find(|(_, size)| *size == 0) {
         Some((option, _)) => Err(wrong_option(model, option, "at least 1")),
         None => Ok(()),
+    }
+}
+
+/// Height and width of what two convolutions without padding, each with a halving behind, leave of an image.
+fn side_behind(model: &str, image: [usize; 3], kernel: usize) -> Result<[usize; 2]> {
+    let shrink = |side: usize| (side + 1).checked_sub(kernel).map(|side| side / 2);
+    let side = |side: usize| shrink(side).and_then(shrink).filter(|&side| side > 0);
+    match (side(image[0]), side(image[1])) {
+        (Some(height), Some(width)) => Ok([height, width]),
+        _ => {
+            let rule = format!("small enough for images of {}×{}", image[0], image[1]);
+            Err(wrong_option(model, "kernel", &rule))
+        }
     }
 }

@@ -1,0 +1,152 @@
+use super::{Activation, Record};
+use crate::buffer::{Buffer, Pool};
+use crate::kernels::norm;
+use crate::kernels::pointwise::activation_slope;
+use crate::layout::{Init, Layout, Slot};
+use crate::tape::{Tape, Var};
+
+/// Batch norm, with what usually follows it: a residual that is added, and ReLU.
+///
+/// While training, each worker norms by the statistics of its own samples, as PyTorch's DDP does; the running ones, by which
+/// evaluations norm, are averaged between workers.
+#[derive(Clone, Debug)]
+pub struct BatchNorm {
+    weight: Slot,
+    bias: Slot,
+    mean: Slot,
+    variance: Slot,
+    channels: usize,
+}
+
+const EPSILON: f32 = 1e-5;
+
+/// How much a batch moves the running statistics.
+const MOMENTUM: f32 = 0.1;
+
+impl BatchNorm {
+    pub fn new(layout: &mut Layout, name: &str, channels: usize) -> Self {
+        let constant = Init::Constant;
+        Self {
+            weight: layout.vector(format!("{name}.weight"), channels, constant(1.0)),
+            bias: layout.vector(format!("{name}.bias"), channels, constant(0.0)),
+            mean: layout.buffer(format!("{name}.running_mean"), channels, constant(0.0)),
+            variance: layout.buffer(format!("{name}.running_var"), channels, constant(1.0)),
+            channels,
+        }
+    }
+
+    /// `activation(norm(x) + residual)`; the activation is none or ReLU.
+    pub fn forward(&self, tape: &mut Tape<'_>, x: Var, residual: Option<Var>, activation: Activation) -> Var {
+        assert!(activation != Activation::Tanh, "a batch norm is followed by ReLU or nothing");
+        let (channels, len) = (self.channels, tape.value(x).len());
+        let pool = tape.pool();
+        let mut saved =
+            Saved { mean: pool.take(channels), inverse: pool.take(channels), scale: pool.take(channels) };
+        let (mut shift, mut data) = (pool.take(channels), pool.take(len));
+        if tape.is_training() {
+            norm::statistics(tape.value(x), &mut saved.mean, &mut saved.inverse);
+            self.update_running(tape, &saved.mean, &saved.inverse, len / channels);
+        } else {
+            saved.mean.copy_from_slice(tape.parameters(&self.mean));
+            saved.inverse.copy_from_slice(tape.parameters(&self.variance));
+        }
+        let (weight, bias) = (tape.parameters(&self.weight), tape.parameters(&self.bias));
+        for i in 0..channels {
+            saved.inverse[i] = 1.0 / (saved.inverse[i] + EPSILON).sqrt();
+            saved.scale[i] = weight[i] * saved.inverse[i];
+            shift[i] = bias[i] - saved.mean[i] * saved.scale[i];
+        }
+        let floor = if activation == Activation::Relu { 0.0 } else { f32::MIN };
+        let other = residual.map(|residual| tape.value(residual));
+        norm::apply(tape.value(x), other, &mut data, &saved.scale, &shift, floor);
+        tape.pool().give(shift);
+        let dims = tape.dims(x);
+        let y = tape.push(data, dims, true);
+        tape.record(Record::Norm(Normed { layer: self.clone(), x, y, residual, activation, saved }));
+        y
+    }
+
+    /// The running statistics travel with the gradient: what a worker found, to be averaged.
+    fn update_running(&self, tape: &mut Tape<'_>, mean: &[f32], variance: &[f32], rows: usize) {
+        let unbiased = rows as f32 / (rows.max(2) - 1) as f32;
+        for (slot, found, factor) in [(&self.mean, mean, 1.0), (&self.variance, variance, unbiased)] {
+            let running = tape.parameters(slot);
+            let (values, _) = tape.gradient().dense(slot);
+            for ((value, running), found) in values.iter_mut().zip(running).zip(found) {
+                *value = (1.0 - MOMENTUM) * running + MOMENTUM * factor * found;
+            }
+        }
+    }
+}
+
+/// What the way back needs: of every channel the mean, one over the deviation, and that times the weight.
+#[derive(Debug)]
+struct Saved {
+    mean: Buffer,
+    inverse: Buffer,
+    scale: Buffer,
+}
+
+#[derive(Debug)]
+pub(crate) struct Normed {
+    layer: BatchNorm,
+    x: Var,
+    y: Var,
+    residual: Option<Var>,
+    activation: Activation,
+    saved: Saved,
+}
+
+impl Normed {
+    pub(super) fn recycle(self, pool: &mut Pool) {
+        let Saved { mean, inverse, scale } = self.saved;
+        [mean, inverse, scale].into_iter().for_each(|buffer| pool.give(buffer));
+    }
+
+    pub(super) fn backward(&self, tape: &mut Tape<'_>) {
+        let Some(mut dy) = tape.take_slope(self.y) else { return };
+        activation_slope(&mut dy, tape.value(self.y), self.activation);
+        let Saved { mean, inverse, scale } = &self.saved;
+        let channels = self.layer.channels;
+        let rows = (dy.len() / channels) as f32;
+        let pool = tape.pool();
+        let (mut slopes, mut products) = (pool.take(channels), pool.take(channels));
+        norm::slope_sums(tape.value(self.x), &dy, &mut slopes, &mut products);
+        // Σ dy · x̂, from Σ dy · x.
+        for i in 0..channels {
+            products[i] = (products[i] - mean[i] * slopes[i]) * inverse[i];
+        }
+        self.parameter_slopes(tape, &slopes, &products);
+
+        if tape.wants_slope(self.x) {
+            // dx = scale · (dy − Σdy / n − x̂ · Σ(dy · x̂) / n), with x̂ = (x − mean) · inverse.
+            let (mut b, mut c, mut dx) = {
+                let pool = tape.pool();
+                (pool.take(channels), pool.take(channels), pool.take(dy.len()))
+            };
+            for i in 0..channels {
+                b[i] = -scale[i] * inverse[i] * products[i] / rows;
+                c[i] = -scale[i] * slopes[i] / rows - b[i] * mean[i];
+            }
+            norm::input_slope(tape.value(self.x), &dy, &mut dx, [scale, &b, &c]);
+            tape.add_slope(self.x, dx);
+            tape.pool().give(b);
+            tape.pool().give(c);
+        }
+        tape.pool().give(slopes);
+        tape.pool().give(products);
+        match self.residual {
+            Some(residual) if tape.wants_slope(residual) => tape.add_slope(residual, dy),
+            _ => tape.pool().give(dy),
+        }
+    }
+
+    fn parameter_slopes(&self, tape: &mut Tape<'_>, slopes: &[f32], products: &[f32]) {
+        for (slot, found) in [(&self.layer.weight, products), (&self.layer.bias, slopes)] {
+            let (values, add) = tape.gradient().dense(slot);
+            for (value, found) in values.iter_mut().zip(found) {
+                *value = if add { *value } else { 0.0 } + found;
+            }
+        }
+    }
+}

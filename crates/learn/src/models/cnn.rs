@@ -1,0 +1,75 @@
+use serde::{Deserialize, Serialize};
+
+use super::{check_sizes, side_behind};
+use crate::error::Result;
+use crate::layers::{Activation, Conv2d, Linear};
+use crate::layout::Layout;
+use crate::model::{Model, Net, Network};
+use crate::tape::Tape;
+
+/// A small convolutional net that learns in seconds: two convolutions with largest values between, two linear layers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The outputs of the two convolutions.
+    pub channels: [usize; 2],
+    /// The side of the convolutions' kernels.
+    pub kernel: usize,
+    /// The outputs of the hidden linear layer.
+    pub hidden: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { channels: [6, 16], kernel: 5, hidden: 64 }
+    }
+}
+
+impl Options {
+    pub fn build(&self, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+        let Self { channels, kernel, hidden } = *self;
+        let channel = channels[0].min(channels[1]);
+        check_sizes("cnn", &[("channels", channel), ("kernel", kernel), ("hidden", hidden)])?;
+        let rest = side_behind("cnn", image, kernel)?;
+        Ok(Box::new(Net::new(|layout| Cnn::new(layout, self, image[2], rest, classes))))
+    }
+}
+
+#[derive(Debug)]
+struct Cnn {
+    conv1: Conv2d,
+    conv2: Conv2d,
+    fc1: Linear,
+    fc2: Linear,
+    classes: usize,
+}
+
+impl Cnn {
+    fn new(layout: &mut Layout, options: &Options, inputs: usize, rest: [usize; 2], classes: usize) -> Self {
+        let Options { channels: [c1, c2], kernel, hidden } = *options;
+        Self {
+            conv1: Conv2d::new(layout, "conv1", inputs, c1, kernel),
+            conv2: Conv2d::new(layout, "conv2", c1, c2, kernel),
+            fc1: Linear::of_image(layout, "fc1", [rest[0], rest[1], c2], hidden),
+            fc2: Linear::new(layout, "fc2", hidden, classes),
+            classes,
+        }
+    }
+}
+
+impl Network for Cnn {
+    fn forward(&self, tape: &mut Tape<'_>) {
+        let x = tape.images_in_lanes();
+        let x = self.conv1.forward(tape, x, Activation::Relu);
+        let x = tape.max_pool(x, 2);
+        let x = self.conv2.forward(tape, x, Activation::Relu);
+        let x = tape.max_pool(x, 2);
+        let x = self.fc1.forward(tape, x, Activation::Relu);
+        let scores = self.fc2.forward(tape, x, Activation::None);
+        tape.cross_entropy(scores);
+    }
+
+    fn classes(&self) -> usize {
+        self.classes
+    }
+}

@@ -1,0 +1,181 @@
+use serde::{Deserialize, Serialize};
+
+use super::{check_sizes, wrong_image};
+use crate::error::Result;
+use crate::layers::{Activation, BatchNorm, Conv2d, Linear};
+use crate::layout::Layout;
+use crate::model::{Model, Net, Network};
+use crate::tape::{Tape, Var};
+
+/// Residual nets for images of about 32×32. Depths 18 to 152 have four stages and project their shortcuts where the size
+/// changes; depths 20 to 110 have three narrow stages and shortcuts without parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options<const DEPTH: usize> {
+    /// The channels of the first stage; each further one has twice as many.
+    pub width: usize,
+}
+
+impl<const DEPTH: usize> Default for Options<DEPTH> {
+    fn default() -> Self {
+        Self { width: Plan::of(DEPTH).width }
+    }
+}
+
+impl<const DEPTH: usize> Options<DEPTH> {
+    pub fn build(&self, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+        let name = format!("resnet{DEPTH}");
+        check_sizes(&name, &[("width", self.width)])?;
+        if image[0] != image[1] {
+            return Err(wrong_image(&name, image, "square images"));
+        }
+        let plan = Plan { width: self.width, ..Plan::of(DEPTH) };
+        Ok(Box::new(Net::new(|layout| Resnet::new(layout, plan, image[2], classes))))
+    }
+}
+
+/// What a depth stands for.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// How many blocks each stage has; 0 where there is no stage.
+    blocks: [usize; 4],
+    width: usize,
+    kind: Kind,
+    /// What PyTorch's users call the last layer.
+    head: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Two 3×3 convolutions; where the size changes, the shortcut is projected.
+    Basic,
+    /// The same, but the shortcut is thinned out.
+    Thin,
+    /// 1×1, 3×3 and 1×1 to four times the channels; the shortcut is projected.
+    Bottleneck,
+}
+
+impl Plan {
+    fn of(depth: usize) -> Self {
+        let (blocks, kind) = match depth {
+            18 => ([2, 2, 2, 2], Kind::Basic),
+            34 => ([3, 4, 6, 3], Kind::Basic),
+            50 => ([3, 4, 6, 3], Kind::Bottleneck),
+            101 => ([3, 4, 23, 3], Kind::Bottleneck),
+            152 => ([3, 8, 36, 3], Kind::Bottleneck),
+            _ => {
+                let blocks = (depth - 2) / 6;
+                assert_eq!(depth, 6 * blocks + 2, "no residual net has {depth} layers");
+                ([blocks, blocks, blocks, 0], Kind::Thin)
+            }
+        };
+        let (width, head) = if kind == Kind::Thin { (16, "linear") } else { (64, "fc") };
+        Self { blocks, width, kind, head }
+    }
+}
+
+#[derive(Debug)]
+struct Resnet {
+    conv1: Conv2d,
+    bn1: BatchNorm,
+    blocks: Vec<Block>,
+    head: Linear,
+    classes: usize,
+}
+
+impl Resnet {
+    fn new(layout: &mut Layout, plan: Plan, inputs: usize, classes: usize) -> Self {
+        let conv1 = Conv2d::without_bias(layout, "conv1", inputs, plan.width, 3).padding(1);
+        let bn1 = BatchNorm::new(layout, "bn1", plan.width);
+        let (mut blocks, mut channels) = (Vec::new(), plan.width);
+        for (stage, &count) in plan.blocks.iter().enumerate() {
+            for i in 0..count {
+                let stride = if stage > 0 && i == 0 { 2 } else { 1 };
+                let name = format!("layer{}.{i}", stage + 1);
+                let block = Block::new(layout, &name, plan.kind, channels, plan.width << stage, stride);
+                channels = block.channels;
+                blocks.push(block);
+            }
+        }
+        Self { conv1, bn1, blocks, head: Linear::new(layout, plan.head, channels, classes), classes }
+    }
+}
+
+impl Network for Resnet {
+    fn forward(&self, tape: &mut Tape<'_>) {
+        let x = tape.images();
+        let x = self.conv1.forward(tape, x, Activation::None);
+        let mut x = self.bn1.forward(tape, x, None, Activation::Relu);
+        for block in &self.blocks {
+            x = block.forward(tape, x);
+        }
+        let x = tape.global_average(x);
+        let scores = self.head.forward(tape, x, Activation::None);
+        tape.cross_entropy(scores);
+    }
+
+    fn classes(&self) -> usize {
+        self.classes
+    }
+}
+
+/// Convolutions whose result is added to what they began with.
+#[derive(Debug)]
+struct Block {
+    steps: Vec<(Conv2d, BatchNorm)>,
+    shortcut: Shortcut,
+    channels: usize,
+}
+
+#[derive(Debug)]
+enum Shortcut {
+    Same,
+    Thinned,
+    Projected(Conv2d, BatchNorm),
+}
+
+impl Block {
+    fn new(layout: &mut Layout, name: &str, kind: Kind, inputs: usize, width: usize, stride: usize) -> Self {
+        // Kernel, outputs and stride of every convolution.
+        let sizes: &[_] = match kind {
+            Kind::Basic | Kind::Thin => &[(3, width, stride), (3, width, 1)],
+            Kind::Bottleneck => &[(1, width, 1), (3, width, stride), (1, 4 * width, 1)],
+        };
+        let (mut steps, mut channels) = (Vec::new(), inputs);
+        for (i, &(kernel, outputs, stride)) in sizes.iter().enumerate() {
+            let conv = format!("{name}.conv{}", i + 1);
+            let conv = Conv2d::without_bias(layout, &conv, channels, outputs, kernel);
+            let norm = BatchNorm::new(layout, &format!("{name}.bn{}", i + 1), outputs);
+            steps.push((conv.stride(stride).padding(kernel / 2), norm));
+            channels = outputs;
+        }
+        let shortcut = if stride == 1 && channels == inputs {
+            Shortcut::Same
+        } else if kind == Kind::Thin {
+            Shortcut::Thinned
+        } else {
+            let conv = Conv2d::without_bias(layout, &format!("{name}.downsample.0"), inputs, channels, 1);
+            let norm = BatchNorm::new(layout, &format!("{name}.downsample.1"), channels);
+            Shortcut::Projected(conv.stride(stride), norm)
+        };
+        Self { steps, shortcut, channels }
+    }
+
+    fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
+        let shortcut = match &self.shortcut {
+            Shortcut::Same => x,
+            Shortcut::Thinned => tape.thin_out(x, self.channels),
+            Shortcut::Projected(conv, norm) => {
+                let x = conv.forward(tape, x, Activation::None);
+                norm.forward(tape, x, None, Activation::None)
+            }
+        };
+        let mut y = x;
+        for (i, (conv, norm)) in self.steps.iter().enumerate() {
+            let residual = (i + 1 == self.steps.len()).then_some(shortcut);
+            y = conv.forward(tape, y, Activation::None);
+            y = norm.forward(tape, y, residual, Activation::Relu);
+        }
+        y
+    }
+}

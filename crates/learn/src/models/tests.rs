@@ -1,0 +1,69 @@
+use super::*;
+
+fn images(height: usize, width: usize, channels: usize) -> Shape {
+    Shape::Images { height, width, channels, classes: 10 }
+}
+
+fn spec(name: &str) -> ModelSpec {
+    serde_json::from_str(&format!("{{\"{name}\": {{}}}}")).expect("a name")
+}
+
+#[test]
+fn models_have_as_many_parameters_as_published() {
+    let check = |name: &str, shape: Shape, expect: usize| {
+        let model = spec(name).build(&shape).expect("a model");
+        assert_eq!(model.layout().parameters(), expect, "{name}");
+    };
+    check("lenet5", images(28, 28, 1), 44_426);
+    check("lenet", images(28, 28, 1), 431_080);
+    check("cnn", images(32, 32, 3), 29_190);
+    check("resnet18", images(32, 32, 3), 11_173_962);
+    check("resnet34", images(32, 32, 3), 21_282_122);
+    check("resnet50", images(32, 32, 3), 23_520_842);
+    check("resnet101", images(32, 32, 3), 42_512_970);
+    check("resnet152", images(32, 32, 3), 58_156_618);
+    check("resnet20", images(32, 32, 3), 269_722);
+    check("resnet32", images(32, 32, 3), 464_154);
+    check("resnet44", images(32, 32, 3), 658_586);
+    check("resnet56", images(32, 32, 3), 853_018);
+    check("resnet110", images(32, 32, 3), 1_727_962);
+}
+
+#[test]
+fn names_are_those_of_the_run_file() {
+    for name in ModelSpec::NAMES {
+        assert_eq!(spec(name).name(), *name);
+    }
+}
+
+#[test]
+fn misfits_say_what_would_be_right() {
+    let check = |spec: &str, shape: Shape, expect: &str| {
+        let spec: ModelSpec = serde_json::from_str(spec).expect("a spec");
+        let error = spec.build(&shape).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some(expect));
+    };
+    let texts = Shape::Texts { words: 10, classes: 5 };
+    check(
+        r#"{"resnet18": {}}"#,
+        texts,
+        "model resnet18 is for images (digits, fashion-mnist, …), but the data are texts with one label each",
+    );
+    check(
+        r#"{"resnet20": {}}"#,
+        images(28, 32, 3),
+        "model resnet20 is for square images, but the data have 28×32",
+    );
+    check(
+        r#"{"vgg11": {}}"#,
+        images(28, 28, 1),
+        "model vgg11 is for images whose sides are multiples of 32, but the data have 28×28",
+    );
+    check(r#"{"vgg11": {"dropout": 1}}"#, images(32, 32, 1), "model vgg11: dropout must be from 0 to below 1");
+    check(r#"{"resnet50": {"width": 0}}"#, images(32, 32, 1), "model resnet50: width must be at least 1");
+    check(
+        r#"{"lenet": {"kernel": 9}}"#,
+        images(16, 16, 1),
+        "model lenet: kernel must be small enough for images of 16×16",
+    );
+}

@@ -1,0 +1,140 @@
+use serde::{Deserialize, Serialize};
+
+use super::{check_dropout, check_sizes, wrong_image};
+use crate::error::Result;
+use crate::layers::{Activation, BatchNorm, Conv2d, Linear};
+use crate::layout::Layout;
+use crate::model::{Model, Net, Network};
+use crate::tape::{Tape, Var};
+
+/// Five stages of 3×3 convolutions, each of which ends by halving the image, and three linear layers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options<const DEPTH: usize> {
+    pub batch_norm: bool,
+    /// The channels of the first stage; the next three have twice as many each.
+    pub width: usize,
+    /// The outputs of the hidden linear layers.
+    pub hidden: usize,
+    /// Before the hidden linear layers.
+    pub dropout: f32,
+}
+
+impl<const DEPTH: usize> Default for Options<DEPTH> {
+    fn default() -> Self {
+        Self { batch_norm: true, width: 64, hidden: 512, dropout: 0.5 }
+    }
+}
+
+/// How many times an image is halved.
+const STAGES: usize = 5;
+
+impl<const DEPTH: usize> Options<DEPTH> {
+    pub fn build(&self, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+        let name = format!("vgg{DEPTH}");
+        check_sizes(&name, &[("width", self.width), ("hidden", self.hidden)])?;
+        check_dropout(&name, self.dropout)?;
+        let side = 1 << STAGES;
+        if image[..2].iter().any(|&length| length == 0 || length % side != 0) {
+            return Err(wrong_image(&name, image, "images whose sides are multiples of 32"));
+        }
+        Ok(Box::new(Net::new(|layout| Vgg::new(layout, self, image, classes))))
+    }
+
+    /// How many convolutions each stage has.
+    fn convolutions() -> [usize; STAGES] {
+        match DEPTH {
+            11 => [1, 1, 2, 2, 2],
+            13 => [2, 2, 2, 2, 2],
+            16 => [2, 2, 3, 3, 3],
+            19 => [2, 2, 4, 4, 4],
+            _ => unreachable!("no VGG has {DEPTH} layers"),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Vgg {
+    stages: Vec<Vec<Step>>,
+    classifier: [Linear; 3],
+    dropout: f32,
+    classes: usize,
+}
+
+/// A convolution with its norm, if the net has them.
+#[derive(Debug)]
+struct Step {
+    conv: Conv2d,
+    norm: Option<BatchNorm>,
+}
+
+impl Vgg {
+    fn new<const DEPTH: usize>(
+        layout: &mut Layout,
+        options: &Options<DEPTH>,
+        [height, width, mut channels]: [usize; 3],
+        classes: usize,
+    ) -> Self {
+        // PyTorch counts what has no parameters as well: ReLU, the halving, dropout.
+        let (mut stages, mut number) = (Vec::new(), 0);
+        for (stage, convolutions) in Options::<DEPTH>::convolutions().into_iter().enumerate() {
+            let outputs = options.width << stage.min(3);
+            let mut steps = Vec::new();
+            for _ in 0..convolutions {
+                steps.push(Step::new(layout, number, channels, outputs, options.batch_norm));
+                number += if options.batch_norm { 3 } else { 2 };
+                channels = outputs;
+            }
+            number += 1;
+            stages.push(steps);
+        }
+        let rest = [height >> STAGES, width >> STAGES, channels];
+        let classifier = [
+            Linear::of_image(layout, "classifier.1", rest, options.hidden),
+            Linear::new(layout, "classifier.4", options.hidden, options.hidden),
+            Linear::new(layout, "classifier.6", options.hidden, classes),
+        ];
+        Self { stages, classifier, dropout: options.dropout, classes }
+    }
+}
+
+impl Step {
+    fn new(layout: &mut Layout, number: usize, inputs: usize, outputs: usize, batch_norm: bool) -> Self {
+        let conv = Conv2d::new(layout, &format!("features.{number}"), inputs, outputs, 3).padding(1);
+        let norm = batch_norm.then(|| BatchNorm::new(layout, &format!("features.{}", number + 1), outputs));
+        Self { conv, norm }
+    }
+
+    fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
+        match &self.norm {
+            None => self.conv.forward(tape, x, Activation::Relu),
+            Some(norm) => {
+                let x = self.conv.forward(tape, x, Activation::None);
+                norm.forward(tape, x, None, Activation::Relu)
+            }
+        }
+    }
+}
+
+impl Network for Vgg {
+    fn forward(&self, tape: &mut Tape<'_>) {
+        let mut x = tape.images();
+        for steps in &self.stages {
+            for step in steps {
+                x = step.forward(tape, x);
+            }
+            x = tape.max_pool(x, 2);
+        }
+        let [first, second, last] = &self.classifier;
+        x = tape.dropout(x, self.dropout);
+        x = first.forward(tape, x, Activation::Relu);
+        x = tape.dropout(x, self.dropout);
+        x = second.forward(tape, x, Activation::Relu);
+        let scores = last.forward(tape, x, Activation::None);
+        tape.cross_entropy(scores);
+    }
+
+    fn classes(&self) -> usize {
+        self.classes
+    }
+}
