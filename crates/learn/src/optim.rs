@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::gradient::Gradient;
-use crate::kernels::update::{Adam, Sgd, scaled_sum, sum_of_squares};
+use crate::kernels::update::{Adam, Sgd, sum_of, sum_of_squares};
 use crate::layout::{Kind, Layout};
 
 /// An optimiser by name, with its options: the value of `optimizer` in a run file.
@@ -138,7 +138,7 @@ enum Rule {
 
 /// What a step does to some values.
 enum Change<'a> {
-    /// They follow their mean gradient.
+    /// They follow their gradient, which is this sum times the step's scale.
     Gradient(&'a [f32]),
     /// They are replaced: a statistic.
     Value(&'a [f32]),
@@ -247,11 +247,11 @@ impl Optimizer {
 
 impl Rule {
     #[inline]
-    fn apply(self, parameters: &mut [f32], [first, second]: [&mut [f32]; 2], gradient: &[f32]) {
+    fn apply(self, parameters: &mut [f32], [first, second]: [&mut [f32]; 2], gradient: &[f32], scale: f32) {
         match self {
-            Self::Sgd(sgd) if first.is_empty() => sgd.plain(parameters, gradient),
-            Self::Sgd(sgd) => sgd.momentum(parameters, first, gradient),
-            Self::Adam(adam) => adam.step(parameters, first, second, gradient),
+            Self::Sgd(sgd) if first.is_empty() => sgd.plain(parameters, gradient, scale),
+            Self::Sgd(sgd) => sgd.momentum(parameters, first, gradient, scale),
+            Self::Adam(adam) => adam.step(parameters, first, second, gradient, scale),
         }
     }
 }
@@ -271,7 +271,7 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
             let range = at - start..at - start + gradient.len();
             let first = if first.is_empty() { &mut [][..] } else { &mut first[range.clone()] };
             let second = if second.is_empty() { &mut [][..] } else { &mut second[range.clone()] };
-            rule.apply(&mut parameters[range], [first, second], gradient);
+            rule.apply(&mut parameters[range], [first, second], gradient, self.scale);
         });
     }
 
@@ -289,7 +289,7 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
             sum
         };
         (0..blocks).into_par_iter().map(block).collect_into_vec(squares);
-        squares.iter().sum::<f64>().sqrt()
+        squares.iter().sum::<f64>().sqrt() * f64::from(self.scale)
     }
 
     /// Calls `each` with a place in the flat vector and the change from there on, for every place of the block that this
@@ -308,11 +308,9 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
                 Kind::Dense => {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
-                        let sum = &mut sum[..part.len()];
                         let parts =
                             self.gradients.iter().map(|gradient| &gradient.as_ref().values[part.clone()]);
-                        scaled_sum(sum, parts, self.scale);
-                        each(at, Change::Gradient(sum));
+                        each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
                     }
                 }
                 Kind::Buffer => {
@@ -362,9 +360,8 @@ impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
         }
         for at in range.clone().step_by(CHUNK) {
             let part = at..range.end.min(at + CHUNK);
-            let sum = &mut sum[..part.len()];
-            scaled_sum(sum, touching().map(|gradient| &gradient.values[part.clone()]), self.scale);
-            each(at, Change::Gradient(sum));
+            let parts = touching().map(|gradient| &gradient.values[part.clone()]);
+            each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
 
 use crate::buffer::{Buffer, Pool};
-use crate::data::Batch;
+use crate::data::{Batch, Inputs};
 use crate::gradient::Gradient;
 use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise;
@@ -31,9 +31,17 @@ pub enum Form {
     Lanes,
 }
 
-#[derive(Debug, Default)]
+/// Where the floats of a value are.
+#[derive(Debug)]
+enum Data {
+    Own(Buffer),
+    /// The pixels of the batch, as they are.
+    Pixels,
+}
+
+#[derive(Debug)]
 struct Value {
-    data: Buffer,
+    data: Data,
     slope: Option<Buffer>,
     dims: Dims,
     form: Form,
@@ -46,6 +54,14 @@ pub struct Workspace {
     values: Vec<Value>,
     records: Vec<Record>,
     pool: Pool,
+}
+
+fn floats<'a>(data: &'a Data, batch: &'a Batch) -> &'a [f32] {
+    match (data, &batch.inputs) {
+        (Data::Own(buffer), _) => buffer,
+        (Data::Pixels, Inputs::Images { pixels, .. }) => pixels,
+        (Data::Pixels, Inputs::Words { .. }) => unreachable!("words have no pixels"),
+    }
 }
 
 /// How many floats a value has, the unused lanes included.
@@ -102,7 +118,9 @@ impl<'a> Tape<'a> {
         }
         self.work.records = records;
         for value in self.work.values.drain(..) {
-            self.work.pool.give(value.data);
+            if let Data::Own(data) = value.data {
+                self.work.pool.give(data);
+            }
             self.work.pool.give(value.slope.unwrap_or_default());
         }
         if let Some(gradient) = self.gradient {
@@ -133,7 +151,7 @@ impl<'a> Tape<'a> {
 
     /// A value of the forward pass.
     pub fn value(&self, var: Var) -> &[f32] {
-        &self.work.values[var.0].data
+        floats(&self.work.values[var.0].data, self.batch)
     }
 
     // What follows is for layers.
@@ -169,7 +187,19 @@ impl<'a> Tape<'a> {
     /// Puts a new value of either form on the tape.
     pub(crate) fn push_formed(&mut self, data: Buffer, dims: Dims, form: Form, wants_slope: bool) -> Var {
         debug_assert_eq!(data.len(), formed_len(dims, form));
-        self.work.values.push(Value { data, slope: None, dims, form, wants_slope });
+        self.work.values.push(Value { data: Data::Own(data), slope: None, dims, form, wants_slope });
+        Var(self.work.values.len() - 1)
+    }
+
+    /// Puts the pixels of the batch on the tape, where they are.
+    pub(crate) fn push_pixels(&mut self, dims: Dims) -> Var {
+        self.work.values.push(Value {
+            data: Data::Pixels,
+            slope: None,
+            dims,
+            form: Form::Rows,
+            wants_slope: false,
+        });
         Var(self.work.values.len() - 1)
     }
 
@@ -186,7 +216,7 @@ impl<'a> Tape<'a> {
     /// Adds to the slope of a value.
     pub(crate) fn add_slope(&mut self, var: Var, slope: Buffer) {
         let value = &mut self.work.values[var.0];
-        debug_assert_eq!(slope.len(), value.data.len());
+        debug_assert_eq!(slope.len(), formed_len(value.dims, value.form));
         match &mut value.slope {
             None => value.slope = Some(slope),
             Some(sum) => {
@@ -207,7 +237,7 @@ impl<'a> Tape<'a> {
     /// The gradient together with a value of the forward pass.
     pub(crate) fn gradient_and_value(&mut self, var: Var) -> (&mut Gradient, &[f32]) {
         match &mut self.gradient {
-            Some(gradient) => (gradient, &self.work.values[var.0].data),
+            Some(gradient) => (gradient, floats(&self.work.values[var.0].data, self.batch)),
             None => unreachable!("a tape that evaluates has no way back"),
         }
     }

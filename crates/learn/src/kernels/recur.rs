@@ -27,15 +27,16 @@ impl GruCell {
 }
 
 /// One step of a GRU. `gates` `(B, 3H)` holds the input's sums and becomes the gates `r z n`; `sums` `(B, 3H)` holds
-/// the state's sums; the third of them is kept in `candidate` `(B, H)` for the way back.
+/// the state's sums; the third of them with its `bias` is kept in `candidate` `(B, H)` for the way back.
 pub fn gru_forward(
     gates: &mut [f32],
     sums: &[f32],
+    bias: &[f32],
     before: &[f32],
     candidate: &mut [f32],
     state: &mut [f32],
-    hidden: usize,
 ) {
+    let hidden = bias.len();
     let rows = gates.chunks_exact_mut(3 * hidden).zip(sums.chunks_exact(3 * hidden));
     let rows = rows.zip(before.chunks_exact(hidden)).zip(candidate.chunks_exact_mut(hidden));
     let rows = rows.zip(state.chunks_exact_mut(hidden));
@@ -43,12 +44,14 @@ pub fn gru_forward(
         #[inline(always)]
         || {
             for ((((gates, sums), before), candidate), state) in rows {
-                candidate.copy_from_slice(&sums[2 * hidden..]);
+                for ((candidate, sum), bias) in candidate.iter_mut().zip(&sums[2 * hidden..]).zip(bias) {
+                    *candidate = sum + bias;
+                }
                 let full = hidden - hidden % LANES;
                 for j in (0..full).step_by(LANES) {
                     let at = |slice: &[f32], gate: usize| load(&slice[gate * hidden + j..]);
                     let (x0, x1, x2) = (at(gates, 0), at(gates, 1), at(gates, 2));
-                    let (h0, h1, h2, b) = (at(sums, 0), at(sums, 1), at(sums, 2), at(before, 0));
+                    let (h0, h1, h2, b) = (at(sums, 0), at(sums, 1), at(candidate, 0), at(before, 0));
                     let (mut r, mut z, mut n, mut h): (Lanes, Lanes, Lanes, Lanes) = Default::default();
                     for k in 0..LANES {
                         r[k] = sigmoid(x0[k] + h0[k]);
@@ -68,8 +71,8 @@ pub fn gru_forward(
                     state[j..j + LANES].copy_from_slice(&h);
                 }
                 for j in full..hidden {
-                    let at = |slice: &[f32]| [slice[j], slice[hidden + j], slice[2 * hidden + j]];
-                    let cell = GruCell::forward(at(gates), at(sums), before[j]);
+                    let x = [gates[j], gates[hidden + j], gates[2 * hidden + j]];
+                    let cell = GruCell::forward(x, [sums[j], sums[hidden + j], candidate[j]], before[j]);
                     (gates[j], gates[hidden + j], gates[2 * hidden + j]) = (cell.r, cell.z, cell.n);
                     state[j] = cell.h;
                 }

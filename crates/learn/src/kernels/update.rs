@@ -1,4 +1,5 @@
-//! One pass of an optimiser over a slice: parameters, moments and gradient of the same places.
+//! One pass of an optimiser over a slice: parameters, moments and gradient of the same places. The gradient comes as a sum
+//! and is multiplied by a scale on the way.
 
 use super::vectorized;
 
@@ -13,25 +14,25 @@ pub struct Sgd {
 
 impl Sgd {
     /// Without momentum: no velocity.
-    pub fn plain(self, parameters: &mut [f32], gradient: &[f32]) {
+    pub fn plain(self, parameters: &mut [f32], gradient: &[f32], scale: f32) {
         vectorized(
             #[inline(always)]
             || {
                 for (p, g) in parameters.iter_mut().zip(gradient) {
-                    *p -= self.lr * (g + self.weight_decay * *p);
+                    *p -= self.lr * (g * scale + self.weight_decay * *p);
                 }
             },
         );
     }
 
     /// With momentum.
-    pub fn momentum(self, parameters: &mut [f32], velocity: &mut [f32], gradient: &[f32]) {
+    pub fn momentum(self, parameters: &mut [f32], velocity: &mut [f32], gradient: &[f32], scale: f32) {
         let look_ahead = if self.nesterov { (1.0, self.momentum) } else { (0.0, 1.0) };
         vectorized(
             #[inline(always)]
             || {
                 for ((p, v), g) in parameters.iter_mut().zip(velocity).zip(gradient) {
-                    let g = g + self.weight_decay * *p;
+                    let g = g * scale + self.weight_decay * *p;
                     *v = self.momentum * *v + g;
                     *p -= self.lr * (look_ahead.0 * g + look_ahead.1 * *v);
                 }
@@ -57,12 +58,19 @@ pub struct Adam {
 }
 
 impl Adam {
-    pub fn step(self, parameters: &mut [f32], first: &mut [f32], second: &mut [f32], gradient: &[f32]) {
+    pub fn step(
+        self,
+        parameters: &mut [f32],
+        first: &mut [f32],
+        second: &mut [f32],
+        gradient: &[f32],
+        scale: f32,
+    ) {
         vectorized(
             #[inline(always)]
             || {
                 for (((p, m), v), g) in parameters.iter_mut().zip(first).zip(second).zip(gradient) {
-                    let g = g + self.weight_decay * *p;
+                    let g = g * scale + self.weight_decay * *p;
                     *m += (1.0 - self.beta1) * (g - *m);
                     *v = self.beta2 * *v + (1.0 - self.beta2) * (g * g);
                     *p = self.decay * *p - self.lr * *m / (v.sqrt() * self.correction + self.epsilon);
@@ -72,13 +80,22 @@ impl Adam {
     }
 }
 
-/// `sum = scale · Σ parts`, in the order of the parts.
+/// The sum of some parts, in their order. One part is its own sum; `sum` holds that of none or more.
 #[inline]
-pub fn scaled_sum<'a>(sum: &mut [f32], mut parts: impl Iterator<Item = &'a [f32]>, scale: f32) {
-    match parts.next() {
-        Some(first) => sum.copy_from_slice(first),
-        None => sum.fill(0.0),
-    }
+pub fn sum_of<'a>(mut parts: impl Iterator<Item = &'a [f32]>, sum: &'a mut [f32]) -> &'a [f32] {
+    let (Some(first), second) = (parts.next(), parts.next()) else {
+        sum.fill(0.0);
+        return sum;
+    };
+    let Some(second) = second else { return first };
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((sum, a), b) in sum.iter_mut().zip(first).zip(second) {
+                *sum = a + b;
+            }
+        },
+    );
     for part in parts {
         vectorized(
             #[inline(always)]
@@ -89,10 +106,7 @@ pub fn scaled_sum<'a>(sum: &mut [f32], mut parts: impl Iterator<Item = &'a [f32]
             },
         );
     }
-    vectorized(
-        #[inline(always)]
-        || sum.iter_mut().for_each(|sum| *sum *= scale),
-    );
+    sum
 }
 
 /// The sum of squares, in an order of its own that is the same on every machine.

@@ -9,12 +9,10 @@ impl Tape<'_> {
     /// The images of the batch, `(N, H, W, C)`.
     pub fn images(&mut self) -> Var {
         let batch = self.batch;
-        let Inputs::Images { size: [height, width, channels], pixels } = &batch.inputs else {
+        let Inputs::Images { size: [height, width, channels], .. } = &batch.inputs else {
             unreachable!("a model of images is made for data of images");
         };
-        let mut data = self.pool().take(pixels.len());
-        data.copy_from_slice(pixels);
-        self.push(data, [batch.samples, *height, *width, *channels], false)
+        self.push_pixels([batch.samples, *height, *width, *channels])
     }
 
     /// The images of the batch with the samples innermost, for nets of few channels.

@@ -13,12 +13,13 @@ mod norm;
 mod pool;
 mod recurrent;
 mod shortcut;
+mod words;
 
 pub use conv::Conv2d;
 pub use embedding::Embedding;
 pub use linear::Linear;
 pub use norm::BatchNorm;
-pub use recurrent::{Cell, Recurrent};
+pub use recurrent::{Cell, Recurrent, Stack};
 
 pub use crate::kernels::pointwise::Activation;
 
@@ -31,11 +32,13 @@ pub(crate) enum Record {
     Conv(conv::Convolved),
     Dropout(dropout::Dropped),
     Embedding(embedding::Embedded),
-    Last(recurrent::LastTaken),
+    Beside(words::Beside),
     Linear(linear::Multiplied),
     Norm(norm::Normed),
     Pool(pool::Pooled),
+    OneWord(words::OneWord),
     Shortcut(shortcut::Thinned),
+    Turned(words::Turned),
     Recurrent(recurrent::Recurred),
 }
 
@@ -45,11 +48,13 @@ impl Record {
             Self::Conv(record) => record.backward(tape),
             Self::Dropout(record) => record.backward(tape),
             Self::Embedding(record) => record.backward(tape),
-            Self::Last(record) => record.backward(tape),
+            Self::Beside(record) => record.backward(tape),
             Self::Linear(record) => record.backward(tape),
             Self::Norm(record) => record.backward(tape),
             Self::Pool(record) => record.backward(tape),
+            Self::OneWord(record) => record.backward(tape),
             Self::Shortcut(record) => record.backward(tape),
+            Self::Turned(record) => record.backward(tape),
             Self::Recurrent(record) => record.backward(tape),
         }
     }

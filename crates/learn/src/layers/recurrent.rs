@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Record;
 use crate::buffer::{Buffer, Pool};
-use crate::data::Inputs;
 use crate::kernels::matmul::{Matrix, matmul};
 use crate::kernels::pointwise::{add, column_sums, column_sums_strided, fill_rows, transpose};
 use crate::kernels::recur;
@@ -29,11 +28,38 @@ impl Cell {
     }
 }
 
-/// Some recurrent layers on top of each other, from the first word to the last, with dropout between.
+/// The sizes of a stack of recurrent layers.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    pub cell: Cell,
+    /// The size of a layer's state in one direction.
+    pub hidden: usize,
+    pub layers: usize,
+    /// Whether each layer also reads from the last word to the first.
+    pub bidirectional: bool,
+    /// Between the layers.
+    pub dropout: f32,
+}
+
+impl Stack {
+    /// How many features the stack gives for every word.
+    pub fn outputs(&self) -> usize {
+        if self.bidirectional { 2 * self.hidden } else { self.hidden }
+    }
+}
+
+/// Some recurrent layers on top of each other, with dropout between.
 #[derive(Clone, Debug)]
 pub struct Recurrent {
-    layers: Vec<Layer>,
+    layers: Vec<Directions>,
     dropout: f32,
+}
+
+/// A layer from the first word to the last, and perhaps one the other way.
+#[derive(Clone, Debug)]
+struct Directions {
+    forth: Layer,
+    back: Option<Layer>,
 }
 
 /// One layer. In memory the weights are `(inputs, gates)` and `(hidden, gates)`.
@@ -49,42 +75,48 @@ struct Layer {
 }
 
 impl Recurrent {
-    pub fn new(
-        layout: &mut Layout,
-        name: &str,
-        cell: Cell,
-        inputs: usize,
-        hidden: usize,
-        layers: usize,
-        dropout: f32,
-    ) -> Self {
-        let layer = |i| Layer::new(layout, name, i, cell, if i == 0 { inputs } else { hidden }, hidden);
-        Self { layers: (0..layers).map(layer).collect(), dropout }
+    pub fn new(layout: &mut Layout, name: &str, inputs: usize, stack: &Stack) -> Self {
+        let layers = (0..stack.layers).map(|i| {
+            let inputs = if i == 0 { inputs } else { stack.outputs() };
+            let mut layer = |suffix| Layer::new(layout, name, &format!("l{i}{suffix}"), inputs, stack);
+            Directions { forth: layer(""), back: stack.bidirectional.then(|| layer("_reverse")) }
+        });
+        Self { layers: layers.collect(), dropout: stack.dropout }
     }
 
-    /// The states of the last layer, `(T, B, 1, hidden)`.
+    /// The states of the last layer, `(T, B, 1, outputs)`.
     pub fn forward(&self, tape: &mut Tape<'_>, mut x: Var) -> Var {
-        for (i, layer) in self.layers.iter().enumerate() {
+        for (i, Directions { forth, back }) in self.layers.iter().enumerate() {
             if i > 0 {
                 x = tape.dropout(x, self.dropout);
             }
-            x = layer.forward(tape, x);
+            let states = forth.forward(tape, x);
+            x = match back {
+                None => states,
+                Some(back) => {
+                    let turned = tape.turn_words(x);
+                    let turned = back.forward(tape, turned);
+                    let turned = tape.turn_words(turned);
+                    tape.beside(states, turned)
+                }
+            };
         }
         x
     }
 }
 
 impl Layer {
-    fn new(layout: &mut Layout, name: &str, i: usize, cell: Cell, inputs: usize, hidden: usize) -> Self {
+    fn new(layout: &mut Layout, name: &str, suffix: &str, inputs: usize, stack: &Stack) -> Self {
+        let &Stack { cell, hidden, .. } = stack;
         let gates = cell.gates() * hidden;
         let init = Init::Uniform(1.0 / (hidden as f32).sqrt());
         let mut weight = |part: &str, inputs: usize| {
             let order = Order::permuted(&[gates, inputs], &[1, 0]);
-            layout.dense(format!("{name}.weight_{part}_l{i}"), &[gates, inputs], order, init)
+            layout.dense(format!("{name}.weight_{part}_{suffix}"), &[gates, inputs], order, init)
         };
         let (input_weight, state_weight) = (weight("ih", inputs), weight("hh", hidden));
         let mut bias = |part: &str| {
-            layout.dense(format!("{name}.bias_{part}_l{i}"), &[gates], Order::plain(&[gates]), init)
+            layout.dense(format!("{name}.bias_{part}_{suffix}"), &[gates], Order::plain(&[gates]), init)
         };
         let (input_bias, state_bias) = (bias("ih"), bias("hh"));
         Self { cell, input_weight, state_weight, input_bias, state_bias, inputs, hidden }
@@ -101,20 +133,33 @@ impl Layer {
             extra: pool.take(steps * batch * hidden),
             zeros: pool.zeros(batch * hidden),
         };
-        let mut sums = pool.take(if self.cell == Cell::Gru { batch * width } else { 0 });
+        let mut bias = pool.take(width);
+        let mut sums = pool.zeros(if self.cell == Cell::Gru { batch * width } else { 0 });
+        self.join_biases(tape, &mut bias);
         for step in 0..steps {
-            self.project_input(tape, x, &mut saved.gates, step);
+            self.project_input(tape, x, &bias, &mut saved.gates, step);
             self.step(tape, step, batch, &mut states, &mut saved, &mut sums);
         }
         tape.pool().give(sums);
+        tape.pool().give(bias);
         let y = tape.push(states, [steps, batch, 1, hidden], true);
         tape.record(Record::Recurrent(Recurred { layer: self.clone(), x, y, saved }));
         y
     }
 
+    /// Both biases as one. Only a GRU's candidate needs the state's apart: there the reset gate comes between.
+    fn join_biases(&self, tape: &Tape<'_>, bias: &mut [f32]) {
+        bias.copy_from_slice(tape.parameters(&self.input_bias));
+        let joined = match self.cell {
+            Cell::Gru => 2 * self.hidden,
+            Cell::Lstm => 4 * self.hidden,
+        };
+        add(&mut bias[..joined], &tape.parameters(&self.state_bias)[..joined]);
+    }
+
     /// At the first step of every block of steps, computes the input's share of the gates for the whole block. A block is
     /// small enough that its gates are still in the cache when their step comes.
-    fn project_input(&self, tape: &Tape<'_>, x: Var, gates: &mut [f32], step: usize) {
+    fn project_input(&self, tape: &Tape<'_>, x: Var, bias: &[f32], gates: &mut [f32], step: usize) {
         const ROWS: usize = 1024;
         let [steps, batch, _, _] = tape.dims(x);
         let (inputs, width) = (self.inputs, self.cell.gates() * self.hidden);
@@ -124,7 +169,7 @@ impl Layer {
         }
         let rows = block.min(steps - step) * batch;
         let gates = &mut gates[step * batch * width..][..rows * width];
-        fill_rows(gates, tape.parameters(&self.input_bias));
+        fill_rows(gates, bias);
         let x = Matrix::new(&tape.value(x)[step * batch * inputs..], rows, inputs);
         matmul(gates, width, x, Matrix::new(tape.parameters(&self.input_weight), inputs, width), true);
     }
@@ -147,19 +192,15 @@ impl Layer {
         let (past, state) = states.split_at_mut(step * size);
         let before = if step == 0 { &zeros[..] } else { &past[(step - 1) * size..] };
         let weight = Matrix::new(tape.parameters(&self.state_weight), hidden, width);
-        let bias = tape.parameters(&self.state_bias);
         match self.cell {
             Cell::Gru => {
-                fill_rows(sums, bias);
                 if step > 0 {
-                    matmul(sums, width, Matrix::new(before, batch, hidden), weight, true);
+                    matmul(sums, width, Matrix::new(before, batch, hidden), weight, false);
                 }
-                recur::gru_forward(gates, sums, before, extra, &mut state[..size], hidden);
+                let bias = &tape.parameters(&self.state_bias)[2 * hidden..];
+                recur::gru_forward(gates, sums, bias, before, extra, &mut state[..size]);
             }
             Cell::Lstm => {
-                for row in gates.chunks_exact_mut(width) {
-                    add(row, bias);
-                }
                 if step > 0 {
                     matmul(gates, width, Matrix::new(before, batch, hidden), weight, true);
                 }
@@ -296,50 +337,5 @@ impl Recurred {
                 column_sums(extra, candidate, more);
             }
         }
-    }
-}
-
-impl Tape<'_> {
-    /// Of sequences `(T, B, 1, F)`, the features at each one's last real word, `(B, 1, 1, F)`.
-    pub fn last_word(&mut self, x: Var) -> Var {
-        let [_, batch, _, features] = self.dims(x);
-        let mut data = self.pool().take(batch * features);
-        for (b, row) in data.chunks_exact_mut(features).enumerate() {
-            row.copy_from_slice(&self.value(x)[last_place(self, b, batch, features)..][..features]);
-        }
-        let wants_slope = self.wants_slope(x);
-        let y = self.push(data, [batch, 1, 1, features], wants_slope);
-        self.record(Record::Last(LastTaken { x, y }));
-        y
-    }
-}
-
-/// Where the features of sample `b`'s last real word begin.
-fn last_place(tape: &Tape<'_>, b: usize, batch: usize, features: usize) -> usize {
-    match &tape.batch.inputs {
-        Inputs::Words { lengths, .. } => ((lengths[b].max(1) as usize - 1) * batch + b) * features,
-        Inputs::Images { .. } => unreachable!("only texts have words"),
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct LastTaken {
-    x: Var,
-    y: Var,
-}
-
-impl LastTaken {
-    pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
-            let [_, batch, _, features] = tape.dims(self.x);
-            let len = tape.value(self.x).len();
-            let mut dx = tape.pool().zeros(len);
-            for (b, slope) in dy.chunks_exact(features).enumerate() {
-                dx[last_place(tape, b, batch, features)..][..features].copy_from_slice(slope);
-            }
-            tape.add_slope(self.x, dx);
-        }
-        tape.pool().give(dy);
     }
 }

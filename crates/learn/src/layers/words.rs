@@ -1,0 +1,160 @@
+//! Operations on the words of sequences `(T, B, 1, F)`, which end at different steps.
+
+use super::Record;
+use crate::data::Inputs;
+use crate::tape::{Tape, Var};
+
+impl Tape<'_> {
+    /// The features at each sequence's last real word, `(B, 1, 1, F)`.
+    pub fn last_word(&mut self, x: Var) -> Var {
+        self.one_word(x, Chosen::LastWord)
+    }
+
+    /// The features at the last step of all, behind the padding of shorter sequences, `(B, 1, 1, F)`.
+    pub fn last_step(&mut self, x: Var) -> Var {
+        self.one_word(x, Chosen::LastStep)
+    }
+
+    fn one_word(&mut self, x: Var, chosen: Chosen) -> Var {
+        let [_, batch, _, features] = self.dims(x);
+        let mut data = self.pool().take(batch * features);
+        for (b, row) in data.chunks_exact_mut(features).enumerate() {
+            row.copy_from_slice(&self.value(x)[chosen.row(self, x, b) * features..][..features]);
+        }
+        let wants_slope = self.wants_slope(x);
+        let y = self.push(data, [batch, 1, 1, features], wants_slope);
+        self.record(Record::OneWord(OneWord { x, y, chosen }));
+        y
+    }
+
+    /// Each sequence from its last real word to its first; padding stays where it is.
+    pub(super) fn turn_words(&mut self, x: Var) -> Var {
+        let len = self.value(x).len();
+        let mut data = self.pool().take(len);
+        turn(self, x, self.value(x), &mut data);
+        let (dims, wants_slope) = (self.dims(x), self.wants_slope(x));
+        let y = self.push(data, dims, wants_slope);
+        self.record(Record::Turned(Turned { x, y }));
+        y
+    }
+
+    /// The features of two values side by side.
+    pub(super) fn beside(&mut self, a: Var, b: Var) -> Var {
+        let ([steps, batch, _, left], [.., right]) = (self.dims(a), self.dims(b));
+        let mut data = self.pool().take(steps * batch * (left + right));
+        let rows = self.value(a).chunks_exact(left).zip(self.value(b).chunks_exact(right));
+        for (y, (a, b)) in data.chunks_exact_mut(left + right).zip(rows) {
+            y[..left].copy_from_slice(a);
+            y[left..].copy_from_slice(b);
+        }
+        let y = self.push(data, [steps, batch, 1, left + right], true);
+        self.record(Record::Beside(Beside { a, b, y }));
+        y
+    }
+}
+
+/// The numbers of real words of the batch's sequences.
+fn lengths<'a>(tape: &Tape<'a>) -> &'a [u32] {
+    match &tape.batch.inputs {
+        Inputs::Words { lengths, .. } => lengths,
+        Inputs::Images { .. } => unreachable!("only texts have words"),
+    }
+}
+
+/// Which word of a sequence is taken.
+#[derive(Clone, Copy, Debug)]
+enum Chosen {
+    LastWord,
+    LastStep,
+}
+
+impl Chosen {
+    /// The row of sequence `b`'s word in `(T, B)`.
+    fn row(self, tape: &Tape<'_>, x: Var, b: usize) -> usize {
+        let [steps, batch, ..] = tape.dims(x);
+        let step = match self {
+            Self::LastWord => lengths(tape)[b].max(1) as usize - 1,
+            Self::LastStep => steps - 1,
+        };
+        step * batch + b
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct OneWord {
+    x: Var,
+    y: Var,
+    chosen: Chosen,
+}
+
+impl OneWord {
+    pub(super) fn backward(&self, tape: &mut Tape<'_>) {
+        let Some(dy) = tape.take_slope(self.y) else { return };
+        if tape.wants_slope(self.x) {
+            let [.., features] = tape.dims(self.x);
+            let len = tape.value(self.x).len();
+            let mut dx = tape.pool().zeros(len);
+            for (b, slope) in dy.chunks_exact(features).enumerate() {
+                dx[self.chosen.row(tape, self.x, b) * features..][..features].copy_from_slice(slope);
+            }
+            tape.add_slope(self.x, dx);
+        }
+        tape.pool().give(dy);
+    }
+}
+
+/// Turns the sequences of `from`, a value of the sizes of `x`, around.
+fn turn(tape: &Tape<'_>, x: Var, from: &[f32], to: &mut [f32]) {
+    let [steps, batch, _, features] = tape.dims(x);
+    let lengths = lengths(tape);
+    for step in 0..steps {
+        for (b, &length) in lengths.iter().enumerate() {
+            let length = length as usize;
+            let other = if step < length { length - 1 - step } else { step };
+            let (to_row, from_row) = ((step * batch + b) * features, (other * batch + b) * features);
+            to[to_row..to_row + features].copy_from_slice(&from[from_row..from_row + features]);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Turned {
+    x: Var,
+    y: Var,
+}
+
+impl Turned {
+    pub(super) fn backward(&self, tape: &mut Tape<'_>) {
+        let Some(dy) = tape.take_slope(self.y) else { return };
+        if tape.wants_slope(self.x) {
+            let mut dx = tape.pool().take(dy.len());
+            turn(tape, self.x, &dy, &mut dx);
+            tape.add_slope(self.x, dx);
+        }
+        tape.pool().give(dy);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Beside {
+    a: Var,
+    b: Var,
+    y: Var,
+}
+
+impl Beside {
+    pub(super) fn backward(&self, tape: &mut Tape<'_>) {
+        let Some(dy) = tape.take_slope(self.y) else { return };
+        let (left, right) = (tape.dims(self.a)[3], tape.dims(self.b)[3]);
+        for (var, features, start) in [(self.a, left, 0), (self.b, right, left)] {
+            if tape.wants_slope(var) {
+                let mut dx = tape.pool().take(dy.len() / (left + right) * features);
+                for (dx, dy) in dx.chunks_exact_mut(features).zip(dy.chunks_exact(left + right)) {
+                    dx.copy_from_slice(&dy[start..start + features]);
+                }
+                tape.add_slope(var, dx);
+            }
+        }
+        tape.pool().give(dy);
+    }
+}
