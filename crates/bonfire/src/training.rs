@@ -26,8 +26,10 @@ pub struct Training<'a> {
 
 struct OwnModel<'a> {
     name: String,
-    build: Box<dyn Fn(&Shape) -> learn::Result<Box<dyn Model>> + 'a>,
+    build: Box<BuildModel<'a>>,
 }
+
+type BuildModel<'a> = dyn Fn(&Shape) -> learn::Result<Box<dyn Model>> + 'a;
 
 impl<'a> Training<'a> {
     /// A run by the text of a run file; an empty one is all defaults.

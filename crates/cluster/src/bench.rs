@@ -45,6 +45,10 @@ impl Task {
             ModelSpec::Mlp(_) => (images(32, 3), 64, 0, sgd(0.0)),
             ModelSpec::Sentiment(_) => (Shape::Texts { words: 10_003, classes: 5 }, 128, 100, sgd(0.9)),
             ModelSpec::Tagger(_) => (Shape::Tagging { words: 9_000, tags: 17 }, 128, 32, adam),
+            ModelSpec::Lenet(_) => (images(28, 1), 128, 0, sgd(0.9)),
+            ModelSpec::Cnn(_) => (images(32, 3), 64, 0, sgd(0.9)),
+            // The deep nets.
+            _ => (images(32, 3), 32, 0, sgd(0.9)),
         };
         Self { model: model.clone(), shape, batch, words, optimizer }
     }
@@ -68,7 +72,7 @@ pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f6
         model: task.model.name(),
         batch,
         threads,
-        params: head.layout().len(),
+        params: head.layout().parameters(),
         ms_per_step: best * 1e3,
         samples_per_s: batch as f64 / best,
         peak_rss_mb: peak_rss_mb(),

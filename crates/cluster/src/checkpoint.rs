@@ -137,13 +137,7 @@ enum Unfit {
 }
 
 fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
-    let bytes = fs::read(file).map_err(|error| Unfit::Broken(error.into()))?;
-    let state =
-        fs::read(file.with_extension("state")).context("its .state cannot be read").map_err(Unfit::Broken)?;
-    let (seal, moments) = state_from_bytes(&state).map_err(Unfit::Broken)?;
-    if seal.sha256 != hex_digest(&bytes) {
-        return Err(Unfit::Broken(anyhow::anyhow!("its checksum is not the one in its .state")));
-    }
+    let (bytes, seal, moments) = sealed(file).map_err(Unfit::Broken)?;
     let parameters = parameters_from_bytes(layout, &bytes).map_err(Unfit::Foreign)?;
     if seal.layout != layout_digest(layout) {
         let reason =
@@ -151,6 +145,20 @@ fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
         return Err(Unfit::Foreign(reason));
     }
     Ok(Checkpoint { file: file.to_owned(), parameters, moments, progress: seal.progress })
+}
+
+/// The bytes of a file of parameters, whichever the model; an error if it or its state was cut short.
+pub fn whole_bytes(file: &Path) -> Result<Vec<u8>> {
+    Ok(sealed(file)?.0)
+}
+
+/// The bytes of a file of parameters, with the state that fits them.
+fn sealed(file: &Path) -> Result<(Vec<u8>, Seal, Vec<Vec<f32>>)> {
+    let bytes = fs::read(file)?;
+    let state = fs::read(file.with_extension("state")).context("its .state cannot be read")?;
+    let (seal, moments) = state_from_bytes(&state)?;
+    ensure!(seal.sha256 == hex_digest(&bytes), "its checksum is not the one in its .state");
+    Ok((bytes, seal, moments))
 }
 
 /// Turns the bytes of a safetensors file into parameters; an error if they are of another model.
@@ -177,6 +185,11 @@ pub fn parameters_from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Vec<f32>> 
         bail!("it is of another model: this one has no tensor {other}");
     }
     Ok(flat)
+}
+
+/// Whether these bytes are a safetensors file of its full length.
+pub fn is_whole(bytes: &[u8]) -> bool {
+    SafeTensors::deserialize(bytes).is_ok()
 }
 
 fn parameters_to_bytes(layout: &Layout, parameters: &[f32]) -> Result<Vec<u8>> {
@@ -273,7 +286,8 @@ mod tests {
 
     #[test]
     fn a_broken_checkpoint_is_passed_over_with_its_reason() {
-        let damages: [(&str, fn(&Path)); 5] = [
+        type Damage = fn(&Path);
+        let damages: [(&str, Damage); 5] = [
             ("not a whole", |file| cut(file, 10)),
             ("checksum", |file| cut(file, 100)),
             ("checksum", flip_last),

@@ -55,15 +55,28 @@ pub struct Evaluator {
 /// How often a watcher looks.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Waits for a run that may not have started, but for no longer than `patience`. False if `stop` was set before it did.
+pub fn await_run(path: &Path, patience: Duration, stop: &AtomicBool) -> Result<bool> {
+    let started = Instant::now();
+    loop {
+        match RunFolder::open(path) {
+            Ok(_) => return Ok(true),
+            Err(error) if started.elapsed() >= patience => return Err(error.into()),
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
+            Err(_) => thread::sleep(LOOK),
+        }
+    }
+}
+
 impl Evaluator {
     /// Loads what the run of a folder was trained on.
     pub fn open(path: &Path, cores: usize) -> Result<Self> {
         let folder = RunFolder::open(path)?;
         let file = folder.run_file();
         let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
-        let mut settings = Settings::read(&file.display().to_string(), &text, &Overrides::default(), cores)?;
-        // Here workers only share the measuring: as many as there are cores, however many trained.
-        settings.workers = cores.max(1);
+        // As many workers as the run has, each with the same part of the test data: sums of floating-point numbers depend
+        // on their order, and these shall be the run's own.
+        let settings = Settings::read(&file.display().to_string(), &text, &Overrides::default(), cores)?;
         Ok(Self { folder, job: Job::prepare(settings)?, seen: BTreeSet::new() })
     }
 
@@ -126,8 +139,14 @@ impl Evaluator {
     fn measure(&mut self, round: u64, path: &Path, bytes: &[u8]) -> Result<Finding> {
         let started = Instant::now();
         let head = &mut self.job.head;
-        head.parameters = checkpoint::parameters_from_bytes(head.layout(), bytes)
-            .with_context(|| format!("{}", path.display()))?;
+        head.parameters = match checkpoint::parameters_from_bytes(head.layout(), bytes) {
+            Ok(parameters) => parameters,
+            // One that a crash or a full disk cut short is no reason to leave the others unmeasured.
+            Err(reason) if !checkpoint::is_whole(bytes) => {
+                return Ok(Finding::Missed { round, reason: format!("{reason:#}") });
+            }
+            Err(reason) => return Err(reason.context(format!("{}", path.display()))),
+        };
         let tally = self.job.pool.install(|| head.evaluate(&self.job.dataset.test));
         Ok(Finding::Measured(Measured {
             round,
@@ -156,11 +175,11 @@ impl Evaluator {
     /// Says which checkpoints the run wrote and removed before they could be opened.
     fn report_missed(&mut self, tell: &mut dyn FnMut(Finding)) -> Result<()> {
         for stamped in read_events(&self.folder.events())? {
-            if let Event::Checkpointed { round, .. } = stamped.event {
-                if self.seen.insert(round) {
-                    let reason = "the run removed it first; a larger keep_checkpoints keeps more".to_owned();
-                    tell(Finding::Missed { round, reason });
-                }
+            if let Event::Checkpointed { round, .. } = stamped.event
+                && self.seen.insert(round)
+            {
+                let reason = "the run removed it first; a larger keep_checkpoints keeps more".to_owned();
+                tell(Finding::Missed { round, reason });
             }
         }
         Ok(())

@@ -3,12 +3,14 @@
 //! A round is two parallel steps: every worker computes the gradient of its share, then the update reads all gradients in
 //! the order of the workers. Nothing depends on which thread did what, so neither does any bit of the result.
 
-use bonfire_learn::data::order::Order;
+use std::sync::Arc;
+
 use bonfire_learn::data::{Batch, Samples};
 use bonfire_learn::random::Random;
 use bonfire_learn::{Gradient, Layout, Model, Optimizer, OptimizerSpec, Tally};
 use rayon::prelude::*;
 
+use crate::loader::{self, Loader, Plan, Shares};
 use crate::worker::Worker;
 
 /// Parameters, optimiser and workers.
@@ -20,9 +22,18 @@ pub struct Head {
     /// One a worker.
     gradients: Vec<Gradient>,
     seed: u64,
-    order: Order,
-    /// The epoch that `order` is of.
-    epoch: Option<u64>,
+    loading: Loading,
+}
+
+/// Who fills the batches.
+#[derive(Debug, Default)]
+enum Loading {
+    #[default]
+    Unknown,
+    /// Every worker its own, all at the same time.
+    InPlace(Shares),
+    /// A thread, for the rounds to come. With it the batches of the round before, whose memory serves again.
+    Ahead(Loader, Vec<Batch>),
 }
 
 /// What a round is to do.
@@ -46,7 +57,7 @@ impl Head {
         let layout = workers[0].model().layout();
         let (parameters, optimizer) = (layout.initial(seed), Optimizer::new(optimizer, layout));
         let gradients = vec![Gradient::new(layout); workers.len()];
-        Self { parameters, optimizer, workers, gradients, seed, order: Order::default(), epoch: None }
+        Self { parameters, optimizer, workers, gradients, seed, loading: Loading::default() }
     }
 
     pub fn layout(&self) -> &Layout {
@@ -58,24 +69,37 @@ impl Head {
     }
 
     /// One update by one batch of every worker. Returns the answers of all workers.
-    pub fn round(&mut self, samples: &Samples, round: Round) -> Tally {
-        let epoch = round.number / round.rounds_per_epoch;
-        if self.epoch != Some(epoch) {
-            self.order.shuffle(samples, round.round_size, self.seed, epoch);
-            self.epoch = Some(epoch);
-        }
-        let in_epoch = (round.number % round.rounds_per_epoch) as usize;
-        let (order, workers) = (std::mem::take(&mut self.order), self.workers.len());
-        let tally = self.update(round, |worker| worker.load(samples, &order, in_epoch, workers));
-        self.order = order;
+    pub fn round(&mut self, samples: &Arc<Samples>, round: Round) -> Tally {
+        let plan = Plan {
+            seed: self.seed,
+            workers: self.workers.len(),
+            round_size: round.round_size,
+            rounds_per_epoch: round.rounds_per_epoch,
+        };
+        let mut loading = std::mem::take(&mut self.loading).at(samples, plan, round.number);
+        let tally = match &mut loading {
+            Loading::Ahead(loader, used) => {
+                *used = loader.take(std::mem::take(used));
+                for (worker, batch) in self.workers.iter_mut().zip(used) {
+                    worker.exchange(batch);
+                }
+                self.update(round, |_| ())
+            }
+            Loading::InPlace(shares) => {
+                shares.go_to(samples, round.number);
+                self.update(round, |worker| worker.load(samples, shares))
+            }
+            Loading::Unknown => unreachable!("a loading is at a place"),
+        };
+        self.loading = loading;
         tally
     }
 
     /// Gives every worker a batch to repeat, for measuring speed.
     pub fn load(&mut self, batches: Vec<Batch>) {
         assert_eq!(batches.len(), self.workers.len(), "a batch for every worker");
-        for (worker, batch) in self.workers.iter_mut().zip(batches) {
-            worker.load_batch(batch);
+        for (worker, mut batch) in self.workers.iter_mut().zip(batches) {
+            worker.exchange(&mut batch);
         }
     }
 
@@ -114,5 +138,27 @@ impl Head {
         let mut sum = Tally::with_confusion(self.workers[0].model().classes());
         tallies.iter().for_each(|tally| sum.add(tally));
         sum
+    }
+}
+
+impl Loading {
+    /// This loading at a round, or another that is.
+    fn at(self, samples: &Arc<Samples>, plan: Plan, round: u64) -> Self {
+        match self {
+            Self::Ahead(loader, used) if loader.is_at(samples, plan, round) => {
+                return Self::Ahead(loader, used);
+            }
+            Self::InPlace(shares) if shares.plan() == plan => return Self::InPlace(shares),
+            _ => {}
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let loader = loader::pays(samples.effort(), plan.workers, cores)
+            .then(|| Loader::start(samples, plan, round).ok())
+            .flatten();
+        // A thread that cannot be started costs speed, not the run.
+        match loader {
+            Some(loader) => Self::Ahead(loader, Vec::new()),
+            None => Self::InPlace(Shares::new(plan)),
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! Runs: from a run file to a trained model. Here the learning, the reporting and, on more machines than one, the wire meet.
 //!
 //! Read in this order: [`run_file`] (what is asked for), [`job`] (data and models, ready to start), [`worker`] and [`head`]
-//! (one round), [`run`] (the loop with its events and files), [`checkpoint`], [`evaluator`], [`bench`](mod@bench).
+//! (one round), [`run`] (the loop with its events and files), [`checkpoint`], [`interchange`] (with PyTorch), [`evaluator`],
+//! [`bench`](mod@bench).
 
 pub mod bench;
 pub mod checkpoint;
 pub mod evaluator;
 pub mod head;
+pub mod interchange;
 pub mod job;
+pub mod loader;
 pub mod run;
 pub mod run_file;
 mod state;

@@ -9,11 +9,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use bonfire_learn::Tally;
 use bonfire_report::{
-    Event, Exit, Log, RunFolder, Summary, View, peak_rss_mb, process_age_s, write_atomically,
+    Event, Exit, Log, RunFolder, Summary, View, peak_rss_mb, process_age_s, read_events, write_atomically,
 };
 
 use crate::checkpoint::{self, Checkpoint, Progress, Snapshot};
 use crate::job::Job;
+use crate::run_file::Span;
 use crate::state;
 
 /// A run under way.
@@ -53,18 +54,32 @@ struct Window {
     tally: Tally,
 }
 
-/// A run that is done would end at once, without the measurements that its summary has.
-fn refuse_if_complete(job: &Job, folder: &RunFolder, progress: &Progress) -> Result<()> {
-    let path = folder.path().display();
+/// How a run that has come so far is to end at once, if it is.
+fn planned_end(job: &Job, progress: &Progress) -> Option<Exit> {
     if progress.round >= job.rounds {
-        bail!("{path}: the run is complete, all {} rounds are done; to go on: --set epochs=N", job.rounds);
+        return Some(Exit::Done);
     }
-    if let (Some(round), Some(target)) = (progress.target_reached_round, job.settings.file.target_accuracy) {
-        if progress.best_accuracy.is_some_and(|best| best >= target) {
-            bail!("{path}: the run reached its target in round {round}; to go on: --set target_accuracy=");
-        }
+    let (best, target) = (progress.best_accuracy?, job.settings.file.target_accuracy?);
+    (progress.target_reached_round.is_some() && best >= target).then_some(Exit::TargetReached)
+}
+
+/// A run that is done has nothing left to do, unless it was killed before it could say so.
+fn refuse_if_complete(job: &Job, folder: &RunFolder, progress: &Progress) -> Result<()> {
+    let Some(end) = planned_end(job, progress) else { return Ok(()) };
+    let events = read_events(&folder.events())?;
+    if !events.last().is_some_and(|last| matches!(last.event, Event::Ended { .. })) {
+        return Ok(());
     }
-    Ok(())
+    let path = folder.path().display();
+    if end == Exit::Done {
+        let key = match job.settings.length {
+            Span::Epochs(_) => "epochs",
+            Span::Rounds(_) => "num_server_rounds",
+        };
+        bail!("{path}: the run is complete, all {} rounds are done; to go on: --set {key}=N", job.rounds);
+    }
+    let round = progress.target_reached_round.unwrap_or(progress.round);
+    bail!("{path}: the run reached its target in round {round}; to go on: --set target_accuracy=");
 }
 
 /// How often progress is told at first, and later at most: the log of a long run stays small.
@@ -73,9 +88,13 @@ const PROGRESS_S: (f64, f64) = (0.2, 10.0);
 impl Run {
     /// Starts a new run in a folder that must be new or empty.
     pub fn create(job: Job, path: &Path, views: Vec<View>) -> Result<Self> {
-        let folder = RunFolder::create(path)?;
         let yaml = job.settings.to_yaml()?;
-        write_atomically(&folder.run_file(), yaml.as_bytes())?;
+        let folder = RunFolder::create(path)?;
+        if let Err(error) = write_atomically(&folder.run_file(), yaml.as_bytes()) {
+            // The first error is the one to tell of.
+            let _ = folder.remove_if_unstarted();
+            return Err(error.into());
+        }
         if let Some(vocabulary) = &job.dataset.vocabulary {
             vocabulary.save(&folder.path().join("vocabulary.txt"))?;
         }
@@ -135,7 +154,7 @@ impl Run {
         let event = Event::Started {
             name: file.name.clone(),
             model: job.model_name.clone(),
-            parameters: job.head.layout().len(),
+            parameters: job.head.layout().parameters(),
             data: job.dataset.name.clone(),
             train_samples: job.dataset.train.len(),
             test_samples: job.dataset.test.len(),
@@ -163,10 +182,8 @@ impl Run {
         let exit = *trained.as_ref().unwrap_or(&Exit::Failed);
         let summary = self.summary(exit);
         let mut written = self.folder.write_summary(&summary).map_err(anyhow::Error::from);
-        if let Some(state) = self.state.take() {
-            if state.join().is_err() {
-                written = written.and(Err(anyhow::anyhow!("the thread that writes state.json broke off")));
-            }
+        if self.state.take().is_some_and(|state| state.join().is_err()) {
+            written = written.and(Err(anyhow::anyhow!("the thread that writes state.json broke off")));
         }
         self.tell(Event::Ended { summary: summary.clone() });
         trained?;
@@ -175,6 +192,10 @@ impl Run {
     }
 
     fn train(&mut self, stop: &AtomicBool) -> Result<Exit> {
+        if let Some(exit) = planned_end(&self.job, &self.progress) {
+            self.evaluate();
+            return Ok(exit);
+        }
         while self.progress.round < self.job.rounds {
             self.round()?;
             let exit = self.after_round()?;
@@ -246,7 +267,7 @@ impl Run {
     fn after_round(&mut self) -> Result<Option<Exit>> {
         let (round, per_epoch) = (self.progress.round, self.job.rounds_per_epoch);
         let is_last = round == self.job.rounds;
-        let due = |every: crate::run_file::Span| is_last || round % every.rounds(per_epoch) == 0;
+        let due = |every: Span| is_last || round % every.rounds(per_epoch) == 0;
         let (eval, save) =
             (due(self.job.settings.file.eval_every), due(self.job.settings.file.checkpoint_every));
         if round % per_epoch == 0 {

@@ -1,9 +1,10 @@
 //! One worker: its share of every round, and the gradient of that share.
 
-use bonfire_learn::data::order::Order;
 use bonfire_learn::data::{Batch, Samples};
 use bonfire_learn::random::mix;
 use bonfire_learn::{Gradient, Model, Tally};
+
+use crate::loader::Shares;
 
 /// A worker with its own copy of the model's memory, so that workers share nothing while they compute.
 pub struct Worker {
@@ -29,15 +30,14 @@ impl Worker {
         &self.tally
     }
 
-    /// Takes this worker's share of a round of the epoch.
-    pub fn load(&mut self, samples: &Samples, order: &Order, round: usize, workers: usize) {
-        order.share(round, self.number, workers, &mut self.share);
-        self.batch.fill(samples, &self.share);
+    /// Loads this worker's share of a round.
+    pub fn load(&mut self, samples: &Samples, shares: &Shares) {
+        shares.fill(samples, self.number, &mut self.share, &mut self.batch);
     }
 
-    /// Takes a batch that was made elsewhere.
-    pub fn load_batch(&mut self, batch: Batch) {
-        self.batch = batch;
+    /// Takes a batch that was made elsewhere, and leaves the one before it in its place.
+    pub fn exchange(&mut self, batch: &mut Batch) {
+        std::mem::swap(&mut self.batch, batch);
     }
 
     /// Computes the gradient of the loaded share. `seed` is the round's; each worker makes its own of it.

@@ -39,6 +39,7 @@ pub mod random;
 pub mod schedule;
 pub mod tally;
 pub mod tape;
+pub mod torch_file;
 
 #[cfg(test)]
 mod oracle;

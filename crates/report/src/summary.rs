@@ -4,8 +4,9 @@ use crate::float;
 
 /// A run in a few numbers: the last event of the log, and `summary.json`.
 ///
-/// Accuracies are fractions of one. A number that was not measured is `None` and absent from the JSON; one that
-/// diverged is NaN and `null` there.
+/// Accuracies are fractions of one. The JSON always has every key, so that whoever reads many summaries need not ask
+/// which are there: a number that was not measured is `None` and `null`, and so is one that diverged, for which JSON has
+/// no word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub name: String,
@@ -28,20 +29,13 @@ pub struct Summary {
     /// The mean loss over the last epoch, or over what there was of it.
     #[serde(deserialize_with = "float::number")]
     pub train_loss: f64,
-    #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
     pub eval_loss: Option<f64>,
-    #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
     pub best_accuracy: Option<f64>,
-    #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
     pub macro_f1: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_reached_round: Option<u64>,
-    #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
     pub peak_rss_mb: Option<f64>,
     /// From the start of the process to the end of its first round.
-    #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
     pub first_step_s: Option<f64>,
 }
 
@@ -78,19 +72,38 @@ mod tests {
     }
 
     #[test]
-    fn tells_diverged_from_not_measured() {
+    fn every_key_is_there_also_without_a_number() {
         let summary = Summary {
             train_loss: f64::NAN,
             eval_loss: Some(f64::INFINITY),
             accuracy: None,
+            best_accuracy: None,
             macro_f1: None,
+            target_reached_round: None,
+            peak_rss_mb: None,
+            first_step_s: None,
             ..sample::summary()
         };
+        let json = serde_json::to_value(&summary).unwrap();
+        for key in
+            ["train_loss", "eval_loss", "accuracy", "best_accuracy", "macro_f1", "target_reached_round"]
+        {
+            assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
+        }
+        let keys = |summary: &Summary| -> Vec<String> {
+            serde_json::to_value(summary).unwrap().as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(keys(&summary), keys(&sample::summary()));
         let back = through_json(&summary);
         assert!(back.train_loss.is_nan());
-        assert!(back.eval_loss.is_some_and(f64::is_nan));
-        assert_eq!(back.accuracy, None);
-        assert_eq!(back.macro_f1, None);
-        assert_eq!(back.samples, summary.samples);
+        assert_eq!((back.eval_loss, back.accuracy, back.samples), (None, None, summary.samples));
+    }
+
+    #[test]
+    fn a_summary_of_fewer_numbers_is_read() {
+        let mut json = serde_json::to_value(sample::summary()).unwrap();
+        json.as_object_mut().unwrap().retain(|key, _| key != "first_step_s" && key != "macro_f1");
+        let back: Summary = serde_json::from_value(json).unwrap();
+        assert_eq!(back, Summary { first_step_s: None, macro_f1: None, ..sample::summary() });
     }
 }

@@ -96,6 +96,7 @@ fn row(known: &Known) -> [String; 6] {
     let place = match source::found(known.name) {
         _ if known.made => "made when needed".to_owned(),
         Some(folder) => folder.display().to_string(),
+        None if known.home.is_some() => format!("bonfire data get {} says where", known.name),
         None => format!("bonfire data get {}", known.name),
     };
     let sizes = [known.train, known.test].map(thousands);
@@ -229,6 +230,10 @@ fn collection(name: &str) -> Result<&'static Collection> {
     LIST.iter().find(|collection| collection.name == name).ok_or_else(|| {
         let names: Vec<&str> = LIST.iter().map(|collection| collection.name).collect();
         match known(name) {
+            Some(Known { home: Some(home), .. }) => {
+                let folder = user_folder(name).unwrap_or_else(|| Path::new("data").join(name));
+                anyhow::anyhow!("{name} has to be fetched by hand; put into {}: {home}", folder.display())
+            }
             Some(_) => anyhow::anyhow!("{name} needs no getting: a run makes it; to write it as files: bonfire data make {name} -o DIR"),
             None => anyhow::anyhow!("{name:?} is not known; {} can be got; did you mean {}?", names.join(" and "), nearest(name)),
         }
@@ -279,6 +284,7 @@ mod tests {
         check("make mnist -o HERE/new", "bonfire data get mnist");
         check("make digit -o HERE/new", "digits, grammar, reviews can be made");
         check("get digits", "bonfire data make digits -o DIR");
+        check("get svhn", "train_32x32.mat and test_32x32.mat from http");
         check("get fashion", "did you mean fashion-mnist?");
         check("get mnist --from HERE -o HERE/new", "holds neither train-images-idx3-ubyte nor");
         check("get mnist --from HERE/nowhere", "neither a folder nor an address");
@@ -298,7 +304,7 @@ mod tests {
     #[test]
     fn made_digits_have_ten_classes_even_if_few() {
         let made = Source { train: Some(1), test: Some(5), ..Source::default() }.load().unwrap();
-        assert!(matches!(made.train, Samples::Images(images) if images.labels.len() == 1));
+        assert!(matches!(&*made.train, Samples::Images(images) if images.labels.len() == 1));
         assert_eq!(made.classes.len(), 10);
     }
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_cluster::evaluator::{Evaluator, Finding};
+use bonfire_cluster::evaluator::{self, Evaluator, Finding};
 use bonfire_cluster::report::number;
 
 use super::stop_on_ctrl_c;
@@ -14,7 +14,7 @@ use crate::failure::Failed;
 pub struct EvalArgs {
     /// The folder of the run
     run_dir: PathBuf,
-    /// Wait for more checkpoints until the run has ended
+    /// Wait for the run to start, and for more checkpoints until it has ended
     #[arg(long)]
     watch: bool,
     /// With --watch: give up when nothing was heard of the run for so many seconds
@@ -27,14 +27,25 @@ pub struct EvalArgs {
 
 pub fn run(args: &EvalArgs) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut evaluator = Evaluator::open(&args.run_dir, cores)?;
     let mut tell = |finding: Finding| print(&finding, args.json);
-    if args.watch {
-        let patience = Duration::from_secs(args.timeout);
-        evaluator.watch(patience, stop_on_ctrl_c()?, &mut tell).context(Failed("gave up watching".to_owned()))
-    } else {
-        evaluator.measure_all(&mut tell)
+    if !args.watch {
+        return Evaluator::open(&args.run_dir, cores)?.measure_all(&mut tell);
     }
+    let (patience, stop) = (Duration::from_secs(args.timeout), stop_on_ctrl_c()?);
+    let gave_up = || Failed("gave up watching".to_owned());
+    if !args.run_dir.exists() {
+        say_waiting(args);
+    }
+    if !evaluator::await_run(&args.run_dir, patience, stop).with_context(gave_up)? {
+        return Ok(());
+    }
+    Evaluator::open(&args.run_dir, cores)?.watch(patience, stop, &mut tell).with_context(gave_up)
+}
+
+/// A name that was mistyped would otherwise look like a run that takes long.
+#[expect(clippy::print_stderr, reason = "a person is waiting")]
+fn say_waiting(args: &EvalArgs) {
+    eprintln!("waiting up to {} s for a run in {}", args.timeout, args.run_dir.display());
 }
 
 #[expect(clippy::print_stdout, reason = "the results of the command")]

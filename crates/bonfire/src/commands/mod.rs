@@ -3,6 +3,8 @@
 mod bench;
 mod data;
 mod eval;
+mod export;
+mod import;
 mod train;
 
 use std::process::ExitCode;
@@ -36,6 +38,10 @@ enum Command {
     Train(train::TrainArgs),
     /// Measure the checkpoints of a run, also while it goes on
     Eval(eval::EvalArgs),
+    /// Write the parameters of a run for PyTorch
+    Export(export::ExportArgs),
+    /// Make a run folder from weights of PyTorch
+    Import(import::ImportArgs),
     /// List, make and get data sets
     Data(data::DataArgs),
     /// Measure how fast this machine is
@@ -51,6 +57,8 @@ pub fn main() -> ExitCode {
     let ran = match Arguments::parse().command {
         Command::Train(args) => train::run(args),
         Command::Eval(args) => eval::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Export(args) => export::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Import(args) => import::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Data(args) => data::run(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
     };
@@ -59,7 +67,8 @@ pub fn main() -> ExitCode {
         {
             eprintln!("error: {error:#}");
         }
-        ExitCode::from(if error.chain().any(|cause| cause.is::<Failed>()) { FAILED } else { WRONG_INPUT })
+        // Asked of the error as a whole: a `Failed` that was added as context is not among its causes.
+        ExitCode::from(if error.is::<Failed>() { FAILED } else { WRONG_INPUT })
     })
 }
 

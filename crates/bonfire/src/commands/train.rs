@@ -56,8 +56,10 @@ pub fn run(args: TrainArgs) -> Result<ExitCode> {
     if let Some(out) = args.out {
         training = training.out(out);
     }
+    let run = training.start()?;
+    // Only now: while data are loaded there is nothing to save, and Ctrl-C may simply end the program.
     let stop = stop_on_ctrl_c()?;
-    let summary = training.start()?.finish(stop).context(Failed("the run failed".to_owned()))?;
+    let summary = run.finish(stop).context(Failed("the run failed".to_owned()))?;
     Ok(match summary.exit {
         Exit::Interrupted => ExitCode::from(INTERRUPTED),
         Exit::Done | Exit::TargetReached | Exit::Failed => ExitCode::SUCCESS,

@@ -15,7 +15,7 @@ pub use span::Span;
 use tree::{Tree, Wrong, to_yaml};
 
 /// The keys below which exactly one name stands: another replaces it.
-const CHOICES: &[&str] = &["model", "data", "optimizer", "schedule"];
+const CHOICES: &[&str] = &["model", "optimizer", "schedule"];
 
 /// A run file as it is written, with defaults for what it leaves out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -222,13 +222,12 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), Wrong> {
         let key = format!("optimizer.{}.{option}", file.optimizer.name());
         return Err(tree.wrong(&key, format!("must be {rule}")));
     }
-    if let Schedule::Steps(steps) = &file.schedule {
-        if steps.is_empty() || steps.iter().any(|step| step.epochs == 0 || !(step.lr >= 0.0)) {
-            return Err(tree.wrong(
-                "schedule",
-                "must list steps of at least one epoch with a rate that is not negative",
-            ));
-        }
+    if let Schedule::Steps(steps) = &file.schedule
+        && (steps.is_empty()
+            || steps.iter().any(|step| step.epochs == 0 || step.lr.is_nan() || step.lr < 0.0))
+    {
+        let rule = "must list steps of at least one epoch with a rate that is not negative";
+        return Err(tree.wrong("schedule", rule));
     }
     Ok(())
 }

@@ -1,1 +1,278 @@
+//! Tables: a run file and a command line in, the settings or the error out.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use super::*;
+
+fn read_with(text: &str, set: &[&str], workers: Option<usize>) -> Result<Settings, Wrong> {
+    let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+    Settings::read("run.yml", text, &Overrides { set: &set, workers }, 4)
+}
+
+#[track_caller]
+fn read(text: &str, set: &[&str]) -> Settings {
+    read_with(text, set, None).unwrap_or_else(|wrong| panic!("{wrong}\nin\n{text}\nwith {set:?}"))
+}
+
+#[track_caller]
+fn refuse(text: &str, set: &[&str], expect: &str) {
+    match read_with(text, set, None) {
+        Ok(settings) => panic!("read {text:?} with {set:?} as {:?}", settings.file),
+        Err(wrong) => assert_eq!(wrong.to_string(), expect, "{text:?} with {set:?}"),
+    }
+}
+
+#[test]
+fn everything_has_a_default() {
+    let Settings { file, workers, length, notes, .. } = read("", &[]);
+    let expect =
+        RunFile { name: "lenet5-digits".to_owned(), epochs: Some(5), workers: Some(4), ..RunFile::default() };
+    assert_eq!(file, expect);
+    assert_eq!((workers, length), (4, Span::Epochs(5)));
+    assert_eq!(notes, [""; 0]);
+    assert_eq!(read("{}", &[]).file, expect);
+}
+
+#[test]
+fn one_worker_a_core_up_to_a_limit() {
+    for (cores, expect) in [(0, 1), (1, 1), (2, 2), (8, 8), (64, 8)] {
+        let settings = Settings::read("run.yml", "", &Overrides::default(), cores).unwrap();
+        assert_eq!(settings.workers, expect, "{cores} cores");
+    }
+}
+
+#[test]
+fn the_command_line_goes_over_the_file_over_the_defaults() {
+    let check = |text: &str, set: &[&str], expect: &str| {
+        let file = read(text, set).file;
+        let lr = file.optimizer.lr();
+        let found = format!(
+            "{} {} {lr} {} {:?}",
+            file.model.name(),
+            file.optimizer.name(),
+            file.data.name,
+            file.data.train
+        );
+        assert_eq!(found, expect, "{text:?} with {set:?}");
+    };
+    check("", &[], "lenet5 adam 0.001 digits Some(20000)");
+    check("optimizer: sgd", &[], "lenet5 sgd 0.01 digits Some(20000)");
+    check("optimizer: {sgd: {lr: 0.5}}", &["model=mlp"], "mlp sgd 0.5 digits Some(20000)");
+    check("optimizer: {sgd: {lr: 0.5}}", &["optimizer.sgd.lr=0.25"], "lenet5 sgd 0.25 digits Some(20000)");
+    check("optimizer: {sgd: {lr: 0.5}}", &["optimizer.adam.lr=0.25"], "lenet5 adam 0.25 digits Some(20000)");
+    check("", &["optimizer.sgd.lr=1", "optimizer.sgd.lr=2"], "lenet5 sgd 2 digits Some(20000)");
+    check("data: reviews", &["data=grammar"], "lenet5 adam 0.001 grammar Some(8000)");
+    check("data: {name: digits, test: 5}", &["data.train=7"], "lenet5 adam 0.001 digits Some(7)");
+    check("", &["data.train=7", "data.name=grammar"], "lenet5 adam 0.001 grammar Some(7)");
+    check("data: some/folder", &[], "lenet5 adam 0.001 some/folder None");
+}
+
+#[test]
+fn a_run_is_named_after_what_it_trains() {
+    let check = |text: &str, expect: &str| assert_eq!(read(text, &[]).file.name, expect, "{text}");
+    check("name: mine", "mine");
+    check("model: tagger\ndata: /data/treebanks/english", "tagger-english");
+    check("data: {name: digits, train: 5}", "lenet5-digits");
+    check("data: ..", "lenet5-data");
+}
+
+#[test]
+fn a_length_is_given_once() {
+    let check = |text: &str, set: &[&str], expect: Span| assert_eq!(read(text, set).length, expect, "{text}");
+    check("epochs: 3", &[], Span::Epochs(3));
+    check("num_server_rounds: 7", &[], Span::Rounds(7));
+    check("epochs: 3", &["epochs=", "num_server_rounds=7"], Span::Rounds(7));
+    check("num_server_rounds: 7", &["num_server_rounds=", "epochs=2"], Span::Epochs(2));
+    assert_eq!(read("num_server_rounds: 7", &[]).file.epochs, None);
+    let both = "num_server_rounds: cannot be given together with epochs: leave one of them out";
+    refuse("epochs: 3\nnum_server_rounds: 7", &[], &format!("run.yml:2: {both}"));
+    refuse("num_server_rounds: 7\nepochs: 3", &[], &format!("run.yml:1: {both}"));
+    let set = "--set num_server_rounds=7: cannot be given together with epochs: leave one of them out";
+    refuse("epochs: 3", &["num_server_rounds=7"], set);
+}
+
+#[test]
+fn what_is_out_of_range_is_refused_with_its_line() {
+    let check =
+        |text: &str, expect: &str| refuse(&format!("seed: 1\n{text}"), &[], &format!("run.yml:2: {expect}"));
+    for key in ["batch_size", "epochs", "num_server_rounds", "keep_checkpoints", "workers"] {
+        check(&format!("{key}: 0"), &format!("{key}: must be at least 1"));
+    }
+    for target in ["0", "-0.5", "1.5", "90"] {
+        let expect = "target_accuracy: must be above 0 and at most 1; 0.9 is 90 %";
+        check(&format!("target_accuracy: {target}"), expect);
+    }
+    for norm in ["0", "-1"] {
+        check(&format!("clip_norm: {norm}"), "clip_norm: must be above 0");
+    }
+    check("optimizer: {sgd: {lr: -1}}", "optimizer.sgd.lr: must be a number that is not negative");
+    check("optimizer: {sgd: {momentum: 1}}", "optimizer.sgd.momentum: must be from 0 to below 1");
+    check(
+        "optimizer: {sgd: {nesterov: true}}",
+        "optimizer.sgd.nesterov: must be used with a momentum above 0",
+    );
+    check(
+        "optimizer: {adam: {betas: [0.9, 1]}}",
+        "optimizer.adam.betas: must be two numbers from 0 to below 1",
+    );
+    check("optimizer: {adamw: {epsilon: 0}}", "optimizer.adamw.epsilon: must be above 0");
+    for steps in ["[]", "[{epochs: 0, lr: 1}]", "[{epochs: 1, lr: -1}]"] {
+        let expect = "schedule: must list steps of at least one epoch with a rate that is not negative";
+        check(&format!("schedule: {steps}"), expect);
+    }
+    refuse("", &["batch_size=0"], "--set batch_size=0: must be at least 1");
+    refuse(
+        "optimizer: sgd",
+        &["optimizer.sgd.lr=-1"],
+        "--set optimizer.sgd.lr=-1: must be a number that is not negative",
+    );
+}
+
+#[test]
+fn lengths_have_a_number_and_a_unit() {
+    let check = |text: &str, expect: Span, written: &str| {
+        let span = read("", &[&format!("eval_every={text}")]).file.eval_every;
+        assert_eq!((span, span.to_string().as_str()), (expect, written));
+    };
+    check("1 epoch", Span::Epochs(1), "1 epoch");
+    check("2 epoch", Span::Epochs(2), "2 epochs");
+    check("  50   rounds ", Span::Rounds(50), "50 rounds");
+    check("1 rounds", Span::Rounds(1), "1 round");
+    for text in ["5", "epoch", "0 rounds", "-1 epochs", "1.5 epochs", "1 minute", "1 epoch 5 rounds"] {
+        let wrong = read_with(&format!("warmup: {text}"), &[], None).unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("run.yml:1: warmup: expected a length such as `1 epoch`"),
+            "{text}: {wrong}"
+        );
+    }
+    assert_eq!(Span::Epochs(3).rounds(100), 300);
+    assert_eq!(Span::Rounds(3).rounds(100), 3);
+    assert_eq!(Span::Epochs(u64::MAX).rounds(2), u64::MAX);
+}
+
+const HIERARCHY: &str = "arch: hierarchical\nglobal_server:\n  type: sync\n  local_servers:\n  \
+                         - {type: async, num_workers: 2}\n  - {num_workers: 3}\n";
+
+#[test]
+fn workers_are_where_the_architecture_has_them() {
+    let check = |text: &str, workers: Option<usize>, expect: Result<usize, &str>| {
+        let found =
+            read_with(text, &[], workers).map(|settings| settings.workers).map_err(|wrong| wrong.to_string());
+        assert_eq!(found, expect.map_err(str::to_owned), "{text:?} with --workers {workers:?}");
+    };
+    check("", Some(3), Ok(3));
+    check("workers: 2", None, Ok(2));
+    check("workers: 2", Some(3), Ok(3));
+    check("arch: flat\nparameter_server: {num_workers: 6}", None, Ok(6));
+    check("arch: flat\nparameter_server: {num_workers: 6}", Some(3), Ok(3));
+    check("arch: flat", Some(3), Ok(3));
+    check("arch: flat", None, Err("run.yml:1: arch: flat needs the key `parameter_server`"));
+    check(HIERARCHY, None, Ok(5));
+    let each = "--workers cannot be given with `arch: hierarchical`: set num_workers of each local server";
+    check(HIERARCHY, Some(3), Err(each));
+    check("arch: hierarchical", None, Err("run.yml:1: arch: hierarchical needs the key `global_server`"));
+    check("", Some(0), Err("--workers must be at least 1"));
+    check(
+        "parameter_server: {num_workers: 6}",
+        None,
+        Err("run.yml:1: parameter_server: is only for `arch: flat`"),
+    );
+    check(
+        "arch: flat\nworkers: 2\nparameter_server: {num_workers: 6}",
+        None,
+        Err("run.yml:2: workers: is only for `arch: single`"),
+    );
+    check(
+        "arch: flat\nparameter_server: {num_workers: 0}",
+        None,
+        Err("run.yml:2: parameter_server.num_workers: must be at least 1"),
+    );
+    check(
+        &HIERARCHY.replace('3', "0"),
+        None,
+        Err("run.yml:6: global_server.local_servers[1].num_workers: must be at least 1"),
+    );
+    check(
+        "arch: hierarchical\nglobal_server: {local_servers: []}",
+        None,
+        Err("run.yml:2: global_server.local_servers: must list at least one server"),
+    );
+}
+
+#[test]
+fn what_one_machine_does_otherwise_is_noted() {
+    let check = |text: &str, expect: &[&str]| assert_eq!(read(text, &[]).notes, expect, "{text}");
+    let share = "on one machine the 5 workers share memory: they train";
+    check("workers: 5", &[]);
+    check("arch: flat\nparameter_server: {num_workers: 5}", &[]);
+    let in_step = format!("{share} in step instead of async");
+    check("arch: flat\nparameter_server: {type: async, num_workers: 5}", &[&in_step]);
+    check(HIERARCHY, &[&format!("{share} without local servers, and in step instead of async")]);
+    check(&HIERARCHY.replace("async", "sync"), &[&format!("{share} without local servers")]);
+    check(
+        &HIERARCHY.replace("type: sync", "type: async"),
+        &[&format!("{share} without local servers, and in step instead of async")],
+    );
+}
+
+#[test]
+fn the_resolved_file_reads_back_the_same() {
+    let files = [
+        "",
+        HIERARCHY,
+        "arch: flat\nparameter_server: {aggr_type: async, num_workers: 2}\nnum_server_rounds: 5",
+        "model: {tagger: {cell: lstm, dropout: 0.1}}\ndata: {name: grammar, tags: xpos, lower_case: false}",
+        "model: {sentiment: {classes: 5}}\ndata: {path: 'a: b # c', max_words: 50}\nname: \"yes\"",
+        "model: {mlp: {hidden: []}}\noptimizer: {sgd: {lr: 0.1, momentum: 0.9, nesterov: true, rows: all}}",
+        "optimizer: {adamw: {betas: [0.8, 0.99], epsilon: 1e-7}}\nwarmup: 10 rounds\nclip_norm: 0.5",
+        "schedule: cosine\ndata: /some/where",
+        "schedule: {cosine: {final_lr: 1e-5}}\nkeep_checkpoints: 1\ncheckpoint_every: 7 rounds",
+        "schedule: [{epochs: 2, lr: 0.1}, {epochs: 1, lr: 0.01}]\ntarget_accuracy: 0.9\nseed: 18446744073709551615",
+    ];
+    for text in files {
+        let Ok(settings) = read_with(text, &[], None) else {
+            panic!("{text}: {}", read_with(text, &[], None).unwrap_err())
+        };
+        let yaml = settings.to_yaml().unwrap();
+        // On a machine of any size: the number of workers is part of the resolved file.
+        let again = Settings::read("saved.yml", &yaml, &Overrides::default(), 1)
+            .unwrap_or_else(|wrong| panic!("{wrong}\n{yaml}"));
+        assert_eq!(again.file, settings.file, "{yaml}");
+        assert_eq!((again.workers, again.length), (settings.workers, settings.length), "{yaml}");
+        assert_eq!(again.to_yaml().unwrap(), yaml);
+        assert_eq!(settings.differs_for_good(&again), None);
+    }
+}
+
+#[test]
+fn some_things_cannot_change_after_the_first_checkpoint() {
+    let check = |set: &str, expect: Option<&str>| {
+        let (before, after) = (read("epochs: 5", &[]), read("epochs: 5", &[set]));
+        assert_eq!(before.differs_for_good(&after), expect, "{set}");
+    };
+    check("model=mlp", Some("model"));
+    check("model.lenet5.kernel=3", Some("model"));
+    check("data=grammar", Some("data"));
+    check("data={name: digits, train: 5}", Some("data"));
+    check("optimizer=sgd", Some("optimizer"));
+    check("batch_size=16", Some("batch_size"));
+    check("seed=1", Some("seed"));
+    check("workers=2", Some("the number of workers"));
+    check("workers=4", None);
+    check("epochs=6", None);
+    check("optimizer.adam.lr=0.1", None);
+    check("target_accuracy=0.9", None);
+    check("eval_every=5 rounds", None);
+    check("clip_norm=1", None);
+    check("name=other", None);
+}
+
+#[test]
+fn errors_that_show_later_point_to_their_key() {
+    let settings = read("seed: 1\nmodel:\n  tagger:\n    hidden: 5", &["data=grammar"]);
+    let check = |key: &str, expect: &str| assert_eq!(settings.wrong(key, "no").to_string(), expect);
+    check("model", "run.yml:2: model: no");
+    check("model.tagger.hidden", "run.yml:4: model.tagger.hidden: no");
+    check("data", "--set data=grammar: no");
+    check("workers", "run.yml: workers: no");
+}

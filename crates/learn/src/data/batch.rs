@@ -1,6 +1,6 @@
 //! Samples on their way into a model.
 
-use super::{Images, Samples, Sentences, Shape, Texts, Vocabulary};
+use super::{Chance, Images, Samples, Sentences, Shape, Texts, Vocabulary};
 use crate::random::Random;
 
 /// The target of a place that does not count: padding.
@@ -18,7 +18,7 @@ pub struct Batch {
 /// What a model sees of a batch.
 #[derive(Clone, Debug)]
 pub enum Inputs {
-    /// `(N, H, W, C)`, from 0 to 1.
+    /// `(N, H, W, C)`, from 0 to 1 unless the data are normalised.
     Images { size: [usize; 3], pixels: Vec<f32> },
     /// Word numbers `(T, B)`, padded at the end; `lengths` are the numbers of real words.
     Words { steps: usize, numbers: Vec<u32>, lengths: Vec<u32> },
@@ -31,30 +31,36 @@ impl Default for Inputs {
 }
 
 impl Batch {
-    /// Becomes the samples of the given numbers, in that order.
+    /// Becomes the samples of the given numbers, in that order, as they are.
     pub fn fill(&mut self, samples: &Samples, numbers: &[u32]) {
+        self.become_samples(samples, numbers, None);
+    }
+
+    /// The same for training: changed by chance, where the data are to be augmented.
+    pub fn fill_augmented(&mut self, samples: &Samples, numbers: &[u32], chance: Chance) {
+        self.become_samples(samples, numbers, Some(chance));
+    }
+
+    fn become_samples(&mut self, samples: &Samples, numbers: &[u32], chance: Option<Chance>) {
         self.samples = numbers.len();
         self.targets.clear();
         match samples {
-            Samples::Images(images) => self.fill_images(images, numbers),
+            Samples::Images(images) => self.fill_images(images, numbers, chance),
             Samples::Sentences(sentences) => self.fill_sentences(sentences, numbers),
             Samples::Texts(texts) => self.fill_texts(texts, numbers),
         }
     }
 
-    fn fill_images(&mut self, images: &Images, numbers: &[u32]) {
+    fn fill_images(&mut self, images: &Images, numbers: &[u32], chance: Option<Chance>) {
         if !matches!(self.inputs, Inputs::Images { .. }) {
             self.inputs = Inputs::default();
         }
         let Inputs::Images { size, pixels } = &mut self.inputs else { return };
-        *size = [images.height, images.width, images.channels];
-        let len: usize = size.iter().product();
-        pixels.clear();
-        for &number in numbers {
-            let start = number as usize * len;
-            pixels.extend(
-                images.pixels[start..start + len].iter().map(|&byte| f32::from(byte) * (1.0 / 255.0)),
-            );
+        *size = images.size();
+        let values = images.values();
+        pixels.resize(numbers.len() * values, 0.0);
+        for (&number, image) in numbers.iter().zip(pixels.chunks_exact_mut(values)) {
+            images.draw(number, chance, image);
             self.targets.push(u32::from(images.labels[number as usize]));
         }
     }

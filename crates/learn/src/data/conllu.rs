@@ -3,7 +3,9 @@
 //! One word a line with ten columns between tabs, a blank line after each sentence, comments after `#`. Of the columns
 //! we use the second (the word) and the fourth or fifth (its tag).
 
+use super::Dataset;
 use super::source::file::{self, Lines};
+use super::source::{Source, text};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -43,6 +45,13 @@ impl TagColumn {
 }
 
 const COLUMNS: usize = 10;
+
+/// Reads a folder of this format.
+pub(super) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
+    let read = |path: &Path| read(path, source.tags);
+    let [train, test] = text::halves(folder, ["train.conllu", "test.conllu"], source, read)?;
+    text::tagging(source, &train, &test)
+}
 
 /// Reads all sentences of a file, plain or packed with gzip.
 pub fn read(path: &Path, column: TagColumn) -> Result<Vec<TaggedSentence>> {

@@ -31,22 +31,16 @@ pub const LENET5_ACCURACY: f64 = 0.987;
 
 /// Makes `count` images of the digits 0 to 9, using every core.
 pub fn make(count: usize, seed: u64) -> Images {
-    let mut images = Images {
-        height: SIDE,
-        width: SIDE,
-        channels: 1,
-        pixels: vec![0; count * AREA],
-        labels: vec![0; count],
-    };
+    let (mut pixels, mut labels) = (vec![0; count * AREA], vec![0; count]);
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let share = count.div_ceil(cores).max(1);
     thread::scope(|scope| {
-        let shares = images.pixels.chunks_mut(share * AREA).zip(images.labels.chunks_mut(share));
+        let shares = pixels.chunks_mut(share * AREA).zip(labels.chunks_mut(share));
         for (number, (pixels, labels)) in shares.enumerate() {
             scope.spawn(move || make_share(number * share, seed, pixels, labels));
         }
     });
-    images
+    Images { height: SIDE, width: SIDE, channels: 1, pixels: pixels.into(), labels, ..Images::default() }
 }
 
 /// Makes the images from number `first` on.
@@ -178,11 +172,11 @@ mod tests {
     fn a_seed_makes_the_same_images_for_ever() {
         let images = make(100, 7);
         assert_eq!(images.labels[..8], [7, 0, 9, 6, 5, 6, 2, 5]);
-        let bytes = images.pixels.iter().chain(&images.labels);
+        let bytes = images.pixels.as_ref().iter().chain(&images.labels);
         assert_eq!(bytes.fold(0, |hash, &byte| mix(hash ^ u64::from(byte))), 15_735_056_500_018_887_356);
         // However the work is shared out, image 30 is image 30.
         let fewer = make(31, 7);
-        assert_eq!(fewer.pixels, images.pixels[..31 * AREA]);
+        assert_eq!(fewer.pixels.as_ref(), &images.pixels.as_ref()[..31 * AREA]);
         assert_ne!(make(31, 8).pixels, fewer.pixels);
         assert_eq!(make(0, 7).labels.len(), 0);
     }
@@ -194,7 +188,7 @@ mod tests {
             let count = images.labels.iter().filter(|&&label| label == digit).count();
             assert!((400..600).contains(&count), "{count} of {digit}");
         }
-        for image in images.pixels.chunks_exact(AREA) {
+        for image in images.pixels.as_ref().chunks_exact(AREA) {
             let darkest = f32::from(*image.iter().min().unwrap());
             let dark = image.iter().filter(|&&grey| f32::from(grey) > darkest + 70.0).count();
             assert!((8..450).contains(&dark), "{dark} pixels of ink");

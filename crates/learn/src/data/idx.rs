@@ -4,23 +4,39 @@
 //! dimensions, then each dimension. A header can claim anything, so it is checked before memory is taken, and memory
 //! then grows with the bytes that really arrive.
 
-use super::Images;
-use super::source::file;
+use super::bytes::Bytes;
+use super::pixels::{Form, Pixels};
+use super::source::{Source, file, image};
+use super::{Dataset, Images};
 use crate::error::{Error, Result};
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 use std::path::Path;
+
+/// The files of a folder: training half, test half.
+const FILES: [[&str; 2]; 2] = [
+    ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"],
+    ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"],
+];
 
 /// The only type of value that is read: unsigned bytes.
 const BYTES: u8 = 0x08;
 
-/// No file with more bytes of content is read.
-const SIZE_LIMIT: u64 = 4 << 30;
+/// No file claims more bytes of content and is right.
+const SIZE_LIMIT: u64 = 1 << 44;
+
+/// Reads a folder of this format.
+pub(super) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
+    let half = |[images, labels]: [&str; 2]| read(&file::need(folder, images)?, &file::need(folder, labels)?);
+    let [train, test] = FILES.map(half);
+    image::dataset_of_halves(source, folder, train?, test?, None)
+}
 
 /// Reads images and their labels; both files may be packed with gzip. Images have three dimensions (count, height,
 /// width), or four with the channels last.
 pub fn read(images: &Path, labels: &Path) -> Result<Images> {
-    let (sizes, pixels) = read_values(images, "images", &[3, 4])?;
-    let (_, labels_found) = read_values(labels, "labels", &[1])?;
+    let (sizes, start, pixels) = read_values(images, "images", &[3, 4])?;
+    let (_, labels_start, labels_found) = read_values(labels, "labels", &[1])?;
+    let labels_found = labels_found[labels_start..].to_vec();
     if labels_found.len() as u64 != sizes[0] {
         let message = format!(
             "holds {} labels, but {} holds {} images; the two files do not belong together",
@@ -34,18 +50,20 @@ pub fn read(images: &Path, labels: &Path) -> Result<Images> {
         height: sizes[1] as usize,
         width: sizes[2] as usize,
         channels: sizes.get(3).map_or(1, |&channels| channels as usize),
-        pixels,
+        pixels: Pixels::new(pixels, start, 0, Form::Rows),
         labels: labels_found,
+        ..Images::default()
     })
 }
 
 /// Writes images and their labels, packed where the name ends in `.gz`.
 pub fn write(content: &Images, images: &Path, labels: &Path) -> Result<()> {
+    assert_eq!(content.pixels.form(), Form::Rows, "images are written in the order in which they lie");
     let mut sizes = vec![content.labels.len(), content.height, content.width];
     if content.channels != 1 {
         sizes.push(content.channels);
     }
-    write_values(images, &sizes, &content.pixels)?;
+    write_values(images, &sizes, content.pixels.as_ref())?;
     write_values(labels, &[content.labels.len()], &content.labels)
 }
 
@@ -69,27 +87,24 @@ fn write_values(path: &Path, sizes: &[usize], values: &[u8]) -> Result<()> {
     })
 }
 
-/// Reads a whole file of bytes with as many dimensions as one of `dimensions` says.
-fn read_values(path: &Path, what: &str, dimensions: &[u8]) -> Result<(Vec<u64>, Vec<u8>)> {
-    let mut reader = file::open(path)?;
-    let sizes = read_header(path, what, dimensions, &mut reader)?;
+/// Reads a whole file of bytes with as many dimensions as one of `dimensions` says; the values begin behind the header,
+/// at the place that is returned with them.
+fn read_values(path: &Path, what: &str, dimensions: &[u8]) -> Result<(Vec<u64>, usize, Bytes)> {
+    let sizes = read_header(path, what, dimensions, &mut *file::open(path)?)?;
     let expected = content_size(path, &sizes)?;
-    let mut values = Vec::new();
-    // One byte more than expected is asked for: whether it comes tells a good file from one with something behind it.
-    let mut bounded = reader.take(expected + 1);
-    bounded.read_to_end(&mut values).map_err(|source| {
-        Error::format(path, format!("ends after {} of {expected} bytes: {source}", values.len()))
-    })?;
+    let start = 4 + 4 * sizes.len();
+    let values = file::content(path, expected.saturating_add(start as u64))?;
+    let found = (values.len() - start) as u64;
     let claim = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
-    if (values.len() as u64) < expected {
-        let message = format!("truncated: the header says {claim} bytes, but only {} follow", values.len());
+    if found < expected {
+        let message = format!("truncated: the header says {claim} bytes, but only {found} follow");
         return Err(Error::format(path, message));
     }
-    if values.len() as u64 > expected {
+    if found > expected {
         let message = format!("the header says {claim} bytes, but more follow; the file is damaged");
         return Err(Error::format(path, message));
     }
-    Ok((sizes, values))
+    Ok((sizes, start, values))
 }
 
 fn read_header(path: &Path, what: &str, dimensions: &[u8], reader: &mut dyn BufRead) -> Result<Vec<u64>> {
@@ -124,12 +139,14 @@ fn content_size(path: &Path, sizes: &[u64]) -> Result<u64> {
     if let Some(place) = sizes[1..].iter().position(|&size| size == 0) {
         return Err(Error::format(path, format!("dimension {} is 0; an image needs pixels", place + 2)));
     }
-    let size = sizes.iter().try_fold(1u64, |product, &size| product.checked_mul(size));
+    // One image first: even a file of none must not claim one that no memory holds.
+    let image = sizes[1..].iter().try_fold(1u64, |product, &size| product.checked_mul(size));
+    let size = image.filter(|&image| image <= SIZE_LIMIT).and_then(|image| image.checked_mul(sizes[0]));
     match size {
         Some(size) if size <= SIZE_LIMIT => Ok(size),
         _ => Err(Error::format(
             path,
-            format!("the header claims dimensions {sizes:?}, above the limit of {} GiB", SIZE_LIMIT >> 30),
+            format!("the header claims dimensions {sizes:?}, above the limit of {} TiB", SIZE_LIMIT >> 40),
         )),
     }
 }
@@ -141,8 +158,9 @@ mod tests {
     use std::path::PathBuf;
 
     fn sample(channels: usize) -> Images {
-        let pixels = (0..3 * 2 * 4 * channels).map(|i| i as u8).collect();
-        Images { height: 2, width: 4, channels, pixels, labels: vec![7, 0, 255] }
+        let pixels: Vec<u8> = (0..3 * 2 * 4 * channels).map(|i| i as u8).collect();
+        let labels = vec![7, 0, 255];
+        Images { height: 2, width: 4, channels, pixels: pixels.into(), labels, ..Images::default() }
     }
 
     fn paths(folder: &Path, end: &str) -> (PathBuf, PathBuf) {
@@ -156,6 +174,28 @@ mod tests {
             let (images, labels) = paths(folder.path(), end);
             write(&sample(channels), &images, &labels).unwrap();
             assert_eq!(read(&images, &labels).unwrap(), sample(channels), "{channels} channels, {end:?}");
+        }
+    }
+
+    #[test]
+    fn a_large_file_is_mapped_and_a_packed_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let pixels: Vec<u8> = (0..1100 * 1000).map(|i: u32| (i % 251) as u8).collect();
+        let images = Images {
+            height: 10,
+            width: 100,
+            channels: 1,
+            pixels: pixels.into(),
+            labels: vec![3; 1100],
+            ..Images::default()
+        };
+        for (end, mapped) in [("", true), (".gz", false)] {
+            let (pixels, labels) = paths(folder.path(), end);
+            write(&images, &pixels, &labels).unwrap();
+            let mut read = read(&pixels, &labels).unwrap();
+            assert_eq!((&read, read.pixels.is_mapped()), (&images, mapped));
+            read.truncate(7);
+            assert_eq!(read.pixels.as_ref(), &images.pixels.as_ref()[..7000]);
         }
     }
 
@@ -182,8 +222,8 @@ mod tests {
         check(bytes([0, 0, 0x0D, 3], &[3, 2, 4], &[0; 96]), "type 0x0d, expected 0x08");
         check(bytes([0, 0, 8, 1], &[3], &[0; 3]), "has 1 dimensions, expected 3 or 4 in a file of images");
         check(bytes(three, &[3, 0, 4], &[]), "dimension 2 is 0");
-        check(bytes(three, &[u32::MAX; 3], &[0; 9]), "above the limit of 4 GiB");
-        check(bytes([0, 0, 8, 4], &[u32::MAX; 4], &[0; 9]), "above the limit of 4 GiB");
+        check(bytes(three, &[u32::MAX; 3], &[0; 9]), "above the limit of 16 TiB");
+        check(bytes([0, 0, 8, 4], &[u32::MAX; 4], &[0; 9]), "above the limit of 16 TiB");
         // A claim within the limit takes no memory that the file does not fill.
         check(
             bytes(three, &[1 << 16, 1 << 8, 1 << 8], &[0; 9]),
@@ -218,6 +258,6 @@ mod tests {
         let whole = fs::read(&images).unwrap();
         fs::write(&images, &whole[..whole.len() - 9]).unwrap();
         let error = read(&images, &labels).unwrap_err().to_string();
-        assert!(error.contains("bytes: "), "{error}");
+        assert!(error.contains("breaks off after"), "{error}");
     }
 }

@@ -1,29 +1,46 @@
 //! Data sets: made here from a seed, or read from the formats of the field.
 //!
 //! A [`Dataset`] is two [`Samples`], one to train on and one to measure on, with the [`Shape`] that a model must fit.
-//! Text is kept as word numbers under a [`Vocabulary`]; images stay bytes until a batch is made of them.
+//! Text is kept as word numbers under a [`Vocabulary`]; images stay bytes, in memory or in their file, until a batch is
+//! made of them.
 
+pub mod augment;
 pub mod batch;
+pub mod bytes;
+pub mod cifar;
 pub mod conllu;
+pub mod csv;
 pub mod digits;
 pub mod grammar;
 pub mod idx;
+pub mod images;
+pub mod mat;
+pub mod normalize;
 pub mod order;
+pub mod pixels;
 pub mod reviews;
 pub mod source;
+pub mod svhn;
 pub mod vocabulary;
 
+#[cfg(test)]
+mod spoilt;
+
+use pixels::Form;
+use std::sync::Arc;
+
 pub use batch::{Batch, IGNORED, Inputs};
+pub use images::{Chance, Images};
 pub use source::Source;
 pub use vocabulary::Vocabulary;
 
-/// A data set, whole in memory.
+/// A data set. Its halves are shared: workers read them, and so does who loads ahead for them.
 #[derive(Debug)]
 pub struct Dataset {
     pub name: String,
     pub shape: Shape,
-    pub train: Samples,
-    pub test: Samples,
+    pub train: Arc<Samples>,
+    pub test: Arc<Samples>,
     /// For text: what the word numbers stand for. Built from the training half alone.
     pub vocabulary: Option<Vocabulary>,
     /// What a class number stands for.
@@ -33,40 +50,31 @@ pub struct Dataset {
 /// What a model has to fit: the form of the inputs and the number of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    Images {
-        height: usize,
-        width: usize,
-        channels: usize,
-        classes: usize,
-    },
+    /// One class for every image, or for every row of numbers: an image of one place with a channel for each column.
+    Images { height: usize, width: usize, channels: usize, classes: usize },
     /// One class for every word.
-    Tagging {
-        words: usize,
-        tags: usize,
-    },
+    Tagging { words: usize, tags: usize },
     /// One class for every text. `classes` is always 5, the stars; a model may merge them.
-    Texts {
-        words: usize,
-        classes: usize,
-    },
+    Texts { words: usize, classes: usize },
 }
 
 /// Samples of one kind, in one piece of memory each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Samples {
     Images(Images),
     Sentences(Sentences),
     Texts(Texts),
 }
 
-/// Images of one size, `(N, H, W, C)`, a byte a value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Images {
-    pub height: usize,
-    pub width: usize,
-    pub channels: usize,
-    pub pixels: Vec<u8>,
-    pub labels: Vec<u8>,
+/// What it takes to make a batch of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// They lie in memory as the kernels want them, nearly.
+    Copy,
+    /// Every value is looked up, moved or scaled.
+    Work,
+    /// They may have to come from a disk first.
+    Wait,
 }
 
 /// Sentences with one tag a word. Sentence `i` is `starts[i]..starts[i + 1]` of both lists.
@@ -105,6 +113,17 @@ impl Samples {
             Self::Images(_) => 1,
             Self::Sentences(sentences) => words(&sentences.starts),
             Self::Texts(texts) => words(&texts.starts),
+        }
+    }
+
+    /// What it takes to make a batch of these.
+    pub fn effort(&self) -> Effort {
+        match self {
+            Self::Images(images) if images.pixels.is_mapped() => Effort::Wait,
+            Self::Images(images) if images.augment.is_some() || images.pixels.form() != Form::Rows => {
+                Effort::Work
+            }
+            Self::Images(_) | Self::Sentences(_) | Self::Texts(_) => Effort::Copy,
         }
     }
 

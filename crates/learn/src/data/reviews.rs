@@ -3,9 +3,12 @@
 //! A line is an object with `reviewText` (a string), `overall` (the stars, 1.0 to 5.0) and `category` (a string), the
 //! names that the large public collections of product reviews use.
 
+pub(super) mod stop;
 mod writer;
 
+use super::Dataset;
 use super::source::file::{self, Lines};
+use super::source::{Source, text};
 use crate::error::Result;
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
@@ -28,6 +31,12 @@ pub struct Review {
 /// Makes `count` reviews. Review `i` depends on the seed and `i` alone.
 pub fn make(count: usize, seed: u64) -> Vec<Review> {
     (0..count).map(|i| writer::write(&mut Random::at(seed, &[i as u64]))).collect()
+}
+
+/// Reads a folder of this format.
+pub(super) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
+    let [train, test] = text::halves(folder, ["train.jsonl", "test.jsonl"], source, read)?;
+    text::texts(source, &train, &test)
 }
 
 /// The words of a text: letters and apostrophes make words, everything else parts them, and apostrophes around a word

@@ -2,10 +2,14 @@
 
 pub(crate) mod file;
 mod folder;
+pub(crate) mod image;
 mod known;
-mod text;
+pub(crate) mod text;
 
+use super::augment::Augment;
+use super::cifar::Labels;
 use super::conllu::TagColumn;
+use super::normalize::Normalize;
 use super::{Dataset, digits, grammar, reviews};
 use crate::error::{Error, Result};
 use crate::random::mix;
@@ -22,7 +26,7 @@ pub use known::{KNOWN, Kind, Known, data_folders, known, nearest, user_folder};
 pub const SEED: u64 = 2024;
 
 /// A data set and how to prepare it. In a run file either a name or folder alone, or a mapping of these fields.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
     /// A known name or the path of a folder.
     pub name: String,
@@ -40,8 +44,16 @@ pub struct Source {
     pub max_length: usize,
     /// Whether upper and lower case are one.
     pub lower_case: bool,
+    /// Whether the words that every text has, such as "the", are left out of texts.
+    pub stop_words: bool,
     /// Which tags of a treebank are learned.
     pub tags: TagColumn,
+    /// Which labels of CIFAR-100 are learned.
+    pub labels: Labels,
+    /// Values around zero; for rows of numbers that is the default.
+    pub normalize: Option<Normalize>,
+    /// How the images to train on are changed by chance.
+    pub augment: Option<Augment>,
 }
 
 /// The mapping form of a [`Source`], as it stands in a file.
@@ -57,7 +69,11 @@ struct Fields {
     max_words: Option<usize>,
     max_length: Option<usize>,
     lower_case: Option<bool>,
+    stop_words: Option<bool>,
     tags: Option<TagColumn>,
+    labels: Option<Labels>,
+    normalize: Option<Normalize>,
+    augment: Option<Augment>,
 }
 
 impl Source {
@@ -74,7 +90,11 @@ impl Source {
             max_words: 10_000,
             max_length: 100,
             lower_case: true,
-            tags: TagColumn::Upos,
+            stop_words: false,
+            tags: TagColumn::default(),
+            labels: Labels::default(),
+            normalize: None,
+            augment: None,
         }
     }
 
@@ -115,7 +135,8 @@ impl Source {
         let (seed, test_seed) = (self.seed, self.test_seed());
         match self.name.as_str() {
             "digits" => {
-                Ok(folder::image_dataset(self, digits::make(train, seed), digits::make(test, test_seed), 10))
+                let classes = known::class_names(&self.name, 10);
+                image::dataset(self, digits::make(train, seed), digits::make(test, test_seed), classes)
             }
             "grammar" => text::tagging(self, &grammar::make(train, seed), &grammar::make(test, test_seed)),
             "reviews" => text::texts(self, &reviews::make(train, seed), &reviews::make(test, test_seed)),
@@ -129,10 +150,11 @@ impl Source {
         found(&self.name).ok_or_else(|| {
             let places =
                 folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
-            Error::Mismatch(format!(
-                "data: {} is not on this machine (looked in {places}); get it with: bonfire data get {}",
-                self.name, self.name
-            ))
+            let how = match known(&self.name).and_then(|known| known.home) {
+                Some(home) => format!("put there: {home}"),
+                None => format!("get it with: bonfire data get {}", self.name),
+            };
+            Error::Mismatch(format!("data: {} is not on this machine (looked in {places}); {how}", self.name))
         })
     }
 
@@ -140,7 +162,9 @@ impl Source {
         if path.is_file() {
             return Error::format(path, "is a file, expected the folder that holds both halves of the data");
         }
-        let names = KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+        // Only what can be had without a visit to a web page.
+        let at_hand = KNOWN.iter().filter(|known| known.home.is_none());
+        let names = at_hand.map(|known| known.name).collect::<Vec<_>>().join(", ");
         Error::Mismatch(format!(
             "data: {:?} is neither a folder nor a known name; known are {names}; did you mean {}?",
             self.name,
@@ -151,7 +175,7 @@ impl Source {
 
 /// Where a known data set that is not made lies on this machine, if it does.
 pub fn found(name: &str) -> Option<PathBuf> {
-    data_folders(name).into_iter().find(|folder| folder::holds_idx(folder))
+    data_folders(name).into_iter().find(|folder| folder::holds_data(folder))
 }
 
 impl Default for Source {
@@ -171,7 +195,11 @@ impl From<Fields> for Source {
             max_words: fields.max_words.unwrap_or(default.max_words),
             max_length: fields.max_length.unwrap_or(default.max_length),
             lower_case: fields.lower_case.unwrap_or(default.lower_case),
+            stop_words: fields.stop_words.unwrap_or(default.stop_words),
             tags: fields.tags.unwrap_or(default.tags),
+            labels: fields.labels.unwrap_or(default.labels),
+            normalize: fields.normalize,
+            augment: fields.augment,
             name: default.name,
         }
     }

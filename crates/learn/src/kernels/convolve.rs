@@ -260,3 +260,6 @@ fn copy_short(out: &mut [f32], from: &[f32]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

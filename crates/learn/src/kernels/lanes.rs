@@ -25,13 +25,14 @@ pub struct LaneConvolution {
     pub lanes: usize,
 }
 
-/// The sums of one block, so many outputs at so many columns, which with a few operands fill 32 registers.
-const OUTPUTS: usize = 6;
-const COLUMNS: usize = 4;
+/// The sums of one block, so many outputs at so many columns, which with a few operands fill 32 registers; smaller ones for
+/// the rest. Every pair is compiled for every instruction set, so there are few.
+const OUTPUTS: [usize; 4] = [6, 4, 2, 1];
+const COLUMNS: [usize; 3] = [4, 2, 1];
 
-/// The same for slopes of weights: so many outputs of so many neighbouring weights. Kernels are often five wide.
-const SLOPE_OUTPUTS: usize = 5;
-const SLOPE_COLUMNS: usize = 5;
+/// The same for slopes of weights: so many outputs of so many neighbouring weights. Kernels are often three or five wide.
+const SLOPE_OUTPUTS: [usize; 4] = [5, 4, 2, 1];
+const SLOPE_COLUMNS: [usize; 3] = [5, 3, 1];
 
 impl LaneConvolution {
     pub fn out_height(&self) -> usize {
@@ -123,16 +124,24 @@ impl LaneConvolution {
 /// time are left to the compiler.
 fn simd<Op: WithSimd>(op: Op) -> Op::Output {
     #[cfg(target_arch = "x86_64")]
-    if let pulp::Arch::Scalar = pulp::Arch::new() {
-        return pulp::Scalar128b.vectorize(op);
-    }
+    return match pulp::Arch::new() {
+        pulp::Arch::V4(simd) => Simd::vectorize(simd, op),
+        pulp::Arch::V3(simd) => Simd::vectorize(simd, op),
+        _ => Simd::vectorize(pulp::Scalar128b, op),
+    };
+    #[cfg(not(target_arch = "x86_64"))]
     pulp::Arch::new().dispatch(op)
 }
 
-/// Cuts `total` into blocks of at most `most`, as equal as can be: their starts and sizes.
-fn blocks(total: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    let count = total.div_ceil(most);
-    (0..count).map(move |i| (total * i / count, total * (i + 1) / count - total * i / count))
+/// Cuts `total` into blocks of some sizes, of which the last is 1, the largest first: their starts and sizes.
+#[inline(always)]
+fn blocks<const N: usize>(total: usize, sizes: [usize; N]) -> impl Iterator<Item = (usize, usize)> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let size = sizes.into_iter().find(|&size| start + size <= total)?;
+        start += size;
+        Some((start - size, size))
+    })
 }
 
 struct Forward<'a> {
@@ -158,10 +167,9 @@ impl WithSimd for Forward<'_> {
                         let (sizes, weights, bias) = (self.sizes, self.weights, self.bias);
                         let block = Block { sizes, weights, bias, registers, lane, row, column, output };
                         match columns {
-                            1 => block.of_columns::<S, 1>(simd, x, y, outputs),
+                            4 => block.of_columns::<S, 4>(simd, x, y, outputs),
                             2 => block.of_columns::<S, 2>(simd, x, y, outputs),
-                            3 => block.of_columns::<S, 3>(simd, x, y, outputs),
-                            _ => block.of_columns::<S, 4>(simd, x, y, outputs),
+                            _ => block.of_columns::<S, 1>(simd, x, y, outputs),
                         }
                     }
                 }
@@ -186,12 +194,10 @@ impl Block<'_> {
     #[inline(always)]
     fn of_columns<S: Simd, const C: usize>(&self, simd: S, x: &[S::f32s], y: &mut [S::f32s], outputs: usize) {
         match outputs {
-            1 => self.run::<S, C, 1>(simd, x, y),
-            2 => self.run::<S, C, 2>(simd, x, y),
-            3 => self.run::<S, C, 3>(simd, x, y),
+            6 => self.run::<S, C, 6>(simd, x, y),
             4 => self.run::<S, C, 4>(simd, x, y),
-            5 => self.run::<S, C, 5>(simd, x, y),
-            _ => self.run::<S, C, 6>(simd, x, y),
+            2 => self.run::<S, C, 2>(simd, x, y),
+            _ => self.run::<S, C, 1>(simd, x, y),
         }
     }
 
@@ -251,11 +257,9 @@ impl WithSimd for WeightSlope<'_> {
                         let taps = Taps { sizes: self.sizes, registers, ky, kx, input, output };
                         let dw = &mut self.dw[((ky * kernel + kx) * inputs + input) * outputs + output..];
                         match columns {
-                            1 => taps.of_columns::<S, 1>(simd, x, dy, dw, count),
-                            2 => taps.of_columns::<S, 2>(simd, x, dy, dw, count),
+                            5 => taps.of_columns::<S, 5>(simd, x, dy, dw, count),
                             3 => taps.of_columns::<S, 3>(simd, x, dy, dw, count),
-                            4 => taps.of_columns::<S, 4>(simd, x, dy, dw, count),
-                            _ => taps.of_columns::<S, 5>(simd, x, dy, dw, count),
+                            _ => taps.of_columns::<S, 1>(simd, x, dy, dw, count),
                         }
                     }
                 }
@@ -285,11 +289,10 @@ impl Taps {
         outputs: usize,
     ) {
         match outputs {
-            1 => self.run::<S, C, 1>(simd, x, dy, dw),
-            2 => self.run::<S, C, 2>(simd, x, dy, dw),
-            3 => self.run::<S, C, 3>(simd, x, dy, dw),
+            5 => self.run::<S, C, 5>(simd, x, dy, dw),
             4 => self.run::<S, C, 4>(simd, x, dy, dw),
-            _ => self.run::<S, C, 5>(simd, x, dy, dw),
+            2 => self.run::<S, C, 2>(simd, x, dy, dw),
+            _ => self.run::<S, C, 1>(simd, x, dy, dw),
         }
     }
 

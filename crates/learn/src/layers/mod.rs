@@ -15,6 +15,9 @@ mod recurrent;
 mod shortcut;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 pub use conv::Conv2d;
 pub use embedding::Embedding;
 pub use linear::Linear;

@@ -22,8 +22,8 @@ impl Default for Options {
 }
 
 impl Options {
-    pub fn build(&self, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-        check_sizes("mlp", &[("hidden", self.hidden.iter().copied().min().unwrap_or(1))])?;
+    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+        check_sizes(name, &[("hidden", self.hidden.iter().copied().min().unwrap_or(1))])?;
         Ok(Box::new(Net::new(|layout| Mlp::new(layout, &self.hidden, image, classes))))
     }
 }

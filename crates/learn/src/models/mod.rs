@@ -51,12 +51,12 @@ macro_rules! models {
 
             /// Builds the model for data of a shape, or says why the two do not fit.
             pub fn build(&self, shape: &Shape) -> Result<Box<dyn Model>> {
-                match (self, *shape) {
-                    $((Self::$image(options), Shape::Images { height, width, channels, classes }) => {
-                        options.build([height, width, channels], classes)
+                match (self, shape) {
+                    $((Self::$image(options), &Shape::Images { height, width, channels, classes }) => {
+                        options.build($image_name, [height, width, channels], classes)
                     })*
-                    $((Self::$tagger(options), Shape::Tagging { words, tags }) => options.build(words, tags),)*
-                    $((Self::$text(options), Shape::Texts { words, classes }) => options.build(words, classes),)*
+                    $((Self::$tagger(options), &Shape::Tagging { words, tags }) => options.build(words, tags),)*
+                    $((Self::$text(options), &Shape::Texts { words, classes }) => options.build(words, classes),)*
                     $((Self::$image(_), _) => Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape)),)*
                     $((Self::$tagger(_), _) => {
                         Err(wrong_data($tagger_name, "sentences with one tag a word (grammar, …)", shape))
@@ -76,20 +76,20 @@ models! {
         Lenet(lenet::Options) = "lenet",
         Lenet5(lenet5::Options) = "lenet5",
         Mlp(mlp::Options) = "mlp",
-        Resnet18(resnet::Options<18>) = "resnet18",
-        Resnet20(resnet::Options<20>) = "resnet20",
-        Resnet32(resnet::Options<32>) = "resnet32",
-        Resnet34(resnet::Options<34>) = "resnet34",
-        Resnet44(resnet::Options<44>) = "resnet44",
-        Resnet50(resnet::Options<50>) = "resnet50",
-        Resnet56(resnet::Options<56>) = "resnet56",
-        Resnet101(resnet::Options<101>) = "resnet101",
-        Resnet110(resnet::Options<110>) = "resnet110",
-        Resnet152(resnet::Options<152>) = "resnet152",
-        Vgg11(vgg::Options<11>) = "vgg11",
-        Vgg13(vgg::Options<13>) = "vgg13",
-        Vgg16(vgg::Options<16>) = "vgg16",
-        Vgg19(vgg::Options<19>) = "vgg19",
+        Resnet18(resnet::Options) = "resnet18",
+        Resnet20(resnet::ThinOptions) = "resnet20",
+        Resnet32(resnet::ThinOptions) = "resnet32",
+        Resnet34(resnet::Options) = "resnet34",
+        Resnet44(resnet::ThinOptions) = "resnet44",
+        Resnet50(resnet::Options) = "resnet50",
+        Resnet56(resnet::ThinOptions) = "resnet56",
+        Resnet101(resnet::Options) = "resnet101",
+        Resnet110(resnet::ThinOptions) = "resnet110",
+        Resnet152(resnet::Options) = "resnet152",
+        Vgg11(vgg::Options) = "vgg11",
+        Vgg13(vgg::Options) = "vgg13",
+        Vgg16(vgg::Options) = "vgg16",
+        Vgg19(vgg::Options) = "vgg19",
     }
     tagging: {
         Tagger(tagger::Options) = "tagger",

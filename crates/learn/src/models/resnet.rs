@@ -11,35 +11,59 @@ use crate::tape::{Tape, Var};
 /// changes; depths 20 to 110 have three narrow stages and shortcuts without parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Options<const DEPTH: usize> {
+pub struct Options {
     /// The channels of the first stage; each further one has twice as many.
     pub width: usize,
 }
 
-impl<const DEPTH: usize> Default for Options<DEPTH> {
+impl Default for Options {
     fn default() -> Self {
-        Self { width: Plan::of(DEPTH).width }
+        Self { width: 64 }
     }
 }
 
-impl<const DEPTH: usize> Options<DEPTH> {
-    pub fn build(&self, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-        let name = format!("resnet{DEPTH}");
-        check_sizes(&name, &[("width", self.width)])?;
-        if image[0] != image[1] {
-            return Err(wrong_image(&name, image, "square images"));
-        }
-        let plan = Plan { width: self.width, ..Plan::of(DEPTH) };
-        Ok(Box::new(Net::new(|layout| Resnet::new(layout, plan, image[2], classes))))
+/// The same for the depths 20 to 110.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ThinOptions {
+    /// The channels of the first stage; each further one has twice as many.
+    pub width: usize,
+}
+
+impl Default for ThinOptions {
+    fn default() -> Self {
+        Self { width: 16 }
     }
 }
 
-/// What a depth stands for.
+impl Options {
+    /// `name` is one of resnet18, resnet34, resnet50, resnet101 and resnet152.
+    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+        build(name, self.width, image, classes)
+    }
+}
+
+impl ThinOptions {
+    /// `name` is one of resnet20, resnet32, resnet44, resnet56 and resnet110.
+    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+        build(name, self.width, image, classes)
+    }
+}
+
+fn build(name: &str, width: usize, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+    check_sizes(name, &[("width", width)])?;
+    if image[0] != image[1] || image[0] == 0 {
+        return Err(wrong_image(name, image, "square images"));
+    }
+    let plan = Plan::of(name);
+    Ok(Box::new(Net::new(|layout| Resnet::new(layout, plan, width, image[2], classes))))
+}
+
+/// What a name stands for.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
-    /// How many blocks each stage has; 0 where there is no stage.
-    blocks: [usize; 4],
-    width: usize,
+    /// How many blocks each stage has.
+    stages: &'static [usize],
     kind: Kind,
     /// What PyTorch's users call the last layer.
     head: &'static str,
@@ -56,21 +80,23 @@ enum Kind {
 }
 
 impl Plan {
-    fn of(depth: usize) -> Self {
-        let (blocks, kind) = match depth {
-            18 => ([2, 2, 2, 2], Kind::Basic),
-            34 => ([3, 4, 6, 3], Kind::Basic),
-            50 => ([3, 4, 6, 3], Kind::Bottleneck),
-            101 => ([3, 4, 23, 3], Kind::Bottleneck),
-            152 => ([3, 8, 36, 3], Kind::Bottleneck),
-            _ => {
-                let blocks = (depth - 2) / 6;
-                assert_eq!(depth, 6 * blocks + 2, "no residual net has {depth} layers");
-                ([blocks, blocks, blocks, 0], Kind::Thin)
-            }
-        };
-        let (width, head) = if kind == Kind::Thin { (16, "linear") } else { (64, "fc") };
-        Self { blocks, width, kind, head }
+    fn of(name: &str) -> Self {
+        let basic = |stages| Self { stages, kind: Kind::Basic, head: "fc" };
+        let bottleneck = |stages| Self { stages, kind: Kind::Bottleneck, head: "fc" };
+        let thin = |stages| Self { stages, kind: Kind::Thin, head: "linear" };
+        match name {
+            "resnet18" => basic(&[2, 2, 2, 2]),
+            "resnet34" => basic(&[3, 4, 6, 3]),
+            "resnet50" => bottleneck(&[3, 4, 6, 3]),
+            "resnet101" => bottleneck(&[3, 4, 23, 3]),
+            "resnet152" => bottleneck(&[3, 8, 36, 3]),
+            "resnet20" => thin(&[3, 3, 3]),
+            "resnet32" => thin(&[5, 5, 5]),
+            "resnet44" => thin(&[7, 7, 7]),
+            "resnet56" => thin(&[9, 9, 9]),
+            "resnet110" => thin(&[18, 18, 18]),
+            _ => unreachable!("no residual net is named {name}"),
+        }
     }
 }
 
@@ -84,15 +110,15 @@ struct Resnet {
 }
 
 impl Resnet {
-    fn new(layout: &mut Layout, plan: Plan, inputs: usize, classes: usize) -> Self {
-        let conv1 = Conv2d::without_bias(layout, "conv1", inputs, plan.width, 3).padding(1);
-        let bn1 = BatchNorm::new(layout, "bn1", plan.width);
-        let (mut blocks, mut channels) = (Vec::new(), plan.width);
-        for (stage, &count) in plan.blocks.iter().enumerate() {
+    fn new(layout: &mut Layout, plan: Plan, width: usize, inputs: usize, classes: usize) -> Self {
+        let conv1 = Conv2d::without_bias(layout, "conv1", inputs, width, 3).padding(1);
+        let bn1 = BatchNorm::new(layout, "bn1", width);
+        let (mut blocks, mut channels) = (Vec::new(), width);
+        for (stage, &count) in plan.stages.iter().enumerate() {
             for i in 0..count {
                 let stride = if stage > 0 && i == 0 { 2 } else { 1 };
                 let name = format!("layer{}.{i}", stage + 1);
-                let block = Block::new(layout, &name, plan.kind, channels, plan.width << stage, stride);
+                let block = Block::new(layout, &name, plan.kind, channels, width << stage, stride);
                 channels = block.channels;
                 blocks.push(block);
             }

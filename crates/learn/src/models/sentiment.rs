@@ -2,12 +2,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_dropout, check_sizes, wrong_option};
 use crate::error::Result;
-use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent};
+use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent, Stack};
 use crate::layout::Layout;
 use crate::model::{Model, Net, Network};
 use crate::tape::Tape;
 
-/// Reads a text from the first word to the last and judges it by the state at its last real word.
+/// Reads a text from the first word to the last and judges it by the state at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -19,10 +19,21 @@ pub struct Options {
     pub cell: Cell,
     /// Between the layers.
     pub dropout: f32,
+    /// Where the state is read: at a text's last real word, or behind the padding of its batch.
+    pub read: Read,
     /// 2: up to three stars against four and five. 5: the stars.
     pub classes: usize,
     /// With two classes: how much the loss of a text of the better class counts. Such texts are about four in five.
     pub positive_weight: f32,
+}
+
+/// Where a text's state is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Read {
+    LastWord,
+    /// Learns little more than the majority class from padded texts; for comparison.
+    LastStep,
 }
 
 impl Default for Options {
@@ -33,6 +44,7 @@ impl Default for Options {
             layers: 2,
             cell: Cell::Lstm,
             dropout: 0.5,
+            read: Read::LastWord,
             classes: 2,
             positive_weight: 0.2,
         }
@@ -63,19 +75,22 @@ struct Sentiment {
     rnn: Recurrent,
     fc1: Linear,
     fc2: Linear,
+    read: Read,
     classes: usize,
     positive_weight: f32,
 }
 
 impl Sentiment {
     fn new(layout: &mut Layout, options: &Options, words: usize) -> Self {
-        let &Options { embedding, hidden, layers, cell, dropout, classes, positive_weight } = options;
+        let &Options { embedding, hidden, layers, cell, dropout, read, classes, positive_weight } = options;
+        let stack = Stack { cell, hidden, layers, bidirectional: false, dropout };
         let scores = if classes == 2 { 1 } else { classes };
         Self {
             embedding: Embedding::new(layout, "embedding", words, embedding),
-            rnn: Recurrent::new(layout, "rnn", cell, embedding, hidden, layers, dropout),
+            rnn: Recurrent::new(layout, "rnn", embedding, &stack),
             fc1: Linear::new(layout, "fc1", hidden, hidden),
             fc2: Linear::new(layout, "fc2", hidden, scores),
+            read,
             classes,
             positive_weight,
         }
@@ -86,7 +101,10 @@ impl Network for Sentiment {
     fn forward(&self, tape: &mut Tape<'_>) {
         let x = self.embedding.forward(tape);
         let x = self.rnn.forward(tape, x);
-        let x = tape.last_word(x);
+        let x = match self.read {
+            Read::LastWord => tape.last_word(x),
+            Read::LastStep => tape.last_step(x),
+        };
         let x = self.fc1.forward(tape, x, Activation::Relu);
         let scores = self.fc2.forward(tape, x, Activation::None);
         if self.classes == 2 {

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_dropout, check_sizes};
 use crate::error::Result;
-use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent};
+use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent, Stack};
 use crate::layout::Layout;
 use crate::model::{Model, Net, Network};
 use crate::tape::Tape;
@@ -17,13 +17,15 @@ pub struct Options {
     pub hidden: usize,
     pub layers: usize,
     pub cell: Cell,
+    /// Whether each layer also reads from the last word to the first.
+    pub bidirectional: bool,
     /// Behind the embedding, between the layers and behind the last.
     pub dropout: f32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { embedding: 100, hidden: 128, layers: 2, cell: Cell::Gru, dropout: 0.25 }
+        Self { embedding: 100, hidden: 128, layers: 2, cell: Cell::Gru, bidirectional: false, dropout: 0.25 }
     }
 }
 
@@ -49,11 +51,12 @@ struct Tagger {
 
 impl Tagger {
     fn new(layout: &mut Layout, options: &Options, words: usize, tags: usize) -> Self {
-        let &Options { embedding, hidden, layers, cell, dropout } = options;
+        let &Options { embedding, hidden, layers, cell, bidirectional, dropout } = options;
+        let stack = Stack { cell, hidden, layers, bidirectional, dropout };
         let tagger = Self {
             embedding: Embedding::new(layout, "embedding", words, embedding),
-            rnn: Recurrent::new(layout, "rnn", cell, embedding, hidden, layers, dropout),
-            fc: Linear::new(layout, "fc", hidden, tags),
+            rnn: Recurrent::new(layout, "rnn", embedding, &stack),
+            fc: Linear::new(layout, "fc", stack.outputs(), tags),
             dropout,
             tags,
         };

@@ -16,7 +16,7 @@ fn models_have_as_many_parameters_as_published() {
     };
     check("lenet5", images(28, 28, 1), 44_426);
     check("lenet", images(28, 28, 1), 431_080);
-    check("cnn", images(32, 32, 3), 29_190);
+    check("cnn", images(32, 32, 3), 29_186);
     check("resnet18", images(32, 32, 3), 11_173_962);
     check("resnet34", images(32, 32, 3), 21_282_122);
     check("resnet50", images(32, 32, 3), 23_520_842);
@@ -27,6 +27,10 @@ fn models_have_as_many_parameters_as_published() {
     check("resnet44", images(32, 32, 3), 658_586);
     check("resnet56", images(32, 32, 3), 853_018);
     check("resnet110", images(32, 32, 3), 1_727_962);
+    check("vgg11", images(32, 32, 3), 9_756_426);
+    check("vgg13", images(32, 32, 3), 9_941_322);
+    check("vgg16", images(32, 32, 3), 15_253_578);
+    check("vgg19", images(32, 32, 3), 20_565_834);
 }
 
 #[test]
@@ -59,7 +63,11 @@ fn misfits_say_what_would_be_right() {
         images(28, 28, 1),
         "model vgg11 is for images whose sides are multiples of 32, but the data have 28×28",
     );
-    check(r#"{"vgg11": {"dropout": 1}}"#, images(32, 32, 1), "model vgg11: dropout must be from 0 to below 1");
+    check(
+        r#"{"vgg11": {"dropout": 1}}"#,
+        images(32, 32, 1),
+        "model vgg11: dropout must be from 0 to below 1",
+    );
     check(r#"{"resnet50": {"width": 0}}"#, images(32, 32, 1), "model resnet50: width must be at least 1");
     check(
         r#"{"lenet": {"kernel": 9}}"#,

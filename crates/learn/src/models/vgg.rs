@@ -10,7 +10,7 @@ use crate::tape::{Tape, Var};
 /// Five stages of 3×3 convolutions, each of which ends by halving the image, and three linear layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Options<const DEPTH: usize> {
+pub struct Options {
     pub batch_norm: bool,
     /// The channels of the first stage; the next three have twice as many each.
     pub width: usize,
@@ -20,7 +20,7 @@ pub struct Options<const DEPTH: usize> {
     pub dropout: f32,
 }
 
-impl<const DEPTH: usize> Default for Options<DEPTH> {
+impl Default for Options {
     fn default() -> Self {
         Self { batch_norm: true, width: 64, hidden: 512, dropout: 0.5 }
     }
@@ -29,27 +29,27 @@ impl<const DEPTH: usize> Default for Options<DEPTH> {
 /// How many times an image is halved.
 const STAGES: usize = 5;
 
-impl<const DEPTH: usize> Options<DEPTH> {
-    pub fn build(&self, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-        let name = format!("vgg{DEPTH}");
-        check_sizes(&name, &[("width", self.width), ("hidden", self.hidden)])?;
-        check_dropout(&name, self.dropout)?;
+impl Options {
+    /// `name` is one of vgg11, vgg13, vgg16 and vgg19.
+    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+        check_sizes(name, &[("width", self.width), ("hidden", self.hidden)])?;
+        check_dropout(name, self.dropout)?;
         let side = 1 << STAGES;
         if image[..2].iter().any(|&length| length == 0 || length % side != 0) {
-            return Err(wrong_image(&name, image, "images whose sides are multiples of 32"));
+            return Err(wrong_image(name, image, &format!("images whose sides are multiples of {side}")));
         }
-        Ok(Box::new(Net::new(|layout| Vgg::new(layout, self, image, classes))))
+        Ok(Box::new(Net::new(|layout| Vgg::new(layout, stages(name), self, image, classes))))
     }
+}
 
-    /// How many convolutions each stage has.
-    fn convolutions() -> [usize; STAGES] {
-        match DEPTH {
-            11 => [1, 1, 2, 2, 2],
-            13 => [2, 2, 2, 2, 2],
-            16 => [2, 2, 3, 3, 3],
-            19 => [2, 2, 4, 4, 4],
-            _ => unreachable!("no VGG has {DEPTH} layers"),
-        }
+/// How many convolutions each stage has.
+fn stages(name: &str) -> [usize; STAGES] {
+    match name {
+        "vgg11" => [1, 1, 2, 2, 2],
+        "vgg13" => [2, 2, 2, 2, 2],
+        "vgg16" => [2, 2, 3, 3, 3],
+        "vgg19" => [2, 2, 4, 4, 4],
+        _ => unreachable!("no VGG is named {name}"),
     }
 }
 
@@ -69,18 +69,19 @@ struct Step {
 }
 
 impl Vgg {
-    fn new<const DEPTH: usize>(
+    fn new(
         layout: &mut Layout,
-        options: &Options<DEPTH>,
+        convolutions: [usize; STAGES],
+        options: &Options,
         [height, width, mut channels]: [usize; 3],
         classes: usize,
     ) -> Self {
         // PyTorch counts what has no parameters as well: ReLU, the halving, dropout.
         let (mut stages, mut number) = (Vec::new(), 0);
-        for (stage, convolutions) in Options::<DEPTH>::convolutions().into_iter().enumerate() {
+        for (stage, count) in convolutions.into_iter().enumerate() {
             let outputs = options.width << stage.min(3);
             let mut steps = Vec::new();
-            for _ in 0..convolutions {
+            for _ in 0..count {
                 steps.push(Step::new(layout, number, channels, outputs, options.batch_norm));
                 number += if options.batch_norm { 3 } else { 2 };
                 channels = outputs;

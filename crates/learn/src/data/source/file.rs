@@ -1,5 +1,6 @@
 //! How a data file is opened, whatever its kind: plain or gzip, and by lines where it has them.
 
+use crate::data::bytes::Bytes;
 use crate::error::{Error, Result};
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
@@ -22,6 +23,42 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
         return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(reader))));
     }
     Ok(Box::new(reader))
+}
+
+/// A file of at least this size is mapped; a smaller one is read at once.
+const MAP_FROM: u64 = 1 << 20;
+
+/// No packed file with more content is unpacked into memory.
+pub const UNPACKED_LIMIT: u64 = 4 << 30;
+
+/// The whole content of a file: mapped if it is plain and large, otherwise in memory, and of that at most one byte more
+/// than `limit`, which is how a caller notices that there is more. A plain file of any size can be mapped.
+pub fn content(path: &Path, limit: u64) -> Result<Bytes> {
+    let file = File::open(path).map_err(Error::io(path))?;
+    let size = file.metadata().map_err(Error::io(path))?.len();
+    if size >= MAP_FROM {
+        let mapped = Bytes::map(path)?;
+        if !mapped.starts_with(&GZIP_MAGIC) {
+            return Ok(mapped);
+        }
+    }
+    let mut bytes = Vec::new();
+    // Memory grows with the bytes that really arrive, whatever anything claims.
+    open(path)?
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|source| Error::format(path, format!("breaks off after {} bytes: {source}", bytes.len())))?;
+    Ok(Bytes::Owned(bytes))
+}
+
+/// The file of this name in a folder, or of this name packed.
+pub fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    [folder.join(name), folder.join(format!("{name}.gz"))].into_iter().find(|path| path.is_file())
+}
+
+/// The same for a file that must be there.
+pub fn need(folder: &Path, name: &str) -> Result<PathBuf> {
+    find(folder, name).ok_or_else(|| Error::format(folder, format!("holds no {name} or {name}.gz")))
 }
 
 /// Creates a file, compressed if its name ends in `.gz`, and lets `content` fill it.

@@ -26,6 +26,8 @@ pub struct Known {
     pub test: usize,
     /// Whether it is made from a seed, so that nothing needs to be fetched.
     pub made: bool,
+    /// For what has to be fetched by hand: which files, from where.
+    pub home: Option<&'static str>,
 }
 
 /// All data sets that have a name, those that need no download first.
@@ -37,6 +39,7 @@ pub const KNOWN: &[Known] = &[
         train: 20_000,
         test: 4_000,
         made: true,
+        home: None,
     },
     Known {
         name: "grammar",
@@ -45,6 +48,7 @@ pub const KNOWN: &[Known] = &[
         train: 8_000,
         test: 1_000,
         made: true,
+        home: None,
     },
     Known {
         name: "reviews",
@@ -53,6 +57,7 @@ pub const KNOWN: &[Known] = &[
         train: 20_000,
         test: 2_000,
         made: true,
+        home: None,
     },
     Known {
         name: "fashion-mnist",
@@ -61,6 +66,7 @@ pub const KNOWN: &[Known] = &[
         train: 60_000,
         test: 10_000,
         made: false,
+        home: None,
     },
     Known {
         name: "mnist",
@@ -69,6 +75,34 @@ pub const KNOWN: &[Known] = &[
         train: 60_000,
         test: 10_000,
         made: false,
+        home: None,
+    },
+    Known {
+        name: "cifar-10",
+        kind: Kind::Images,
+        description: "photographs of ten kinds of things, 32 x 32 in colour",
+        train: 50_000,
+        test: 10_000,
+        made: false,
+        home: Some("the binary version from https://www.cs.toronto.edu/~kriz/cifar.html, unpacked"),
+    },
+    Known {
+        name: "cifar-100",
+        kind: Kind::Images,
+        description: "photographs of a hundred kinds of things, 32 x 32 in colour",
+        train: 50_000,
+        test: 10_000,
+        made: false,
+        home: Some("the binary version from https://www.cs.toronto.edu/~kriz/cifar.html, unpacked"),
+    },
+    Known {
+        name: "svhn",
+        kind: Kind::Images,
+        description: "house numbers in the street, 32 x 32 in colour",
+        train: 73_257,
+        test: 26_032,
+        made: false,
+        home: Some("train_32x32.mat and test_32x32.mat from http://ufldl.stanford.edu/housenumbers/"),
     },
 ];
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::data::conllu::TaggedSentence;
+use crate::data::normalize::Moments;
 use crate::data::{Images, Samples, Shape, Vocabulary, conllu, idx};
 use serde_json::json;
 use std::fs;
@@ -47,7 +48,7 @@ fn a_wrong_mapping_says_what_is_wrong() {
 fn what_is_saved_has_every_field_and_is_read_back() {
     for given in [Source::new("reviews"), Source::new("mnist")] {
         let saved = serde_json::to_value(&given).unwrap();
-        assert_eq!(saved.as_object().unwrap().len(), 9);
+        assert_eq!(saved.as_object().unwrap().len(), 13);
         assert_eq!(source(saved), given);
     }
 }
@@ -68,9 +69,9 @@ fn made_data_has_the_sizes_asked_for() {
             }
         }
         // The test half does not depend on the size of the training half.
-        if let Samples::Images(test) = &dataset.test {
+        if let Samples::Images(test) = &*dataset.test {
             let other = Source { train: Some(1), ..given.clone() }.load().unwrap();
-            assert_eq!(other.test, Samples::Images(test.clone()));
+            assert_eq!(*other.test, Samples::Images(test.clone()));
         }
     };
     check("digits", &|shape| *shape == Shape::Images { height: 28, width: 28, channels: 1, classes: 10 }, 10);
@@ -82,11 +83,11 @@ fn made_data_has_the_sizes_asked_for() {
 fn the_halves_of_made_data_share_no_sample() {
     let given = Source { train: Some(300), test: Some(300), ..Source::new("digits") };
     let dataset = given.load().unwrap();
-    let (Samples::Images(train), Samples::Images(test)) = (dataset.train, dataset.test) else {
+    let (Samples::Images(train), Samples::Images(test)) = (&*dataset.train, &*dataset.test) else {
         panic!("not images")
     };
-    let seen: std::collections::HashSet<&[u8]> = train.pixels.chunks(784).collect();
-    assert!(test.pixels.chunks(784).all(|image| !seen.contains(image)));
+    let seen: std::collections::HashSet<&[u8]> = train.pixels.as_ref().chunks(784).collect();
+    assert!(test.pixels.as_ref().chunks(784).all(|image| !seen.contains(image)));
 }
 
 #[test]
@@ -109,7 +110,8 @@ fn a_source_that_is_not_there_says_what_would_be_right() {
 }
 
 fn few_images(labels: &[u8]) -> Images {
-    Images { height: 2, width: 3, channels: 1, pixels: vec![9; labels.len() * 6], labels: labels.to_vec() }
+    let pixels = vec![9; labels.len() * 6].into();
+    Images { height: 2, width: 3, channels: 1, pixels, labels: labels.to_vec(), ..Images::default() }
 }
 
 fn write_images(folder: &Path, train: &Images, test: &Images, end: &str) {
@@ -126,8 +128,8 @@ fn a_folder_of_images_is_read() {
         write_images(folder.path(), &few_images(&[0, 1, 2]), &few_images(&[2, 1]), end);
         let dataset = Source { train: Some(2), ..in_folder(folder.path()) }.load().unwrap();
         assert_eq!(dataset.shape, Shape::Images { height: 2, width: 3, channels: 1, classes: 3 });
-        assert_eq!(dataset.train, Samples::Images(few_images(&[0, 1])));
-        assert_eq!(dataset.test, Samples::Images(few_images(&[2, 1])));
+        assert_eq!(*dataset.train, Samples::Images(few_images(&[0, 1])));
+        assert_eq!(*dataset.test, Samples::Images(few_images(&[2, 1])));
     }
 }
 
@@ -167,8 +169,8 @@ fn a_folder_of_text_is_read() {
     conllu::write(&folder.path().join("test.conllu.gz"), &[sentence(&["THE", "dog"], &["D", "A"])]).unwrap();
     let dataset = in_folder(folder.path()).load().unwrap();
     assert_eq!(dataset.classes, ["A", "D", "N"]);
-    let Samples::Sentences(test) = dataset.test else { panic!("not sentences") };
-    assert_eq!((test.starts, test.words, test.tags), (vec![0, 2], vec![2, 1], vec![1, 0]));
+    let Samples::Sentences(test) = &*dataset.test else { panic!("not sentences") };
+    assert_eq!((&test.starts[..], &test.words[..], &test.tags[..]), (&[0, 2][..], &[2, 1][..], &[1, 0][..]));
 }
 
 #[test]
@@ -179,7 +181,68 @@ fn a_folder_of_reviews_is_read() {
         fs::write(folder.path().join(name), line("good good stuff") + &line("!!") + &line("bad")).unwrap();
     }
     let dataset = Source { max_length: 2, ..in_folder(folder.path()) }.load().unwrap();
-    let Samples::Texts(train) = dataset.train else { panic!("not texts") };
+    let Samples::Texts(train) = &*dataset.train else { panic!("not texts") };
     // The second text has no words and is left out.
-    assert_eq!((train.starts, train.words, train.labels), (vec![0, 2, 3], vec![2, 2, 1], vec![3, 3]));
+    assert_eq!((&train.starts[..], &train.words[..]), (&[0, 2, 3][..], &[2, 2, 1][..]));
+    assert_eq!(train.labels, [3, 3]);
+}
+
+#[test]
+fn stop_words_are_left_out_before_texts_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "{\"reviewText\": \"The sound is good, and the price is GOOD\", \"overall\": 5}\n";
+    for name in ["train.jsonl", "test.jsonl"] {
+        fs::write(folder.path().join(name), line).unwrap();
+    }
+    let given = Source { stop_words: true, min_frequency: 1, max_length: 3, ..in_folder(folder.path()) };
+    let dataset = given.load().unwrap();
+    let (Samples::Texts(train), Some(vocabulary)) = (&*dataset.train, &dataset.vocabulary) else {
+        panic!("not texts")
+    };
+    let words: Vec<&str> = train.words.iter().map(|&word| vocabulary.word(word)).collect();
+    assert_eq!(words, ["sound", "good", "price"]);
+}
+
+#[test]
+fn images_are_prepared_as_asked() {
+    let given = Source { train: Some(50), test: Some(10), ..Source::default() };
+    let augment: Augment = serde_json::from_value(json!({"pad": 4, "flip": true})).unwrap();
+    let prepared =
+        Source { normalize: Some(Normalize::Own), augment: Some(augment), ..given.clone() }.load().unwrap();
+    let (Samples::Images(train), Samples::Images(test)) = (&*prepared.train, &*prepared.test) else {
+        panic!("not images")
+    };
+    assert_eq!((train.augment, test.augment), (Some(augment), None));
+    assert_eq!((train.scales.len(), &train.scales), (1, &test.scales));
+    let check = |source: Source, expect: &str| {
+        let error = source.load().unwrap_err().to_string();
+        assert!(error.contains(expect), "{error:?} should say {expect:?}");
+    };
+    let by = |mean: &[f32], deviation: &[f32]| {
+        let moments = Moments { mean: mean.to_vec(), deviation: deviation.to_vec() };
+        Source { normalize: Some(Normalize::By(moments)), ..given.clone() }
+    };
+    check(by(&[0.5; 3], &[0.5; 3]), "data: normalize: mean has 3 values, the data have 1 channels");
+    check(by(&[0.5], &[0.0]), "data: normalize: deviation must be above 0");
+    let wide = Augment { pad: 28, ..Augment::default() };
+    check(Source { augment: Some(wide), ..given.clone() }, "pad is 28, it must be below 28");
+}
+
+#[test]
+fn both_forms_of_normalize_are_read_and_saved() {
+    let check = |value: serde_json::Value, expect: Option<Normalize>| {
+        let given = source(json!({"name": "mnist", "normalize": value}));
+        assert_eq!(given.normalize, expect);
+        assert_eq!(source(serde_json::to_value(&given).unwrap()), given);
+    };
+    check(json!(true), Some(Normalize::Own));
+    check(json!(false), Some(Normalize::Off));
+    check(json!(null), None);
+    let moments = Moments { mean: vec![0.5], deviation: vec![0.25] };
+    check(json!({"mean": [0.5], "std": [0.25]}), Some(Normalize::By(moments)));
+    let error = serde_json::from_value::<Source>(json!({"name": "mnist", "normalize": 3})).unwrap_err();
+    assert!(
+        error.to_string().contains("expected true, false, or a mapping of mean and deviation"),
+        "{error}"
+    );
 }

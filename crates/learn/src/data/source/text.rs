@@ -1,12 +1,33 @@
 //! From words to numbers.
 
-use super::Source;
+use super::{Source, file};
 use crate::data::conllu::TaggedSentence;
-use crate::data::reviews::{self, Review};
+use crate::data::reviews::{self, Review, stop};
 use crate::data::{Dataset, Samples, Sentences, Shape, Texts, Vocabulary};
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Reads both halves of a folder, each of which must hold something, and keeps as much of them as the source says.
+pub fn halves<T>(
+    folder: &Path,
+    names: [&str; 2],
+    source: &Source,
+    read: impl Fn(&Path) -> Result<Vec<T>>,
+) -> Result<[Vec<T>; 2]> {
+    let half = |name: &str, limit: Option<usize>| {
+        let path = file::need(folder, name)?;
+        let mut samples = read(&path)?;
+        if samples.is_empty() {
+            return Err(Error::format(&path, "holds no samples"));
+        }
+        samples.truncate(limit.unwrap_or(usize::MAX));
+        Ok(samples)
+    };
+    Ok([half(names[0], source.train)?, half(names[1], source.test)?])
+}
 
 /// A tag is kept in a byte.
 const TAG_LIMIT: usize = 256;
@@ -45,8 +66,8 @@ pub fn tagging(source: &Source, train: &[TaggedSentence], test: &[TaggedSentence
     Ok(Dataset {
         name: source.name.clone(),
         shape: Shape::Tagging { words: vocabulary.len(), tags: tags.len() },
-        train: encode(train)?,
-        test: encode(test)?,
+        train: Arc::new(encode(train)?),
+        test: Arc::new(encode(test)?),
         classes: tags.iter().map(|&tag| tag.to_owned()).collect(),
         vocabulary: Some(vocabulary),
     })
@@ -60,15 +81,16 @@ pub fn texts(source: &Source, train: &[Review], test: &[Review]) -> Result<Datas
             .collect()
     };
     let (train, test) = (normal(train), normal(test));
-    let words = train.iter().flat_map(|(text, _)| reviews::words(text).take(source.max_length));
-    let vocabulary = Vocabulary::count(words, source.min_frequency, source.max_words);
+    let vocabulary = Vocabulary::count(
+        train.iter().flat_map(|(text, _)| kept_words(source, text)),
+        source.min_frequency,
+        source.max_words,
+    );
     let encode = |half: &[(String, u8)], name: &str| -> Result<Samples> {
         let mut texts = Texts { starts: vec![0], ..Texts::default() };
         for (text, label) in half {
             let before = texts.words.len();
-            texts
-                .words
-                .extend(reviews::words(text).take(source.max_length).map(|word| vocabulary.number(word)));
+            texts.words.extend(kept_words(source, text).map(|word| vocabulary.number(word)));
             // A text of signs and numbers alone says nothing that we could read.
             if texts.words.len() > before {
                 texts.labels.push(*label);
@@ -86,11 +108,17 @@ pub fn texts(source: &Source, train: &[Review], test: &[Review]) -> Result<Datas
     Ok(Dataset {
         name: source.name.clone(),
         shape: Shape::Texts { words: vocabulary.len(), classes: 5 },
-        train: encode(&train, "training")?,
-        test: encode(&test, "test")?,
+        train: Arc::new(encode(&train, "training")?),
+        test: Arc::new(encode(&test, "test")?),
         classes: ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"].map(str::to_owned).to_vec(),
         vocabulary: Some(vocabulary),
     })
+}
+
+/// The words of a text that are read.
+fn kept_words<'a>(source: &Source, text: &'a str) -> impl Iterator<Item = &'a str> {
+    let (all, limit) = (!source.stop_words, source.max_length);
+    reviews::words(text).filter(move |word| all || !stop::is_stop_word(word)).take(limit)
 }
 
 /// The word in lower case if asked for; most are already, and those need no memory of their own.

@@ -1,0 +1,61 @@
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use bonfire_cluster::interchange::{self, Exported};
+use bonfire_cluster::report::number;
+
+/// Write the parameters of a run for PyTorch, as safetensors.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  bonfire export runs/first\n  bonfire export runs/first --round 500 -o lenet5.safetensors\n\n\
+                        In Python:\n  model.load_state_dict(safetensors.torch.load_file(\"lenet5.safetensors\"))"
+)]
+pub struct ExportArgs {
+    /// The folder of the run
+    run_dir: PathBuf,
+    /// The file to write, which must be new [default: the folder's name and .safetensors, in this folder]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The checkpoint of this round [default: the newest that is whole]
+    #[arg(long, value_name = "N")]
+    round: Option<u64>,
+}
+
+pub fn run(args: &ExportArgs) -> Result<()> {
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => default_name(args)?,
+    };
+    // torch.load would not read it, and whoever sees the name would use that.
+    let is_torch =
+        out.extension().is_some_and(|extension| ["pt", "pth", "bin"].iter().any(|e| extension == *e));
+    ensure!(!is_torch, "{}: what is written is safetensors; let its name end so", out.display());
+    let exported = interchange::export(&args.run_dir, args.round, &out)?;
+    print(&exported, &out.display().to_string());
+    Ok(())
+}
+
+fn default_name(args: &ExportArgs) -> Result<PathBuf> {
+    let run_dir = args.run_dir.canonicalize().unwrap_or_else(|_| args.run_dir.clone());
+    let mut name =
+        run_dir.file_name().context("the folder of the run has no name; choose one with -o")?.to_owned();
+    name.push(".safetensors");
+    Ok(name.into())
+}
+
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the result of the command, and what it passed over"
+)]
+fn print(exported: &Exported, out: &str) {
+    for reason in &exported.skipped {
+        eprintln!("passed over {reason}");
+    }
+    println!(
+        "{out}: {} tensors, {} parameters of round {}",
+        exported.tensors,
+        number::count(exported.parameters as u64),
+        number::count(exported.round)
+    );
+}

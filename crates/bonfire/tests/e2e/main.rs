@@ -1,0 +1,40 @@
+//! The program as its users meet it: every test starts the real binary in a folder of its own.
+//!
+//! `program` starts it and never waits without a deadline, `record` reads what a run left behind. The rest is one file
+//! for each promise.
+
+#![allow(clippy::print_stderr, reason = "a test tells its seed, and what it leaves out")]
+
+mod program;
+mod record;
+
+mod crash;
+mod crates;
+mod data;
+mod evaluator;
+mod interchange;
+mod learning;
+mod output;
+mod python;
+mod readme;
+mod run_folder;
+mod seed;
+mod stop;
+mod wrong_input;
+
+/// A run of a second or less: 160 rounds with two workers.
+const SMALL: &str = "
+    data={name: digits, train: 2048, test: 300}
+    epochs=5
+    workers=2
+";
+
+/// Of a run that is [`SMALL`].
+const ROUNDS_PER_EPOCH: u64 = 2048 / (2 * 32);
+
+/// A run of a moment.
+const TINY: &str = "
+    data={name: digits, train: 200, test: 50}
+    num_server_rounds=2
+    workers=2
+";

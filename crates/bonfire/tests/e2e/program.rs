@@ -1,0 +1,222 @@
+//! The real program: started, watched against a deadline, and asked what it said.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Far above what any command here takes, also on a machine that is busy with something else.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// How often something that is awaited is looked for.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A folder for one test, gone with it.
+#[derive(Debug)]
+pub struct Dir(tempfile::TempDir);
+
+impl Dir {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        fs::write(&path, content).expect("a file");
+        path
+    }
+
+    /// The program in this folder with arguments between spaces; what has a space goes into [`Bonfire::arg`].
+    pub fn bonfire(&self, arguments: &str) -> Bonfire {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bonfire"));
+        command.current_dir(self.0.path()).args(arguments.split_whitespace());
+        // Data sets of whoever runs the tests are not looked at.
+        command.env("HOME", self.0.path()).env_remove("XDG_DATA_HOME");
+        Bonfire(command)
+    }
+
+    /// The names of everything in this folder.
+    pub fn entries(&self) -> Vec<String> {
+        names(self.0.path())
+    }
+}
+
+/// The names in a folder, sorted; none if there is no such folder.
+pub fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A command line that is about to be run.
+#[derive(Debug)]
+pub struct Bonfire(Command);
+
+impl Bonfire {
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.0.arg(argument);
+        self
+    }
+
+    /// `--set` for every line that is not empty.
+    pub fn set(mut self, lines: &str) -> Self {
+        for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            self.0.args(["--set", line]);
+        }
+        self
+    }
+
+    pub fn start(mut self) -> Running {
+        self.0.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let line = format!("{:?}", self.0);
+        let mut child = self.0.spawn().expect("the program");
+        let stdout = Some(listen(child.stdout.take().expect("a pipe")));
+        let stderr = Some(listen(child.stderr.take().expect("a pipe")));
+        Running { child, line, stdout, stderr, deadline: Instant::now() + DEADLINE }
+    }
+
+    #[track_caller]
+    pub fn run(self) -> Outcome {
+        self.start().wait()
+    }
+
+    /// Runs it, and it must go well.
+    #[track_caller]
+    pub fn succeed(self) -> Outcome {
+        self.run().expect(0)
+    }
+}
+
+/// Reads a pipe to its end beside the test, so that the program never waits for its reader.
+fn listen(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("a pipe that can be read");
+        String::from_utf8(bytes).expect("UTF-8")
+    })
+}
+
+/// The program while it runs. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    line: String,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+    deadline: Instant,
+}
+
+impl Running {
+    /// Waits for the end; a program that does not come to one is killed, and the test fails.
+    #[track_caller]
+    pub fn wait(mut self) -> Outcome {
+        self.until("the end", || false);
+        self.outcome()
+    }
+
+    /// Waits until something holds. False if the program ended without it.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) -> bool {
+        loop {
+            // In this order, so that what the program did last is seen.
+            let ended = self.child.try_wait().expect("a status").is_some();
+            if holds() {
+                return true;
+            }
+            if ended {
+                return false;
+            }
+            if Instant::now() > self.deadline {
+                let _ = self.child.kill();
+                panic!("waited too long for {what} of {}", self.line);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Lets it run for a while, then kills it without a warning, as a power cut would.
+    pub fn kill_after(mut self, time: Duration) -> Outcome {
+        let end = Instant::now() + time;
+        self.until("its time", || Instant::now() >= end);
+        self.child.kill().expect("killed");
+        self.outcome()
+    }
+
+    /// Sends a signal by its name, such as `INT`.
+    pub fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().expect("a shell");
+        assert!(sent.success(), "{kill}");
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let status: ExitStatus = self.child.wait().expect("a status");
+        let join = |pipe: Option<JoinHandle<String>>| pipe.expect("a pipe").join().expect("a text");
+        let (stdout, stderr) = (join(self.stdout.take()), join(self.stderr.take()));
+        Outcome { line: self.line.clone(), code: status.code(), stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has usually ended, and then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How the program ended and what it said.
+#[derive(Debug)]
+pub struct Outcome {
+    pub line: String,
+    /// `None` if it was killed.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Outcome {
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        let Self { line, stdout, stderr, .. } = &self;
+        assert_eq!(self.code, Some(code), "exit code of {line}\nstdout:\n{stdout}\nstderr:\n{stderr}");
+        self
+    }
+
+    /// Wrong input: exit code 2, one line of error with this in it, nothing on stdout.
+    #[track_caller]
+    pub fn refuse(self, fragment: &str) {
+        let Self { line, stdout, stderr, .. } = &self.expect(2);
+        let error = stderr.trim_end();
+        let is_one_line = error.starts_with("error: ") && error.lines().count() == 1;
+        assert!(is_one_line, "one line of error from {line}, not:\n{error}");
+        assert!(error.contains(fragment), "{fragment:?} in the error of {line}:\n{error}");
+        assert_eq!(stdout, "", "stdout of {line}");
+    }
+
+    /// The lines of stdout, each a JSON value.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<Value> {
+        json_lines(&self.stdout)
+    }
+}
+
+/// The lines of a text, each a JSON value.
+#[track_caller]
+pub fn json_lines(text: &str) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+    text.lines().map(parse).collect()
+}

@@ -1,0 +1,49 @@
+//! The content of a file: read into memory, or mapped and read as it is used.
+
+use crate::error::{Error, Result};
+use memmap2::Mmap;
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Some bytes, here or in a file.
+#[derive(Clone, Debug)]
+pub enum Bytes {
+    Owned(Vec<u8>),
+    Mapped(Arc<Mmap>),
+}
+
+impl Bytes {
+    /// Maps a whole file.
+    pub fn map(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io(path))?;
+        // SAFETY: the map is only read, and what is read are bytes of which any value is valid. Another program that
+        // shortens the file during a run ends the run by a signal; the manual says so.
+        let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
+        Ok(Self::Mapped(Arc::new(map)))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Mapped(map) => map,
+        }
+    }
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Owned(Vec::new())
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Owned(bytes)
+    }
+}

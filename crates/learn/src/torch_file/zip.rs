@@ -1,0 +1,167 @@
+use std::collections::BTreeMap;
+
+use flate2::Crc;
+
+/// The entries of a ZIP archive that are stored as they are; PyTorch packs none.
+#[derive(Debug)]
+pub struct Archive<'a> {
+    entries: BTreeMap<&'a str, Entry<'a>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<'a> {
+    content: &'a [u8],
+    /// 0 if the writer was told not to compute one.
+    crc: u32,
+}
+
+const LOCAL: &[u8] = b"PK\x03\x04";
+const CENTRAL: &[u8] = b"PK\x01\x02";
+const END: &[u8] = b"PK\x05\x06";
+const END_64: &[u8] = b"PK\x06\x06";
+const LOCATOR_64: &[u8] = b"PK\x06\x07";
+
+const END_LEN: usize = 22;
+const LOCATOR_64_LEN: usize = 20;
+
+/// The longest comment that may follow the end record.
+const COMMENT_LIMIT: usize = u16::MAX as usize;
+
+/// In place of a number that has 64 bits and stands elsewhere.
+const ELSEWHERE: u64 = u32::MAX as u64;
+
+const ENCRYPTED: u64 = 1;
+const STORED: u64 = 0;
+
+/// What a file says that was cut short, or damaged in what holds it together.
+const BROKEN: &str = "is not a whole ZIP archive";
+
+impl<'a> Archive<'a> {
+    /// Reads the directory at the end of the archive.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, String> {
+        let (count, start) = directory(bytes).ok_or(BROKEN)?;
+        let mut rest = bytes.get(start..).ok_or(BROKEN)?;
+        let mut entries = BTreeMap::new();
+        for _ in 0..count {
+            let record = Central::read(rest).ok_or(BROKEN)?;
+            rest = rest.get(record.len..).ok_or(BROKEN)?;
+            let name = str::from_utf8(record.name).map_err(|_| BROKEN)?;
+            if record.flags & ENCRYPTED != 0 || record.method != STORED {
+                return Err(format!(
+                    "{name} is packed or encrypted, which PyTorch never does; save the file again"
+                ));
+            }
+            let content = content(bytes, &record).ok_or(BROKEN)?;
+            entries.insert(name, Entry { content, crc: record.crc });
+        }
+        Ok(Self { entries })
+    }
+
+    /// The content of an entry; an error if it is damaged.
+    pub fn get(&self, name: &str) -> Option<Result<&'a [u8], String>> {
+        self.entries.get(name).map(|entry| entry.checked().map_err(|error| format!("{name}: {error}")))
+    }
+
+    /// The first entry with this name in any folder, and the folder with its slash.
+    pub fn find(&self, name: &str) -> Option<(&'a str, Result<&'a [u8], String>)> {
+        self.entries.iter().find_map(|(path, entry)| {
+            let folder =
+                path.strip_suffix(name).filter(|folder| folder.is_empty() || folder.ends_with('/'))?;
+            Some((folder, entry.checked()))
+        })
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn checked(self) -> Result<&'a [u8], String> {
+        let mut crc = Crc::new();
+        crc.update(self.content);
+        if self.crc != 0 && self.crc != crc.sum() {
+            return Err("the checksum is wrong: the file is damaged".to_owned());
+        }
+        Ok(self.content)
+    }
+}
+
+/// What the directory says of an entry.
+struct Central<'a> {
+    flags: u64,
+    method: u64,
+    crc: u32,
+    size: usize,
+    /// Where the entry begins.
+    start: usize,
+    name: &'a [u8],
+    /// Of this record.
+    len: usize,
+}
+
+impl<'a> Central<'a> {
+    fn read(record: &'a [u8]) -> Option<Self> {
+        let name_len = number::<2>(record, 28)? as usize;
+        let (extra_len, comment_len) = (number::<2>(record, 30)? as usize, number::<2>(record, 32)? as usize);
+        let extra = record.get(46 + name_len..46 + name_len + extra_len)?;
+        // In this order; only those stand in the extra field that did not fit.
+        let mut wide = wide_numbers(extra);
+        let mut resolve =
+            |short: u64| if short == ELSEWHERE { wide.next() } else { Some(short) }.map(usize::try_from);
+        let size = resolve(number::<4>(record, 24)?)?.ok()?;
+        let packed = resolve(number::<4>(record, 20)?)?.ok()?;
+        let start = resolve(number::<4>(record, 42)?)?.ok()?;
+        let (flags, method) = (number::<2>(record, 8)?, number::<2>(record, 10)?);
+        (record.starts_with(CENTRAL) && (method != STORED || size == packed)).then_some(Self {
+            flags,
+            method,
+            crc: number::<4>(record, 16)? as u32,
+            size,
+            start,
+            name: &record[46..46 + name_len],
+            len: 46 + name_len + extra_len + comment_len,
+        })
+    }
+}
+
+/// The numbers of the extra field that holds those of 64 bits.
+fn wide_numbers(mut extra: &[u8]) -> impl Iterator<Item = u64> {
+    let mut field: &[u8] = &[];
+    while let (Some(kind), Some(len)) = (number::<2>(extra, 0), number::<2>(extra, 2)) {
+        let end = 4 + len as usize;
+        if kind == 1 {
+            field = extra.get(4..end).unwrap_or_default();
+            break;
+        }
+        extra = extra.get(end..).unwrap_or_default();
+    }
+    field.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The bytes of an entry: behind its own header, whose lengths may differ from the directory's.
+fn content<'a>(bytes: &'a [u8], record: &Central<'_>) -> Option<&'a [u8]> {
+    let header = bytes.get(record.start..)?;
+    let start = 30 + number::<2>(header, 26)? as usize + number::<2>(header, 28)? as usize;
+    let content = header.get(start..start.checked_add(record.size)?)?;
+    header.starts_with(LOCAL).then_some(content)
+}
+
+/// How many entries there are, and where their directory begins.
+fn directory(bytes: &[u8]) -> Option<(u64, usize)> {
+    let last = bytes.len().checked_sub(END_LEN)?;
+    let first = last.saturating_sub(COMMENT_LIMIT);
+    let end = (first..=last).rev().find(|&at| bytes[at..].starts_with(END))?;
+    let record = &bytes[end..];
+    let (count, start) = (number::<2>(record, 10)?, number::<4>(record, 16)?);
+    if count != u64::from(u16::MAX) && start != ELSEWHERE {
+        return Some((count, usize::try_from(start).ok()?));
+    }
+    let locator = &bytes[end.checked_sub(LOCATOR_64_LEN)?..end];
+    let record = bytes.get(usize::try_from(number::<8>(locator, 8)?).ok()?..)?;
+    let is_wide = locator.starts_with(LOCATOR_64) && record.starts_with(END_64);
+    let (count, start) = (number::<8>(record, 32)?, number::<8>(record, 48)?);
+    is_wide.then_some((count, usize::try_from(start).ok()?))
+}
+
+/// The little-endian number of N bytes at an offset.
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at.checked_add(N)?)?;
+    Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
