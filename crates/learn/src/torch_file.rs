@@ -11,10 +11,7 @@ mod tests;
 mod zip;
 
 use std::collections::HashSet;
-use std::fs;
-use std::path::Path;
 
-use crate::error::{Error, Result};
 use pickle::{Pickle, Value, View};
 use zip::Archive;
 
@@ -40,27 +37,18 @@ const NESTED: [&str; 4] = ["state_dict", "model_state_dict", "model", "model_sat
 /// What `DataParallel` puts before every name.
 const PARALLEL: &str = "module.";
 
-/// Reads the tensors of a state dict, or of a checkpoint that holds one.
-pub fn read(path: &Path) -> Result<Vec<Weight>> {
-    let bytes = fs::read(path).map_err(Error::io(path))?;
-    parse(&bytes).map_err(|message| Error::format(path, message))
-}
-
-/// The same from the bytes of the file; the error lacks the path.
+/// The tensors of a state dict, or of a checkpoint that holds one, from the bytes of its file.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Weight>, String> {
     if bytes.starts_with(LEGACY) {
         return Err(
-            "is in the format of PyTorch before 1.6; load it there and save it again with a newer torch, \
-                    or as safetensors"
+            "is in the format of PyTorch before 1.6; load it and save it again with a newer torch, or as safetensors"
                 .to_owned(),
         );
     }
     let archive = Archive::open(bytes)?;
     let (folder, pickle) = archive.find("data.pkl").ok_or("has no data.pkl, so it is not of PyTorch")?;
-    let (folder, pickle) = (folder.to_owned(), Pickle::read(pickle?)?);
-    if let Some(order) = archive.get(&format!("{folder}byteorder")).transpose()?
-        && order != b"little"
-    {
+    let pickle = Pickle::read(pickle)?;
+    if archive.get(&format!("{folder}byteorder")).is_some_and(|order| order != b"little") {
         return Err("was written on a big-endian machine; save it again on another".to_owned());
     }
     let views = state_dict(&pickle)?;
@@ -70,7 +58,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Weight>, String> {
     let mut weights = Vec::new();
     for (name, view) in views {
         let values =
-            values(&archive, &folder, view, &mut limit).map_err(|error| format!("{name}: {error}"))?;
+            values(&archive, folder, view, &mut limit).map_err(|error| format!("{name}: {error}"))?;
         let name = if parallel { &name[PARALLEL.len()..] } else { name };
         weights.push(Weight { name: name.to_owned(), shape: view.shape.clone(), values });
     }
@@ -116,7 +104,7 @@ fn state_dict(pickle: &Pickle) -> Result<Vec<(&str, &View)>, String> {
 fn values(archive: &Archive<'_>, folder: &str, view: &View, limit: &mut usize) -> Result<Vec<f32>, String> {
     let View { storage, offset, shape, strides } = view;
     let entry = format!("{folder}data/{}", storage.key);
-    let bytes = archive.get(&entry).ok_or_else(|| format!("{entry} is missing"))??;
+    let bytes = archive.get(&entry).ok_or_else(|| format!("{entry} is missing"))?;
     let size = storage.scalar.size();
     if storage.len.checked_mul(size) != Some(bytes.len()) {
         return Err(format!("{entry} has {} bytes, expected {} numbers of {size}", bytes.len(), storage.len));
@@ -129,8 +117,8 @@ fn values(archive: &Archive<'_>, folder: &str, view: &View, limit: &mut usize) -
     if count == 0 {
         return Ok(Vec::new());
     }
-    let steps = shape.iter().zip(strides).map(|(len, stride)| (len - 1).checked_mul(*stride));
-    let last = steps.fold(Some(*offset), |last, step| last?.checked_add(step?));
+    let mut steps = shape.iter().zip(strides).map(|(len, stride)| (len - 1).checked_mul(*stride));
+    let last = steps.try_fold(*offset, |last, step| last.checked_add(step?));
     if shape.len() != strides.len() || last.is_none_or(|last| last >= storage.len) {
         return Err(format!("lies outside of {entry}"));
     }

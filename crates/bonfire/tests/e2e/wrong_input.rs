@@ -55,7 +55,7 @@ fn settings() {
         "data={name: digits, train: 5, test: 5}\n workers=6",
         "6 workers are more than the 5 training samples",
     );
-    check("data.train=0\n data.name=digits", "train is 0, it must be at least 1");
+    check("data.train=0\n data.name=digits", "train is 0, it must be from 1 to");
 }
 
 #[test]

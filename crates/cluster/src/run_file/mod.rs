@@ -163,6 +163,11 @@ impl Settings {
         }
         let length = length(&tree, &mut file)?;
         let workers = workers(&tree, &mut file, cores)?;
+        if workers > MOST_WORKERS {
+            return Err(Wrong::new(format!(
+                "{workers} workers are more than the {MOST_WORKERS} that one machine may have"
+            )));
+        }
         if file.name.is_empty() {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
         }
@@ -297,6 +302,9 @@ fn workers(tree: &Tree, file: &mut RunFile, cores: usize) -> Result<usize, Wrong
     }
     Ok(servers.iter().map(|server| server.num_workers).sum())
 }
+
+/// Every worker holds a gradient of its own.
+const MOST_WORKERS: usize = 1024;
 
 fn notes(file: &RunFile, workers: usize) -> Vec<String> {
     let is_async = file.parameter_server.iter().any(|server| server.aggr_type == Aggregation::Async)

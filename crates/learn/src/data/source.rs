@@ -25,6 +25,9 @@ pub use known::{KNOWN, Kind, Known, data_folders, known, nearest, user_folder};
 /// same data.
 pub const SEED: u64 = 2024;
 
+/// The most samples or words that can be asked for: a slip of the finger must not fill the memory.
+const MOST: usize = 100_000_000;
+
 /// A data set and how to prepare it. In a run file either a name or folder alone, or a mapping of these fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
@@ -124,9 +127,11 @@ impl Source {
             ("max_words", Some(self.max_words)),
             ("max_length", Some(self.max_length)),
         ];
-        match given.iter().find(|(_, value)| *value == Some(0)) {
-            Some((key, _)) => Err(Error::Mismatch(format!("data: {key} is 0, it must be at least 1"))),
-            None => Ok(()),
+        match given.iter().find(|(_, value)| value.is_some_and(|value| !(1..=MOST).contains(&value))) {
+            Some((key, Some(value))) => {
+                Err(Error::Mismatch(format!("data: {key} is {value}, it must be from 1 to {MOST}")))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -102,7 +102,7 @@ impl Pickle {
     }
 }
 
-/// Values refer to each other by number, so that no pickle, however nested, takes more memory than a few times its length.
+/// Values refer to each other by number: no pickle, however nested, takes more memory than in proportion to its length.
 #[derive(Debug, Default)]
 struct Machine<'a> {
     rest: &'a [u8],

@@ -5,14 +5,7 @@ use flate2::Crc;
 /// The entries of a ZIP archive that are stored as they are; PyTorch packs none.
 #[derive(Debug)]
 pub struct Archive<'a> {
-    entries: BTreeMap<&'a str, Entry<'a>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry<'a> {
-    content: &'a [u8],
-    /// 0 if the writer was told not to compute one.
-    crc: u32,
+    entries: BTreeMap<&'a str, &'a [u8]>,
 }
 
 const LOCAL: &[u8] = b"PK\x03\x04";
@@ -37,11 +30,13 @@ const STORED: u64 = 0;
 const BROKEN: &str = "is not a whole ZIP archive";
 
 impl<'a> Archive<'a> {
-    /// Reads the directory at the end of the archive.
+    /// Reads the directory at the end of the archive, and checks every entry against its checksum.
     pub fn open(bytes: &'a [u8]) -> Result<Self, String> {
         let (count, start) = directory(bytes).ok_or(BROKEN)?;
         let mut rest = bytes.get(start..).ok_or(BROKEN)?;
         let mut entries = BTreeMap::new();
+        // Entries that overlap could make the work many times that of the file's length.
+        let mut limit = bytes.len();
         for _ in 0..count {
             let record = Central::read(rest).ok_or(BROKEN)?;
             rest = rest.get(record.len..).ok_or(BROKEN)?;
@@ -52,41 +47,40 @@ impl<'a> Archive<'a> {
                 ));
             }
             let content = content(bytes, &record).ok_or(BROKEN)?;
-            entries.insert(name, Entry { content, crc: record.crc });
+            limit = limit.checked_sub(content.len()).ok_or(BROKEN)?;
+            if record.crc != 0 && record.crc != checksum(content) {
+                return Err(format!("{name}: the checksum is wrong: the file is damaged"));
+            }
+            entries.insert(name, content);
         }
         Ok(Self { entries })
     }
 
-    /// The content of an entry; an error if it is damaged.
-    pub fn get(&self, name: &str) -> Option<Result<&'a [u8], String>> {
-        self.entries.get(name).map(|entry| entry.checked().map_err(|error| format!("{name}: {error}")))
+    /// The content of an entry.
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        self.entries.get(name).copied()
     }
 
     /// The first entry with this name in any folder, and the folder with its slash.
-    pub fn find(&self, name: &str) -> Option<(&'a str, Result<&'a [u8], String>)> {
-        self.entries.iter().find_map(|(path, entry)| {
-            let folder =
-                path.strip_suffix(name).filter(|folder| folder.is_empty() || folder.ends_with('/'))?;
-            Some((folder, entry.checked()))
+    pub fn find(&self, name: &str) -> Option<(&'a str, &'a [u8])> {
+        self.entries.iter().find_map(|(path, content)| {
+            let folder = path.strip_suffix(name)?;
+            (folder.is_empty() || folder.ends_with('/')).then_some((folder, *content))
         })
     }
 }
 
-impl<'a> Entry<'a> {
-    fn checked(self) -> Result<&'a [u8], String> {
-        let mut crc = Crc::new();
-        crc.update(self.content);
-        if self.crc != 0 && self.crc != crc.sum() {
-            return Err("the checksum is wrong: the file is damaged".to_owned());
-        }
-        Ok(self.content)
-    }
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 /// What the directory says of an entry.
 struct Central<'a> {
     flags: u64,
     method: u64,
+    /// 0 if the writer was told not to compute one.
     crc: u32,
     size: usize,
     /// Where the entry begins.
