@@ -154,6 +154,9 @@ impl Settings {
     pub fn read(origin: &str, text: &str, overrides: &Overrides<'_>, cores: usize) -> Result<Self, Wrong> {
         let mut tree = Tree::parse(origin, text)?;
         for assignment in overrides.set {
+            if assignment.starts_with("data.") {
+                tree.spell_out("data", "name");
+            }
             tree.set(assignment, CHOICES)?;
         }
         let mut file: RunFile = tree.read()?;

@@ -64,6 +64,8 @@ fn the_command_line_goes_over_the_file_over_the_defaults() {
     check("data: reviews", &["data=grammar"], "lenet5 adam 0.001 grammar Some(8000)");
     check("data: {name: digits, test: 5}", &["data.train=7"], "lenet5 adam 0.001 digits Some(7)");
     check("", &["data.train=7", "data.name=grammar"], "lenet5 adam 0.001 grammar Some(7)");
+    check("data: grammar", &["data.train=7"], "lenet5 adam 0.001 grammar Some(7)");
+    check("", &["data=grammar", "data.train=7"], "lenet5 adam 0.001 grammar Some(7)");
     check("data: some/folder", &[], "lenet5 adam 0.001 some/folder None");
 }
 

@@ -57,6 +57,12 @@ impl Tree {
         set::assign(&mut self.root, assignment, choices)
     }
 
+    /// Turns a bare value at a top-level key into the mapping that it is short for, such as `data: digits` into
+    /// `data: {name: digits}`, so that more can be set beside it.
+    pub fn spell_out(&mut self, key: &str, short_for: &str) {
+        set::spell_out(&mut self.root, key, short_for);
+    }
+
     /// Turns the tree into a configuration.
     ///
     /// # Errors

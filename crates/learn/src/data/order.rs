@@ -8,7 +8,7 @@ use super::Samples;
 use crate::random::Random;
 
 /// How many rounds' worth of samples are sorted by length together. More saves padding, fewer mixes better.
-const WINDOW: usize = 50;
+const WINDOW: usize = 10;
 
 /// The permutation of one epoch.
 #[derive(Debug, Default)]

@@ -23,7 +23,7 @@ pub struct Options {
     pub read: Read,
     /// 2: up to three stars against four and five. 5: the stars.
     pub classes: usize,
-    /// With two classes: how much the loss of a text of the better class counts. Such texts are about four in five.
+    /// With two classes: how much the loss of a text of the better class counts, of which there are usually more.
     pub positive_weight: f32,
 }
 
@@ -46,7 +46,7 @@ impl Default for Options {
             dropout: 0.5,
             read: Read::LastWord,
             classes: 2,
-            positive_weight: 0.2,
+            positive_weight: 1.0,
         }
     }
 }

@@ -37,6 +37,21 @@ pub(super) fn assign(root: &mut Node, assignment: &str, choices: &[&str]) -> Res
     Ok(())
 }
 
+/// Turns the bare value of `key` into a mapping with that value under `short_for`.
+pub(super) fn spell_out(root: &mut Node, key: &str, short_for: &str) {
+    let Data::Map(entries) = &mut root.data else { return };
+    let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) else { return };
+    if let Data::Scalar(_) = entry.value.data
+        && !entry.value.is_null()
+    {
+        let place = entry.value.place.clone();
+        let bare = std::mem::replace(&mut entry.value, Node::map(place.clone()));
+        if let Data::Map(entries) = &mut entry.value.data {
+            entries.push(Entry { key: short_for.to_owned(), place, value: bare });
+        }
+    }
+}
+
 /// The value of `key` in the mapping `node`, made if need be. What is no mapping gives way to one, save for a
 /// list.
 fn enter_key<'a>(node: &'a mut Node, key: &str, place: &Place, is_choice: bool) -> Option<&'a mut Node> {
