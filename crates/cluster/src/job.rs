@@ -30,6 +30,9 @@ pub struct Job {
     pub round_size: usize,
 }
 
+/// With a gradient for every worker and an optimiser's moments, this many take some ten gigabytes.
+const MOST_PARAMETERS: usize = 1 << 29;
+
 impl Job {
     /// Loads and builds what the settings ask for. Whatever is wrong with them shows here.
     pub fn prepare(settings: Settings) -> Result<Self> {
@@ -49,6 +52,11 @@ impl Job {
         }
         let models: Result<Vec<_>, _> = (0..workers).map(|_| build(&dataset.shape)).collect();
         let models = models.map_err(|error| located(&settings, "model", error))?;
+        let parameters = models[0].layout().len();
+        if parameters > MOST_PARAMETERS {
+            let message = format!("the model has {parameters} parameters, more than {MOST_PARAMETERS}");
+            return Err(settings.wrong("model", message).into());
+        }
         let head = Head::new(models, settings.file.optimizer.clone(), settings.file.seed);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = ThreadPoolBuilder::new()

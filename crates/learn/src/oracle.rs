@@ -183,7 +183,7 @@ fn check_steps(case: &Case, steps: &Steps, model: &mut dyn Model, batch: &Batch)
     let mut gradient = Gradient::new(model.layout());
     let mut optimizer = Optimizer::new(steps.optimizer.clone(), model.layout());
     // Ten steps of a deep net with batch norm make a rounding visible that turns one ReLU on or off.
-    let limit = if steps.rounding > 0.0 { (4.0 * steps.rounding).max(2e-3) } else { 2e-5 };
+    let limit = if steps.rounding > 0.0 { (4.0 * steps.rounding).max(2e-4) } else { 2e-5 };
     let check = |what: &str, tally: &Tally, expect: f64| {
         let off = (tally.mean_loss() - expect).abs();
         assert!(off < limit, "{} with {}: {what} is off by {off}", case.name, steps.name);

@@ -4,6 +4,11 @@
 //! the best instruction set of the machine: [`vectorized`] chooses among AVX-512, AVX2 and the baseline (NEON on ARM).
 //! No kernel allocates, and none uses a fused multiply-add by name: where the machine has none, it is a slow call.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "loops over registers by number are what the compiler unrolls best"
+)]
+
 pub mod convolve;
 pub mod lanes;
 pub mod loss;

@@ -28,8 +28,7 @@ impl Default for Options {
 impl Options {
     pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
         let Self { channels, kernel, hidden } = *self;
-        let channel = channels[0].min(channels[1]);
-        check_sizes(name, &[("channels", channel), ("kernel", kernel), ("hidden", hidden)])?;
+        check_sizes(name, &[("channels", &channels), ("kernel", &[kernel]), ("hidden", &[hidden])])?;
         let rest = side_behind(name, image, kernel)?;
         Ok(Box::new(Net::new(|layout| Cnn::new(layout, self, image[2], rest, classes))))
     }

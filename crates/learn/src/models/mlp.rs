@@ -23,7 +23,7 @@ impl Default for Options {
 
 impl Options {
     pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-        check_sizes(name, &[("hidden", self.hidden.iter().copied().min().unwrap_or(1))])?;
+        check_sizes(name, &[("hidden", &self.hidden)])?;
         Ok(Box::new(Net::new(|layout| Mlp::new(layout, &self.hidden, image, classes))))
     }
 }

@@ -130,12 +130,20 @@ fn check_dropout(model: &str, rate: f32) -> Result<()> {
     if (0.0..1.0).contains(&rate) { Ok(()) } else { Err(wrong_option(model, "dropout", "from 0 to below 1")) }
 }
 
-/// Sizes that must not be 0.
-fn check_sizes(model: &str, sizes: &[(&str, usize)]) -> Result<()> {
-    match sizes.iter().find(|(_, size)| *size == 0) {
-        Some((option, _)) => Err(wrong_option(model, option, "at least 1")),
+/// The largest size of a layer: a slip of the finger must not fill the memory.
+const MOST: usize = 65_536;
+
+/// Sizes that must not be 0, and not absurd.
+fn check_sizes(model: &str, sizes: &[(&str, &[usize])]) -> Result<()> {
+    match sizes.iter().find(|(_, sizes)| !sizes.iter().all(|size| (1..=MOST).contains(size))) {
+        Some((option, _)) => Err(wrong_option(model, option, &format!("from 1 to {MOST}"))),
         None => Ok(()),
     }
+}
+
+/// How many layers lie on top of each other.
+fn check_layers(model: &str, layers: usize) -> Result<()> {
+    if (1..=100).contains(&layers) { Ok(()) } else { Err(wrong_option(model, "layers", "from 1 to 100")) }
 }
 
 /// Height and width of what two convolutions without padding, each with a halving behind, leave of an image.

@@ -51,7 +51,7 @@ impl ThinOptions {
 }
 
 fn build(name: &str, width: usize, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-    check_sizes(name, &[("width", width)])?;
+    check_sizes(name, &[("width", &[width])])?;
     if image[0] != image[1] || image[0] == 0 {
         return Err(wrong_image(name, image, "square images"));
     }

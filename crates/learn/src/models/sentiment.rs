@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_dropout, check_sizes, wrong_option};
+use super::{check_dropout, check_layers, check_sizes, wrong_option};
 use crate::error::Result;
 use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent, Stack};
 use crate::layout::Layout;
@@ -56,8 +56,8 @@ const FOUR_STARS: u32 = 3;
 
 impl Options {
     pub fn build(&self, words: usize, stars: usize) -> Result<Box<dyn Model>> {
-        let sizes = [("embedding", self.embedding), ("hidden", self.hidden), ("layers", self.layers)];
-        check_sizes("sentiment", &sizes)?;
+        check_sizes("sentiment", &[("embedding", &[self.embedding]), ("hidden", &[self.hidden])])?;
+        check_layers("sentiment", self.layers)?;
         check_dropout("sentiment", self.dropout)?;
         if self.classes != 2 && self.classes != stars {
             return Err(wrong_option("sentiment", "classes", &format!("2 or {stars}")));

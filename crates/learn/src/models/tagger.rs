@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_dropout, check_sizes};
+use super::{check_dropout, check_layers, check_sizes};
 use crate::error::Result;
 use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent, Stack};
 use crate::layout::Layout;
@@ -31,10 +31,8 @@ impl Default for Options {
 
 impl Options {
     pub fn build(&self, words: usize, tags: usize) -> Result<Box<dyn Model>> {
-        check_sizes(
-            "tagger",
-            &[("embedding", self.embedding), ("hidden", self.hidden), ("layers", self.layers)],
-        )?;
+        check_sizes("tagger", &[("embedding", &[self.embedding]), ("hidden", &[self.hidden])])?;
+        check_layers("tagger", self.layers)?;
         check_dropout("tagger", self.dropout)?;
         Ok(Box::new(Net::new(|layout| Tagger::new(layout, self, words, tags))))
     }

@@ -32,7 +32,7 @@ const STAGES: usize = 5;
 impl Options {
     /// `name` is one of vgg11, vgg13, vgg16 and vgg19.
     pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-        check_sizes(name, &[("width", self.width), ("hidden", self.hidden)])?;
+        check_sizes(name, &[("width", &[self.width]), ("hidden", &[self.hidden])])?;
         check_dropout(name, self.dropout)?;
         let side = 1 << STAGES;
         if image[..2].iter().any(|&length| length == 0 || length % side != 0) {
