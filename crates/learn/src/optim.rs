@@ -125,7 +125,7 @@ pub struct Optimizer {
 }
 
 /// How many floats one task changes. Blocks do not depend on the number of threads, so neither does any sum.
-const BLOCK: usize = 1 << 14;
+const BLOCK: usize = 1 << 12;
 
 /// How many floats are summed before they are used: what stays in the first-level cache.
 const CHUNK: usize = 1024;

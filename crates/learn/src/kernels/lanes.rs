@@ -31,7 +31,7 @@ const OUTPUTS: [usize; 4] = [6, 4, 2, 1];
 const COLUMNS: [usize; 3] = [4, 2, 1];
 
 /// The same for slopes of weights: so many outputs of so many neighbouring weights. Kernels are often three or five wide.
-const SLOPE_OUTPUTS: [usize; 4] = [5, 4, 2, 1];
+const SLOPE_OUTPUTS: [usize; 3] = [4, 2, 1];
 const SLOPE_COLUMNS: [usize; 3] = [5, 3, 1];
 
 impl LaneConvolution {
@@ -289,7 +289,6 @@ impl Taps {
         outputs: usize,
     ) {
         match outputs {
-            5 => self.run::<S, C, 5>(simd, x, dy, dw),
             4 => self.run::<S, C, 4>(simd, x, dy, dw),
             2 => self.run::<S, C, 2>(simd, x, dy, dw),
             _ => self.run::<S, C, 1>(simd, x, dy, dw),
