@@ -4,6 +4,8 @@
 //! the order of the workers. Nothing depends on which thread did what, so neither does any bit of the result.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bonfire_learn::data::{Batch, Samples};
 use bonfire_learn::random::Random;
@@ -110,11 +112,12 @@ impl Head {
 
     fn update(&mut self, round: Round, load: impl Fn(&mut Worker) + Sync) -> Tally {
         let seed = Random::at(self.seed, &[0x5EED, round.number]).bits();
-        let parameters = &self.parameters;
+        let (parameters, workers, finished) = (&self.parameters, self.workers.len(), AtomicUsize::new(0));
         let each = self.workers.par_iter_mut().zip(&mut self.gradients);
         each.with_max_len(1).for_each(|(worker, gradient)| {
             load(worker);
             worker.compute(parameters, seed, gradient);
+            await_others(&finished, workers);
         });
         self.optimizer.step(&mut self.parameters, &self.gradients, round.lr, round.clip);
         let mut tally = Tally::default();
@@ -160,5 +163,21 @@ impl Loading {
             Some(loader) => Self::Ahead(loader, Vec::new()),
             None => Self::InPlace(Shares::new(plan)),
         }
+    }
+}
+
+/// How long a worker that is done waits for the others before its thread may go to sleep.
+const PATIENCE: Duration = Duration::from_micros(200);
+
+/// Keeps a thread awake until the others are done too, if that is soon. Falling asleep and being woken costs more than the
+/// whole update of a small model.
+fn await_others(finished: &AtomicUsize, workers: usize) {
+    finished.fetch_add(1, Ordering::Release);
+    if workers > rayon::current_num_threads() {
+        return;
+    }
+    let since = Instant::now();
+    while finished.load(Ordering::Acquire) < workers && since.elapsed() < PATIENCE {
+        std::hint::spin_loop();
     }
 }

@@ -308,19 +308,20 @@ impl Taps {
         let mut sums = [[simd.splat_f32s(0.0); C]; O];
         let (x_step, dy_step) = (inputs * registers, outputs * registers);
         for row in padding.saturating_sub(self.ky)..self.sizes.out_height().min(height + padding - self.ky) {
-            let x = &x[((row + self.ky - padding) * width + self.kx) * x_step + self.input * registers..];
-            let dy = &dy[row * out_width * dy_step + self.output * registers..];
+            let start = ((row + self.ky - padding) * width + self.kx) * x_step + self.input * registers;
+            let x = &x[start..start + (out_width + C - 2) * x_step + registers];
+            let start = row * out_width * dy_step + self.output * registers;
+            let dy = &dy[start..start + (out_width - 1) * dy_step + O * registers];
             for column in 0..out_width {
-                let x = &x[column * x_step..(column + C - 1) * x_step + registers];
-                let dy = &dy[column * dy_step..column * dy_step + O * registers];
                 for lane in 0..registers {
-                    // SAFETY: `lane < registers`, `c < C` and `o < O`, and both slices were cut above to end behind the
-                    // largest of them.
+                    let (x_at, dy_at) = (column * x_step + lane, column * dy_step + lane);
+                    // SAFETY: `column < out_width`, `lane < registers`, `c < C` and `o < O`, and both slices were cut above
+                    // to end behind the largest of them.
                     let values: [S::f32s; C] =
-                        std::array::from_fn(|c| unsafe { *x.get_unchecked(c * x_step + lane) });
+                        std::array::from_fn(|c| unsafe { *x.get_unchecked(x_at + c * x_step) });
                     for o in 0..O {
                         // SAFETY: as above.
-                        let slope = unsafe { *dy.get_unchecked(o * registers + lane) };
+                        let slope = unsafe { *dy.get_unchecked(dy_at + o * registers) };
                         for c in 0..C {
                             sums[o][c] = simd.mul_add_e_f32s(slope, values[c], sums[o][c]);
                         }

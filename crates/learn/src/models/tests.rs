@@ -68,7 +68,11 @@ fn misfits_say_what_would_be_right() {
         images(32, 32, 1),
         "model vgg11: dropout must be from 0 to below 1",
     );
-    check(r#"{"resnet50": {"width": 0}}"#, images(32, 32, 1), "model resnet50: width must be from 1 to 65536");
+    check(
+        r#"{"resnet50": {"width": 0}}"#,
+        images(32, 32, 1),
+        "model resnet50: width must be from 1 to 65536",
+    );
     check(
         r#"{"lenet": {"kernel": 9}}"#,
         images(16, 16, 1),
