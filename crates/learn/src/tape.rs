@@ -1,6 +1,6 @@
 //! The tape: what a forward pass did, so that the backward pass can undo it in reverse.
 //!
-//! A layer computes its result at once, leaves a [`Record`] of what the way back needs, and hands out a [`Var`]. All
+//! A layer computes its result at once, leaves a record of what the way back needs, and hands out a [`Var`]. All
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
 
 use crate::buffer::{Buffer, Pool};
