@@ -151,7 +151,7 @@ fn fill(folder: &RunFolder, job: &Job, weights: &Path) -> Result<()> {
     let seconds = started.elapsed().as_secs_f64();
     let mut log = Log::open(folder, started, Vec::new())?;
     for event in [
-        start(job),
+        job.started(),
         Event::Noted { message: format!("the parameters are from {}", weights.display()) },
         Event::Checkpointed { round: 0, file, bytes, seconds },
     ] {
@@ -159,25 +159,6 @@ fn fill(folder: &RunFolder, job: &Job, weights: &Path) -> Result<()> {
     }
     ensure!(log.failed_writes() == 0, "{}: cannot be written", folder.events().display());
     Ok(())
-}
-
-/// What the first event of a run says of a job.
-fn start(job: &Job) -> Event {
-    let file = &job.settings.file;
-    Event::Started {
-        name: file.name.clone(),
-        model: job.model_name.clone(),
-        parameters: job.head.layout().parameters(),
-        data: job.dataset.name.clone(),
-        train_samples: job.dataset.train.len(),
-        test_samples: job.dataset.test.len(),
-        workers: job.settings.workers,
-        batch_size: file.batch_size,
-        rounds_per_epoch: job.rounds_per_epoch,
-        rounds: job.rounds,
-        epochs: file.epochs,
-        seed: file.seed,
-    }
 }
 
 /// Puts weights into the places that a model has for them; an error if they are of another model.

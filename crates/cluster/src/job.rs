@@ -7,6 +7,7 @@ use bonfire_learn::data::order::Order;
 use bonfire_learn::data::{Dataset, Shape};
 use bonfire_learn::schedule::Place;
 use bonfire_learn::{Error, Model};
+use bonfire_report::Event;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::head::{Head, Round};
@@ -95,6 +96,25 @@ impl Job {
             round_size: self.round_size,
             lr: file.schedule.lr(file.optimizer.lr(), place),
             clip: file.clip_norm,
+        }
+    }
+
+    /// What the first event of a run says.
+    pub fn started(&self) -> Event {
+        let file = &self.settings.file;
+        Event::Started {
+            name: file.name.clone(),
+            model: self.model_name.clone(),
+            parameters: self.head.layout().parameters(),
+            data: self.dataset.name.clone(),
+            train_samples: self.dataset.train.len(),
+            test_samples: self.dataset.test.len(),
+            workers: self.settings.workers,
+            batch_size: file.batch_size,
+            rounds_per_epoch: self.rounds_per_epoch,
+            rounds: self.rounds,
+            epochs: file.epochs,
+            seed: file.seed,
         }
     }
 

@@ -150,22 +150,7 @@ impl Run {
     }
 
     fn announce(&mut self) {
-        let (job, file) = (&self.job, &self.job.settings.file);
-        let event = Event::Started {
-            name: file.name.clone(),
-            model: job.model_name.clone(),
-            parameters: job.head.layout().parameters(),
-            data: job.dataset.name.clone(),
-            train_samples: job.dataset.train.len(),
-            test_samples: job.dataset.test.len(),
-            workers: job.settings.workers,
-            batch_size: file.batch_size,
-            rounds_per_epoch: job.rounds_per_epoch,
-            rounds: job.rounds,
-            epochs: file.epochs,
-            seed: file.seed,
-        };
-        self.tell(event);
+        self.tell(self.job.started());
         for message in self.job.settings.notes.clone() {
             self.tell(Event::Noted { message });
         }
