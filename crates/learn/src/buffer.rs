@@ -55,20 +55,11 @@ impl Pool {
         let best = self.free.iter().enumerate().filter(|(_, buffer)| fits(buffer));
         let mut buffer = match best.min_by_key(|(_, buffer)| buffer.lines.len()).map(|(i, _)| i) {
             Some(i) => self.free.swap_remove(i),
-            None => self.grow(lines),
+            // Sentences differ in length from batch to batch: rounding up lets one buffer serve many lengths.
+            None => Buffer { lines: vec![Line([0.0; LINE]); lines + lines / 8], len: 0 },
         };
         buffer.len = len;
         buffer
-    }
-
-    /// A new buffer, in the place of a free one that was a little too small: sentences differ in length from batch to batch,
-    /// and the pool must not come to hold a buffer for each.
-    fn grow(&mut self, lines: usize) -> Buffer {
-        let small = |buffer: &Buffer| (lines / 2..lines).contains(&buffer.lines.len());
-        if let Some(i) = self.free.iter().position(small) {
-            self.free.swap_remove(i);
-        }
-        Buffer { lines: vec![Line([0.0; LINE]); lines + lines / 8], len: 0 }
     }
 
     /// A buffer of `len` zeros.
