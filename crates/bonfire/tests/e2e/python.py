@@ -115,8 +115,7 @@ def measure_in_torch(model, file, rows, tags, samples, data):
                 right += (scores.argmax(1) == targets).sum().item()
             else:
                 score, target = net.fc2(net.fc1(out[0, -1]).relu()), torch.tensor(targets)
-                weight = torch.where(target > 0, 0.2, 1.0)
-                loss += F.binary_cross_entropy_with_logits(score, target, weight).item()
+                loss += F.binary_cross_entropy_with_logits(score, target).item()
                 right += ((score >= 0) == (target > 0)).sum().item()
             answers += len(targets)
     return loss / answers, right / answers
