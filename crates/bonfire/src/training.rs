@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use bonfire_cluster::learn::data::Shape;
@@ -21,6 +21,7 @@ pub struct Training<'a> {
     out: Option<PathBuf>,
     resume: Option<PathBuf>,
     views: Vec<View>,
+    began: Instant,
     own: Option<OwnModel<'a>>,
 }
 
@@ -59,6 +60,7 @@ impl<'a> Training<'a> {
             out: None,
             resume: None,
             views: vec![View::choose(false, false, std::io::IsTerminal::is_terminal(&std::io::stderr()))],
+            began: Instant::now(),
             own: None,
         }
     }
@@ -120,10 +122,10 @@ impl<'a> Training<'a> {
             None => Job::prepare(settings)?,
         };
         match self.resume {
-            Some(folder) => Run::resume(job, RunFolder::open(&folder)?, self.views),
+            Some(folder) => Run::resume(job, RunFolder::open(&folder)?, self.views, self.began),
             None => {
                 let default = || RunFolder::default_path(Path::new("runs"), &name, SystemTime::now());
-                Run::create(job, &self.out.unwrap_or_else(default), self.views)
+                Run::create(job, &self.out.unwrap_or_else(default), self.views, self.began)
             }
         }
     }

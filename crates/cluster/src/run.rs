@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use bonfire_learn::Tally;
 use bonfire_report::{
-    Event, Exit, Log, RunFolder, Summary, View, peak_rss_mb, process_age_s, read_events, write_atomically,
+    Event, Exit, Log, RunFolder, Summary, View, peak_rss_mb, read_events, write_atomically,
 };
 
 use crate::checkpoint::{self, Checkpoint, Progress, Snapshot};
@@ -27,6 +27,8 @@ pub struct Run {
     /// Writes `state.json` while training goes on.
     state: Option<JoinHandle<()>>,
     started: Instant,
+    /// When the program began to load what the run needs.
+    began: Instant,
     first_step_s: Option<f64>,
     /// Samples that this process trained on.
     samples: u64,
@@ -87,7 +89,7 @@ const PROGRESS_S: (f64, f64) = (0.2, 10.0);
 
 impl Run {
     /// Starts a new run in a folder that must be new or empty.
-    pub fn create(job: Job, path: &Path, views: Vec<View>) -> Result<Self> {
+    pub fn create(job: Job, path: &Path, views: Vec<View>, began: Instant) -> Result<Self> {
         let yaml = job.settings.to_yaml()?;
         let folder = RunFolder::create(path)?;
         if let Err(error) = write_atomically(&folder.run_file(), yaml.as_bytes()) {
@@ -98,11 +100,11 @@ impl Run {
         if let Some(vocabulary) = &job.dataset.vocabulary {
             vocabulary.save(&folder.path().join("vocabulary.txt"))?;
         }
-        Self::start(job, folder, views, Progress::default())
+        Self::start(job, folder, views, Progress::default(), began)
     }
 
     /// Goes on with the run of a folder from its newest whole checkpoint, or from the beginning if it has none.
-    pub fn resume(mut job: Job, folder: RunFolder, views: Vec<View>) -> Result<Self> {
+    pub fn resume(mut job: Job, folder: RunFolder, views: Vec<View>, began: Instant) -> Result<Self> {
         let (found, skipped) = checkpoint::newest_whole(&folder.checkpoints(), job.head.layout())?;
         let file = found.as_ref().map(|checkpoint| checkpoint.file.clone());
         let mut progress = Progress::default();
@@ -115,7 +117,7 @@ impl Run {
         }
         refuse_if_complete(&job, &folder, &progress)?;
         write_atomically(&folder.run_file(), job.settings.to_yaml()?.as_bytes())?;
-        let mut run = Self::start(job, folder, views, progress)?;
+        let mut run = Self::start(job, folder, views, progress, began)?;
         for reason in skipped {
             run.tell(Event::Warned { message: format!("passed over {reason}") });
         }
@@ -125,7 +127,13 @@ impl Run {
         Ok(run)
     }
 
-    fn start(job: Job, folder: RunFolder, views: Vec<View>, progress: Progress) -> Result<Self> {
+    fn start(
+        job: Job,
+        folder: RunFolder,
+        views: Vec<View>,
+        progress: Progress,
+        began: Instant,
+    ) -> Result<Self> {
         let started = Instant::now();
         let log = Log::open(&folder, started, views)?;
         let state = state::write_in_background(folder.state(), Arc::clone(&job.dataset))
@@ -137,6 +145,7 @@ impl Run {
             progress,
             state: Some(state),
             started,
+            began,
             first_step_s: None,
             samples: 0,
             evaluated: None,
@@ -213,9 +222,7 @@ impl Run {
         self.samples += samples;
         self.window.samples += samples;
         self.window.tally.add(&tally);
-        if self.first_step_s.is_none() {
-            self.first_step_s = process_age_s();
-        }
+        self.first_step_s.get_or_insert_with(|| self.began.elapsed().as_secs_f64());
         if !tally.loss.is_finite() {
             bail!(
                 "the loss is no longer a number in round {}: a smaller learning rate (now {}) or `clip_norm: 1.0` may help",

@@ -4,10 +4,6 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// The unit of times in `/proc/self/stat`. The kernel fixes it for programs at 100 on every architecture that
-/// matters here, whatever its own clock does.
-const TICKS_PER_S: f64 = 100.0;
-
 /// The machine that a run ran on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
@@ -48,21 +44,6 @@ impl HostFacts {
 pub fn peak_rss_mb() -> Option<f64> {
     let kilobytes = kilobytes(&read("/proc/self/status")?, "VmHWM")?;
     Some(kilobytes as f64 / 1000.0)
-}
-
-/// Seconds since this process was started, which is a little before its `main`.
-pub fn process_age_s() -> Option<f64> {
-    age_s(&read("/proc/self/stat")?, &read("/proc/uptime")?)
-}
-
-fn age_s(stat: &str, uptime: &str) -> Option<f64> {
-    // The second field is the program's name in parentheses and may hold anything; the fields after it do not.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let started_ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
-    let uptime_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-    let age_s = uptime_s - started_ticks / TICKS_PER_S;
-    // A container may show its own uptime beside the machine's process times.
-    (age_s >= 0.0).then_some(age_s)
 }
 
 /// ARM boards have no name of their processor there, but one of the whole board.
@@ -108,17 +89,6 @@ mod tests {
         assert_eq!(field(text, "model name"), Some("Some CPU @ 2.0GHz: fast"));
     }
 
-    #[test]
-    fn age_is_uptime_without_start() {
-        let check = |stat: &str, uptime: &str, expect| assert_eq!(age_s(stat, uptime), expect);
-        let fields = "S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 1250 99 98";
-        check(&format!("77 (bonfire) {fields}"), "15.50 30.00\n", Some(3.0));
-        check(&format!("77 (bon) (fire 1) {fields}"), "15.50 30.00\n", Some(3.0));
-        check(&format!("77 (bonfire) {fields}"), "9.00 30.00\n", None);
-        check("77 (bonfire) S 1", "15.50 30.00\n", None);
-        check("", "", None);
-    }
-
     #[cfg(target_os = "linux")]
     #[test]
     fn this_machine_has_facts() {
@@ -128,6 +98,5 @@ mod tests {
         let json = serde_json::to_string(&facts).unwrap();
         assert_eq!(serde_json::from_str::<HostFacts>(&json).unwrap(), facts);
         assert!(peak_rss_mb().is_some_and(|mb| (0.5..10_000.0).contains(&mb)));
-        assert!(process_age_s().is_some_and(|age| age < 24.0 * 3600.0));
     }
 }

@@ -53,7 +53,7 @@ mod transcript;
 
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, Stamped};
-pub use facts::{HostFacts, peak_rss_mb, process_age_s};
+pub use facts::{HostFacts, peak_rss_mb};
 pub use folder::{RunFolder, write_atomically, write_json};
 pub use git::GitFacts;
 pub use log::{Log, read_events};

@@ -35,7 +35,7 @@ pub struct Summary {
     pub macro_f1: Option<f64>,
     pub target_reached_round: Option<u64>,
     pub peak_rss_mb: Option<f64>,
-    /// From the start of the process to the end of its first round.
+    /// From the start of the program, loading included, to the end of its first round.
     pub first_step_s: Option<f64>,
 }
 
