@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use bonfire_cluster::learn::data::Shape;
 use bonfire_cluster::learn::{self, Model};
 use bonfire_cluster::report::{RunFolder, Summary, View};
-use bonfire_cluster::{Job, Overrides, Run, Settings};
+use bonfire_cluster::{Job, Overrides, Run, Scale, Settings};
 
 /// A run on this machine, step by step: what to train, where to put it, how to show it.
 ///
@@ -118,8 +118,8 @@ impl<'a> Training<'a> {
         }
         let name = settings.file.name.clone();
         let job = match &self.own {
-            Some(own) => Job::with_model(settings, &own.name, &*own.build)?,
-            None => Job::prepare(settings)?,
+            Some(own) => Job::with_model(settings, Scale::Threads, &own.name, &*own.build)?,
+            None => Job::prepare(settings, Scale::Threads)?,
         };
         match self.resume {
             Some(folder) => Run::resume(job, RunFolder::open(&folder)?, self.views, self.began),

@@ -10,7 +10,8 @@ use bonfire_report::peak_rss_mb;
 use rayon::ThreadPoolBuilder;
 use serde::Serialize;
 
-use crate::head::{Head, Round};
+use crate::crew::{Crew, Round};
+use crate::replica::{Replica, Step};
 
 /// One measurement: a training step is forward, backward and update.
 #[derive(Clone, Debug, Serialize)]
@@ -63,16 +64,18 @@ pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f6
     ensure!(batch >= threads, "a batch of {batch} cannot be split over {threads} threads");
     ensure!(seconds > 0.0 && seconds.is_finite(), "--seconds must be above 0");
     let models: Result<Vec<_>, _> = (0..threads).map(|_| task.model.build(&task.shape)).collect();
-    let mut head = Head::new(models?, task.optimizer.clone(), 1);
+    let mut crew = Crew::new(models?, threads, 1);
+    let mut replica = Replica::new(crew.layout(), task.optimizer.clone(), 1);
     let part = |i: usize| batch * (i + 1) / threads - batch * i / threads;
-    head.load((0..threads).map(|i| Batch::random(&task.shape, part(i), task.words, i as u64)).collect());
+    crew.load((0..threads).map(|i| Batch::random(&task.shape, part(i), task.words, i as u64)).collect());
     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let best = pool.install(|| best_time(&mut head, task.optimizer.lr(), Duration::from_secs_f64(seconds)));
+    let (lr, time) = (task.optimizer.lr(), Duration::from_secs_f64(seconds));
+    let best = pool.install(|| best_time(&mut crew, &mut replica, lr, time));
     Ok(StepSpeed {
         model: task.model.name(),
         batch,
         threads,
-        params: head.layout().parameters(),
+        params: crew.layout().parameters(),
         ms_per_step: best * 1e3,
         samples_per_s: batch as f64 / best,
         peak_rss_mb: peak_rss_mb(),
@@ -80,13 +83,14 @@ pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f6
 }
 
 /// The seconds of a step, the best of three repeats.
-fn best_time(head: &mut Head, lr: f32, time: Duration) -> f64 {
-    let round = |number| Round { number, rounds_per_epoch: u64::MAX, round_size: 1, lr, clip: None };
+fn best_time(crew: &mut Crew, replica: &mut Replica, lr: f32, time: Duration) -> f64 {
+    let step = Step { lr, clip: None };
+    let round = |number| Round { number, rounds_per_epoch: u64::MAX, round_size: 1, step };
     let mut number = 0;
     let mut steps = |count: u64| {
         let started = Instant::now();
         for _ in 0..count {
-            head.repeat(round(number));
+            crew.repeat(replica, round(number));
             number += 1;
         }
         started.elapsed().as_secs_f64() / count as f64

@@ -22,6 +22,9 @@ pub struct Progress {
     /// How many rounds are done.
     pub round: u64,
     pub optimizer_steps: u64,
+    /// Batches of one worker each.
+    #[serde(default)]
+    pub units: u64,
     /// Samples seen in all.
     pub samples: u64,
     /// Sums over the epoch under way.
@@ -228,7 +231,8 @@ fn state_from_bytes(bytes: &[u8]) -> Result<(Seal, Vec<Vec<f32>>)> {
     Ok((seal, moments.collect::<Result<_>>()?))
 }
 
-fn layout_digest(layout: &Layout) -> String {
+/// The checksum of names, shapes and memory order.
+pub fn layout_digest(layout: &Layout) -> String {
     hex_digest(format!("{layout:?}").as_bytes())
 }
 

@@ -16,7 +16,7 @@ use bonfire_report::{Event, RunFolder, read_events};
 use serde::Serialize;
 
 use crate::checkpoint;
-use crate::job::Job;
+use crate::job::{Job, Scale};
 use crate::run_file::{Overrides, Settings};
 
 /// How one checkpoint did.
@@ -77,7 +77,7 @@ impl Evaluator {
         // As many workers as the run has, each with the same part of the test data: sums of floating-point numbers depend
         // on their order, and these shall be the run's own.
         let settings = Settings::read(&file.display().to_string(), &text, &Overrides::default(), cores)?;
-        Ok(Self { folder, job: Job::prepare(settings)?, seen: BTreeSet::new() })
+        Ok(Self { folder, job: Job::prepare(settings, Scale::Threads)?, seen: BTreeSet::new() })
     }
 
     /// Measures every checkpoint that is there, oldest first.
@@ -138,8 +138,7 @@ impl Evaluator {
 
     fn measure(&mut self, round: u64, path: &Path, bytes: &[u8]) -> Result<Finding> {
         let started = Instant::now();
-        let head = &mut self.job.head;
-        head.parameters = match checkpoint::parameters_from_bytes(head.layout(), bytes) {
+        let parameters = match checkpoint::parameters_from_bytes(self.job.layout(), bytes) {
             Ok(parameters) => parameters,
             // One that a crash or a full disk cut short is no reason to leave the others unmeasured.
             Err(reason) if !checkpoint::is_whole(bytes) => {
@@ -147,7 +146,7 @@ impl Evaluator {
             }
             Err(reason) => return Err(reason.context(format!("{}", path.display()))),
         };
-        let tally = self.job.pool.install(|| head.evaluate(&self.job.dataset.test));
+        let tally = self.job.evaluate(&parameters);
         Ok(Finding::Measured(Measured {
             round,
             epoch: self.job.epochs(round),

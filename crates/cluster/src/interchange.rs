@@ -116,7 +116,7 @@ fn scalar(dtype: Dtype) -> Option<Scalar> {
 
 /// Makes a run folder whose run has done nothing yet but begin with these weights.
 pub fn import(mut job: Job, path: &Path, weights: &[Weight], out: &Path) -> Result<()> {
-    job.head.parameters = fit(job.head.layout(), &job.model_name, weights)
+    job.replica.parameters = fit(job.layout(), &job.model_name, weights)
         .map_err(|message| anyhow!("{}: {message}", path.display()))?;
     let folder = RunFolder::create(out)?;
     let filled = fill(&folder, &job, path);
@@ -141,9 +141,9 @@ fn fill(folder: &RunFolder, job: &Job, weights: &Path) -> Result<()> {
         words.save(&vocabulary(folder))?;
     }
     let snapshot = Snapshot {
-        layout: job.head.layout(),
-        parameters: &job.head.parameters,
-        moments: job.head.optimizer.moments(),
+        layout: job.layout(),
+        parameters: &job.replica.parameters,
+        moments: job.replica.optimizer.moments(),
         progress: &Progress::default(),
     };
     let (file, bytes) = checkpoint::write(&folder.checkpoints(), snapshot, 1)?;

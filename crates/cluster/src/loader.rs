@@ -11,6 +11,8 @@ use std::thread::{self, JoinHandle};
 use bonfire_learn::data::order::Order;
 use bonfire_learn::data::{Batch, Chance, Effort, Samples};
 
+use crate::run_file::Settings;
+
 /// How many rounds wait to be taken, at most. One would do if every round took as long; a second one evens them out.
 const DEPTH: usize = 2;
 
@@ -19,9 +21,21 @@ const DEPTH: usize = 2;
 pub struct Plan {
     pub seed: u64,
     pub workers: usize,
+    /// Of every worker.
+    pub hands: usize,
     /// Over all workers.
     pub round_size: usize,
     pub rounds_per_epoch: u64,
+}
+
+impl Plan {
+    /// How a run with these settings shares out so many samples.
+    pub fn of(settings: &Settings, samples: usize, hands: usize) -> Self {
+        let workers = settings.workers;
+        let round_size = settings.file.batch_size.saturating_mul(workers).min(samples);
+        let rounds_per_epoch = Order::rounds(samples, round_size) as u64;
+        Self { seed: settings.file.seed, workers, hands, round_size, rounds_per_epoch }
+    }
 }
 
 /// The samples of every worker in one round after the other.
@@ -55,9 +69,18 @@ impl Shares {
         self.round = (number % rounds_per_epoch) as usize;
     }
 
-    /// Fills the batch of one worker. `numbers` is memory to use.
-    pub fn fill(&self, samples: &Samples, worker: usize, numbers: &mut Vec<u32>, batch: &mut Batch) {
-        self.order.share(self.round, worker, self.plan.workers, numbers);
+    /// Fills the batch of one hand of the worker that has a slot. `numbers` is memory to use.
+    pub fn fill(
+        &self,
+        samples: &Samples,
+        (slot, hand): (usize, usize),
+        numbers: &mut Vec<u32>,
+        batch: &mut Batch,
+    ) {
+        self.order.share(self.round, slot, self.plan.workers, numbers);
+        // Dealt out like the round itself.
+        let mut place = 0..;
+        numbers.retain(|_| place.next().is_some_and(|place: usize| place % self.plan.hands == hand));
         let chance = Chance { seed: self.plan.seed, epoch: self.epoch.unwrap_or_default() };
         batch.fill_augmented(samples, numbers, chance);
     }
@@ -66,10 +89,10 @@ impl Shares {
 /// Whether a thread of its own pays. A hand-over between threads costs some hundredths of a millisecond a round, more than it
 /// takes to copy a batch, and on cores that all compute the thread would only take the time of one worker, for which the
 /// others wait. So it is for work that a spare core can do, and for waiting, which needs no core.
-pub fn pays(effort: Effort, workers: usize, cores: usize) -> bool {
+pub fn pays(effort: Effort, hands: usize, cores: usize) -> bool {
     match effort {
         Effort::Copy => false,
-        Effort::Work => workers < cores,
+        Effort::Work => hands < cores,
         Effort::Wait => true,
     }
 }
@@ -106,7 +129,7 @@ impl Loader {
         self.plan == plan && self.next == round && Arc::ptr_eq(&self.samples, samples)
     }
 
-    /// The batches of the next round, one a worker. `used` are those of an earlier one, whose memory serves again. A panic
+    /// The batches of the next round, one a hand. `used` are those of an earlier one, whose memory serves again. A panic
     /// of the thread goes on here.
     pub fn take(&mut self, used: Vec<Batch>) -> Vec<Batch> {
         // If there is no room, the memory is let go.
@@ -132,10 +155,10 @@ fn load(
     let (mut shares, mut numbers) = (Shares::new(plan), Vec::new());
     for round in first.. {
         let mut batches = emptied.try_recv().unwrap_or_default();
-        batches.resize_with(plan.workers, Batch::default);
+        batches.resize_with(plan.workers * plan.hands, Batch::default);
         shares.go_to(samples, round);
-        for (worker, batch) in batches.iter_mut().enumerate() {
-            shares.fill(samples, worker, &mut numbers, batch);
+        for (i, batch) in batches.iter_mut().enumerate() {
+            shares.fill(samples, (i / plan.hands, i % plan.hands), &mut numbers, batch);
         }
         if fill.send(batches).is_err() {
             return;
@@ -185,7 +208,7 @@ mod tests {
     fn plan(samples: &Samples, workers: usize) -> Plan {
         let round_size = 8 * workers;
         let rounds_per_epoch = Order::rounds(samples.len(), round_size) as u64;
-        Plan { seed: 5, workers, round_size, rounds_per_epoch }
+        Plan { seed: 5, workers, hands: 1, round_size, rounds_per_epoch }
     }
 
     fn content(batch: &Batch) -> (Vec<u32>, Vec<u32>) {
@@ -210,7 +233,7 @@ mod tests {
                     batches = loader.take(batches);
                     shares.go_to(&samples, round);
                     for (worker, ahead) in batches.iter().enumerate() {
-                        shares.fill(&samples, worker, &mut numbers, &mut batch);
+                        shares.fill(&samples, (worker, 0), &mut numbers, &mut batch);
                         assert_eq!(content(ahead), content(&batch), "round {round}, worker {worker}");
                     }
                 }

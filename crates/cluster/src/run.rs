@@ -1,10 +1,10 @@
-//! A run on this machine from its first round, or its newest checkpoint, to its last: the loop, its events, its files.
+//! A run from its first round, or its newest checkpoint, to its last: its events, its files, and its loop on one machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bonfire_learn::Tally;
@@ -13,17 +13,21 @@ use bonfire_report::{
 };
 
 use crate::checkpoint::{self, Checkpoint, Progress, Snapshot};
+use crate::course::Due;
 use crate::job::Job;
+use crate::local;
 use crate::run_file::Span;
 use crate::state;
 
 /// A run under way.
 #[derive(Debug)]
 pub struct Run {
-    job: Job,
+    pub(crate) job: Job,
     folder: RunFolder,
     log: Log,
-    progress: Progress,
+    pub(crate) progress: Progress,
+    /// What the nodes sent and received, if there are any.
+    pub(crate) traffic: Option<Traffic>,
     /// Writes `state.json` while training goes on.
     state: Option<JoinHandle<()>>,
     started: Instant,
@@ -40,12 +44,35 @@ pub struct Run {
     warned_of_checkpoints: bool,
 }
 
-/// The last evaluation.
+/// What the parameters of a round are worth.
 #[derive(Clone, Copy, Debug)]
-struct Evaluated {
-    loss: f64,
-    accuracy: f64,
-    macro_f1: Option<f64>,
+pub(crate) struct Evaluated {
+    pub loss: f64,
+    pub accuracy: f64,
+    pub macro_f1: Option<f64>,
+    pub seconds: f64,
+}
+
+/// What went over the wire.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub nodes: usize,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    /// Gradients that came too late and were dropped.
+    pub late: u64,
+    /// The share of the time that the head was at work while others waited.
+    pub head_share: f64,
+}
+
+/// What one update was made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Update<'a> {
+    pub tally: &'a Tally,
+    pub samples: u64,
+    /// Batches of one worker each.
+    pub units: u64,
+    pub lr: f32,
 }
 
 /// What happened since the last progress event.
@@ -56,9 +83,17 @@ struct Window {
     tally: Tally,
 }
 
+/// Whether nothing is left to do. Where the number of updates is not known beforehand, the batches say.
+fn is_done(job: &Job, progress: &Progress) -> bool {
+    match job.settings.length {
+        Span::Rounds(rounds) => progress.round >= rounds,
+        Span::Epochs(epochs) => progress.units >= epochs * job.course.units_per_epoch(),
+    }
+}
+
 /// How a run that has come so far is to end at once, if it is.
 fn planned_end(job: &Job, progress: &Progress) -> Option<Exit> {
-    if progress.round >= job.rounds {
+    if is_done(job, progress) {
         return Some(Exit::Done);
     }
     let (best, target) = (progress.best_accuracy?, job.settings.file.target_accuracy?);
@@ -78,7 +113,7 @@ fn refuse_if_complete(job: &Job, folder: &RunFolder, progress: &Progress) -> Res
             Span::Epochs(_) => "epochs",
             Span::Rounds(_) => "num_server_rounds",
         };
-        bail!("{path}: the run is complete, all {} rounds are done; to go on: --set {key}=N", job.rounds);
+        bail!("{path}: the run is complete, all {} rounds are done; to go on: --set {key}=N", job.course.updates());
     }
     let round = progress.target_reached_round.unwrap_or(progress.round);
     bail!("{path}: the run reached its target in round {round}; to go on: --set target_accuracy=");
@@ -105,15 +140,19 @@ impl Run {
 
     /// Goes on with the run of a folder from its newest whole checkpoint, or from the beginning if it has none.
     pub fn resume(mut job: Job, folder: RunFolder, views: Vec<View>, began: Instant) -> Result<Self> {
-        let (found, skipped) = checkpoint::newest_whole(&folder.checkpoints(), job.head.layout())?;
+        let (found, skipped) = checkpoint::newest_whole(&folder.checkpoints(), job.layout())?;
         let file = found.as_ref().map(|checkpoint| checkpoint.file.clone());
         let mut progress = Progress::default();
         if let Some(Checkpoint { parameters, moments, progress: found, file }) = found {
-            if !job.head.optimizer.restore(found.optimizer_steps, moments) {
+            if !job.replica.optimizer.restore(found.optimizer_steps, moments) {
                 bail!("{}: it is of another optimiser", file.display());
             }
-            job.head.parameters = parameters;
+            job.replica.parameters = parameters;
             progress = found;
+            if progress.units == 0 {
+                // Written before units were counted, when all workers were in step.
+                progress.units = progress.round * job.settings.workers as u64;
+            }
         }
         refuse_if_complete(&job, &folder, &progress)?;
         write_atomically(&folder.run_file(), job.settings.to_yaml()?.as_bytes())?;
@@ -121,7 +160,7 @@ impl Run {
         for reason in skipped {
             run.tell(Event::Warned { message: format!("passed over {reason}") });
         }
-        let (round, epoch) = (run.progress.round, run.job.epochs(run.progress.round));
+        let (round, epoch) = (run.progress.round, run.epochs());
         let checkpoint = file.map_or_else(|| "the beginning".to_owned(), |file| file.display().to_string());
         run.tell(Event::Resumed { round, epoch, checkpoint });
         Ok(run)
@@ -143,6 +182,7 @@ impl Run {
             folder,
             log,
             progress,
+            traffic: None,
             state: Some(state),
             started,
             began,
@@ -160,19 +200,33 @@ impl Run {
 
     fn announce(&mut self) {
         self.tell(self.job.started());
-        for message in self.job.settings.notes.clone() {
-            self.tell(Event::Noted { message });
-        }
     }
 
-    fn tell(&mut self, event: Event) {
+    /// How many times the training data were gone through.
+    pub(crate) fn epochs(&self) -> f64 {
+        self.progress.samples as f64 / self.job.dataset.train.len() as f64
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
         self.log.record(Instant::now(), event);
     }
 
-    /// Trains until the plan is done, the target is reached, `stop` is set or the loss is lost. Whatever happens, the
-    /// summary is written; a failure is returned behind it.
+    /// Trains on this machine until the plan is done, the target is reached, `stop` is set or the loss is lost. Whatever
+    /// happens, the summary is written; a failure is returned behind it.
     pub fn finish(mut self, stop: &AtomicBool) -> Result<Summary> {
-        let trained = self.train(stop);
+        let trained = match planned_end(&self.job, &self.progress) {
+            Some(exit) => {
+                self.evaluate();
+                Ok(exit)
+            }
+            None if self.job.settings.topology.is_in_step() => self.train(stop),
+            None => local::train(&mut self, stop),
+        };
+        self.end(trained)
+    }
+
+    /// Writes the summary of a run that came to this end.
+    pub(crate) fn end(mut self, trained: Result<Exit>) -> Result<Summary> {
         let exit = *trained.as_ref().unwrap_or(&Exit::Failed);
         let summary = self.summary(exit);
         let mut written = self.folder.write_summary(&summary).map_err(anyhow::Error::from);
@@ -185,52 +239,61 @@ impl Run {
         Ok(summary)
     }
 
+    /// Whether the run had come to its end before it was resumed.
+    pub(crate) fn is_complete(&self) -> bool {
+        planned_end(&self.job, &self.progress).is_some()
+    }
+
     fn train(&mut self, stop: &AtomicBool) -> Result<Exit> {
-        if let Some(exit) = planned_end(&self.job, &self.progress) {
-            self.evaluate();
-            return Ok(exit);
-        }
-        while self.progress.round < self.job.rounds {
-            self.round()?;
-            let exit = self.after_round()?;
-            if let Some(exit) = exit {
+        while self.progress.round < self.job.course.updates() {
+            let number = self.progress.round;
+            let before = (number % self.job.course.rounds_per_epoch) as usize * self.job.course.round_size;
+            let samples = self.job.course.round_size.min(self.job.dataset.train.len() - before) as u64;
+            let (lr, units) = (self.job.round(number).step.lr, self.job.settings.workers as u64);
+            let tally = self.job.train_round(number);
+            self.count(Update { tally: &tally, samples, units, lr })?;
+            let round = self.progress.round;
+            let epoch = round.is_multiple_of(self.job.course.rounds_per_epoch).then(|| round / self.job.course.rounds_per_epoch);
+            if let Some(exit) = self.after_round(epoch) {
                 return Ok(exit);
             }
-            if stop.load(Ordering::Relaxed) && self.progress.round < self.job.rounds {
-                self.checkpoint();
-                self.tell(Event::Interrupted { round: self.progress.round });
-                return Ok(Exit::Interrupted);
+            if stop.load(Ordering::Relaxed) && self.progress.round < self.job.course.updates() {
+                return Ok(self.interrupt());
             }
         }
         Ok(Exit::Done)
     }
 
-    /// One round, and its numbers into the sums.
-    fn round(&mut self) -> Result<()> {
-        let round = self.job.round(self.progress.round);
-        let before = (self.progress.round % self.job.rounds_per_epoch) as usize * self.job.round_size;
-        let samples = self.job.round_size.min(self.job.dataset.train.len() - before) as u64;
-        let (pool, head, train) = (&self.job.pool, &mut self.job.head, &self.job.dataset.train);
-        let tally = pool.install(|| head.round(train, round));
-        self.progress.round += 1;
-        self.progress.optimizer_steps = self.job.head.optimizer.steps();
-        self.progress.samples += samples;
-        self.progress.epoch_samples += samples;
-        self.progress.epoch_loss += tally.loss;
-        self.progress.epoch_answers += tally.answers;
-        self.progress.epoch_correct += tally.correct;
+    /// Ends a run at the user's wish, so that it can go on later.
+    pub(crate) fn interrupt(&mut self) -> Exit {
+        self.checkpoint();
+        self.tell(Event::Interrupted { round: self.progress.round });
+        Exit::Interrupted
+    }
+
+    /// Adds the numbers of an update to the sums.
+    pub(crate) fn count(&mut self, update: Update<'_>) -> Result<()> {
+        let Update { tally, samples, units, lr } = update;
+        let progress = &mut self.progress;
+        progress.round += 1;
+        progress.optimizer_steps = self.job.replica.optimizer.steps();
+        progress.units += units;
+        progress.samples += samples;
+        progress.epoch_samples += samples;
+        progress.epoch_loss += tally.loss;
+        progress.epoch_answers += tally.answers;
+        progress.epoch_correct += tally.correct;
         self.samples += samples;
         self.window.samples += samples;
-        self.window.tally.add(&tally);
+        self.window.tally.add(tally);
         self.first_step_s.get_or_insert_with(|| self.began.elapsed().as_secs_f64());
         if !tally.loss.is_finite() {
             bail!(
-                "the loss is no longer a number in round {}: a smaller learning rate (now {}) or `clip_norm: 1.0` may help",
+                "the loss is no longer a number in round {}: a smaller learning rate (now {lr}) or `clip_norm: 1.0` may help",
                 self.progress.round,
-                round.lr
             );
         }
-        self.tell_progress(round.lr);
+        self.tell_progress(lr);
         Ok(())
     }
 
@@ -244,7 +307,7 @@ impl Run {
         }
         let event = Event::Progress {
             round: self.progress.round,
-            epoch: self.job.epochs(self.progress.round),
+            epoch: self.epochs(),
             loss: self.window.tally.mean_loss(),
             accuracy: self.window.tally.accuracy(),
             lr: f64::from(lr),
@@ -255,36 +318,49 @@ impl Run {
         self.window = Window { since: now, samples: 0, tally: Tally::default() };
     }
 
-    /// What is due after a round: the end of an epoch, an evaluation, a checkpoint. Some if the run is to end.
-    fn after_round(&mut self) -> Result<Option<Exit>> {
-        let (round, per_epoch) = (self.progress.round, self.job.rounds_per_epoch);
-        let is_last = round == self.job.rounds;
-        let due = |every: Span| is_last || round % every.rounds(per_epoch) == 0;
-        let (eval, save) =
-            (due(self.job.settings.file.eval_every), due(self.job.settings.file.checkpoint_every));
-        if round % per_epoch == 0 {
-            self.end_epoch();
-        }
-        let paused = Instant::now();
-        let reached = eval && self.evaluate();
-        // After the evaluation, so that what it found is in the checkpoint.
-        if save || reached {
-            self.checkpoint();
-        }
-        if eval || save {
-            let seconds = paused.elapsed().as_secs_f64();
-            self.epoch_paused_s += seconds;
-            self.window.since += paused.elapsed();
-        }
-        Ok((reached && !is_last).then_some(Exit::TargetReached))
+    pub(crate) fn is_last_round(&self) -> bool {
+        is_done(&self.job, &self.progress)
     }
 
-    fn end_epoch(&mut self) {
+    /// Does what is due after a round, given which epoch it ended, if one: says so, evaluates, saves. Some if the run is to
+    /// end before its time.
+    pub(crate) fn after_round(&mut self, epoch: Option<u64>) -> Option<Exit> {
+        let due = self.after_update(epoch);
+        self.carry_out(due)
+    }
+
+    /// Evaluates and saves here and now. Some if the run is to end before its time.
+    pub(crate) fn carry_out(&mut self, due: Due) -> Option<Exit> {
+        let paused = Instant::now();
+        let reached = due.evaluation && self.evaluate();
+        // After the evaluation, so that what it found is in the checkpoint.
+        if due.checkpoint || reached {
+            self.checkpoint();
+        }
+        self.pause(paused.elapsed());
+        (reached && !self.is_last_round()).then_some(Exit::TargetReached)
+    }
+
+    /// Ends the epoch, if one ended; says what is due.
+    pub(crate) fn after_update(&mut self, epoch: Option<u64>) -> Due {
+        if let Some(epoch) = epoch {
+            self.end_epoch(epoch);
+        }
+        self.job.course.due(self.progress.round, epoch, self.is_last_round())
+    }
+
+    /// Time that does not count as training.
+    fn pause(&mut self, time: Duration) {
+        self.epoch_paused_s += time.as_secs_f64();
+        self.window.since += time;
+    }
+
+    fn end_epoch(&mut self, epoch: u64) {
         let progress = &mut self.progress;
         let (loss, answers) = (progress.epoch_loss, progress.epoch_answers as f64);
         progress.train_loss = Some(loss / answers);
         let event = Event::EpochEnded {
-            epoch: progress.round / self.job.rounds_per_epoch,
+            epoch,
             round: progress.round,
             loss: loss / answers,
             accuracy: progress.epoch_correct as f64 / answers,
@@ -301,21 +377,30 @@ impl Run {
     /// Measures on held-out data; true if that reached the target.
     fn evaluate(&mut self) -> bool {
         let started = Instant::now();
-        let (pool, head, test) = (&self.job.pool, &mut self.job.head, &self.job.dataset.test);
-        let tally = pool.install(|| head.evaluate(test));
-        let (round, accuracy) = (self.progress.round, tally.accuracy());
-        let evaluated = Evaluated { loss: tally.mean_loss(), accuracy, macro_f1: tally.macro_f1() };
+        let tally = self.job.measure();
+        let evaluated = Evaluated {
+            loss: tally.mean_loss(),
+            accuracy: tally.accuracy(),
+            macro_f1: tally.macro_f1(),
+            seconds: started.elapsed().as_secs_f64(),
+        };
+        self.measured(self.progress.round, self.epochs(), evaluated)
+    }
+
+    /// Takes what an evaluation of a round's parameters found; true if that reached the target.
+    pub(crate) fn measured(&mut self, round: u64, epoch: f64, evaluated: Evaluated) -> bool {
+        let accuracy = evaluated.accuracy;
         self.evaluated = Some(evaluated);
         self.progress.best_accuracy =
             Some(self.progress.best_accuracy.map_or(accuracy, |best| best.max(accuracy)));
         self.tell(Event::Evaluated {
             round,
-            epoch: self.job.epochs(round),
+            epoch,
             loss: evaluated.loss,
             accuracy,
             macro_f1: evaluated.macro_f1,
             samples: self.job.dataset.test.len() as u64,
-            seconds: started.elapsed().as_secs_f64(),
+            seconds: evaluated.seconds,
         });
         match self.job.settings.file.target_accuracy {
             Some(target) if accuracy >= target => {
@@ -328,13 +413,13 @@ impl Run {
     }
 
     /// Writes a checkpoint. One that cannot be written costs the checkpoint, not the run.
-    fn checkpoint(&mut self) {
+    pub(crate) fn checkpoint(&mut self) {
         let started = Instant::now();
-        let head = &self.job.head;
+        let replica = &self.job.replica;
         let snapshot = Snapshot {
-            layout: head.layout(),
-            parameters: &head.parameters,
-            moments: head.optimizer.moments(),
+            layout: self.job.layout(),
+            parameters: &replica.parameters,
+            moments: replica.optimizer.moments(),
             progress: &self.progress,
         };
         let written =
@@ -368,7 +453,7 @@ impl Run {
             workers: self.job.settings.workers,
             exit,
             rounds: progress.round,
-            epochs: self.job.epochs(progress.round),
+            epochs: self.epochs(),
             samples: progress.samples,
             seconds,
             samples_per_s: self.samples as f64 / seconds,
@@ -380,6 +465,11 @@ impl Run {
             target_reached_round: progress.target_reached_round,
             peak_rss_mb: peak_rss_mb(),
             first_step_s: self.first_step_s,
+            nodes: self.traffic.map(|traffic| traffic.nodes),
+            sent_bytes: self.traffic.map(|traffic| traffic.sent_bytes),
+            received_bytes: self.traffic.map(|traffic| traffic.received_bytes),
+            late: self.traffic.map(|traffic| traffic.late),
+            head_share: self.traffic.map(|traffic| traffic.head_share),
         }
     }
 }

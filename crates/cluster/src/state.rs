@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use bonfire_learn::data::{Dataset, Samples};
+use bonfire_learn::data::{Dataset, Samples, pack};
 use bonfire_report::{GitFacts, HostFacts, write_json};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -52,6 +52,27 @@ fn write(path: &Path, dataset: &Dataset) {
     };
     // A state that cannot be written costs the state, not the run; the checkpoints say loudly enough that a disk is full.
     let _ = write_json(path, &state);
+}
+
+/// The checksum of a data set, by which nodes tell that theirs is the same.
+pub fn data_digest(dataset: &Dataset) -> std::io::Result<Vec<u8>> {
+    let mut sum = Checksum(Sha256::new());
+    pack::write(dataset, &mut sum)?;
+    Ok(sum.0.finalize().to_vec())
+}
+
+/// Sums up what is written to it.
+struct Checksum(Sha256);
+
+impl std::io::Write for Checksum {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The checksum of samples as they were trained on, whichever files they came from.

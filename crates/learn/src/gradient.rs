@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::layout::{Kind, Layout, Slot};
+use crate::sum::Addend;
 
 /// The sum over samples of the gradients of their losses.
 #[derive(Clone, Debug)]
@@ -110,11 +111,62 @@ impl Gradient {
             Content::Dense { .. } => None,
         }
     }
+
+    /// A row of a table, which counts as touched from now on.
+    pub fn touch(&mut self, tensor: usize, row: u32) -> &mut [f32] {
+        let State { range, content } = &mut self.tensors[tensor];
+        let Content::Rows(rows) = content else { unreachable!("tensor {tensor} is dense") };
+        if !std::mem::replace(&mut rows.is_touched[row as usize], true) {
+            rows.touched.push(row);
+        }
+        let start = range.start + row as usize * rows.width;
+        &mut self.values[start..start + rows.width]
+    }
+
+    /// The values of a tensor that is no table, which counts as written from now on.
+    pub fn write(&mut self, tensor: usize) -> &mut [f32] {
+        let State { range, content } = &mut self.tensors[tensor];
+        let Content::Dense { written } = content else { unreachable!("tensor {tensor} is a table of rows") };
+        *written = true;
+        &mut self.values[range.clone()]
+    }
 }
 
-impl AsRef<Self> for Gradient {
-    fn as_ref(&self) -> &Self {
-        self
+impl Addend for Gradient {
+    fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    fn values(&self, _tensor: usize, range: Range<usize>) -> &[f32] {
+        &self.values[range]
+    }
+
+    fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {
+        let State { range, content: Content::Rows(rows) } = &self.tensors[tensor] else { return None };
+        let start = range.start + row as usize * rows.width;
+        rows.is_touched(row).then(|| &self.values[start..start + rows.width])
+    }
+
+    fn for_each_row(&self, tensor: usize, each: &mut dyn FnMut(u32)) {
+        self.rows(tensor).into_iter().flat_map(|rows| &rows.touched).for_each(|&row| each(row));
+    }
+}
+
+impl<A: Addend + ?Sized> Addend for &A {
+    fn weight(&self) -> f64 {
+        A::weight(self)
+    }
+
+    fn values(&self, tensor: usize, range: Range<usize>) -> &[f32] {
+        A::values(self, tensor, range)
+    }
+
+    fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {
+        A::row(self, tensor, row)
+    }
+
+    fn for_each_row(&self, tensor: usize, each: &mut dyn FnMut(u32)) {
+        A::for_each_row(self, tensor, each);
     }
 }
 

@@ -37,6 +37,7 @@ pub mod models;
 pub mod optim;
 pub mod random;
 pub mod schedule;
+pub mod sum;
 pub mod tally;
 pub mod tape;
 pub mod torch_file;

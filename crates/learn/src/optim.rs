@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::gradient::Gradient;
-use crate::kernels::update::{Adam, Sgd, sum_of, sum_of_squares};
-use crate::layout::{Kind, Layout};
+use crate::kernels::update::{Adam, Sgd};
+use crate::layout::Layout;
+use crate::sum::{Addend, BLOCK, Change, Summed};
 
 /// An optimiser by name, with its options: the value of `optimizer` in a run file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,6 +90,14 @@ impl OptimizerSpec {
         }
     }
 
+    /// Whether a step changes no row of an embedding but the touched ones.
+    pub fn changes_touched_rows_only(&self) -> bool {
+        match self {
+            Self::Sgd(options) if options.momentum == 0.0 && options.weight_decay == 0.0 => true,
+            _ => self.rows() == RowRule::Touched,
+        }
+    }
+
     /// The first option that is out of its range, with the rule that it breaks.
     pub fn wrong_option(&self) -> Option<(&'static str, &'static str)> {
         let at_least_0 = |x: f32| x >= 0.0 && x.is_finite();
@@ -124,34 +132,11 @@ pub struct Optimizer {
     squares: Vec<f64>,
 }
 
-/// How many floats one task changes. Blocks do not depend on the number of threads, so neither does any sum.
-const BLOCK: usize = 1 << 12;
-
-/// How many floats are summed before they are used: what stays in the first-level cache.
-const CHUNK: usize = 1024;
-
 /// The rule of one step, with its numbers worked out.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     Sgd(Sgd),
     Adam(Adam),
-}
-
-/// What a step does to some values.
-enum Change<'a> {
-    /// They follow their gradient, which is this sum times the step's scale.
-    Gradient(&'a [f32]),
-    /// They are replaced: a statistic.
-    Value(&'a [f32]),
-}
-
-/// The gradients of all workers for one step.
-struct Summed<'a, G> {
-    layout: &'a Layout,
-    gradients: &'a [G],
-    /// What the sum is multiplied with: one over the number of samples, times the clipping.
-    scale: f32,
-    rows: RowRule,
 }
 
 impl Optimizer {
@@ -167,33 +152,31 @@ impl Optimizer {
 
     /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given. With
     /// `clip`, a mean that is longer is shortened to it. Gradients of no sample at all change nothing.
-    pub fn step<G>(&mut self, parameters: &mut [f32], gradients: &[G], lr: f32, clip: Option<f32>)
-    where
-        G: AsRef<Gradient> + Sync,
-    {
-        let weight: f64 = gradients.iter().map(|gradient| gradient.as_ref().weight).sum();
+    pub fn step<A: Addend>(&mut self, parameters: &mut [f32], gradients: &[A], lr: f32, clip: Option<f32>) {
+        let summed = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() };
+        let weight = summed.weight();
         if weight == 0.0 {
             return;
         }
         self.steps += 1;
         let rule = self.rule(lr);
-        let layout = &self.layout;
-        let mut summed = Summed { layout, gradients, scale: (1.0 / weight) as f32, rows: self.spec.rows() };
+        let mut scale = (1.0 / weight) as f32;
         if let Some(limit) = clip {
-            let norm = summed.norm(&mut self.squares);
+            let norm = summed.norm(&mut self.squares) * f64::from(scale);
             if norm > f64::from(limit) {
-                summed.scale *= (f64::from(limit) / norm) as f32;
+                scale *= (f64::from(limit) / norm) as f32;
             }
         }
         let blocks = parameters.par_chunks_mut(BLOCK).enumerate();
+        let apply = |i: usize, p: &mut [f32], moments: [&mut [f32]; 2]| {
+            apply(&summed, i * BLOCK, (rule, scale), p, moments);
+        };
         match self.moments.as_mut_slice() {
-            [] => blocks.for_each(|(i, p)| summed.apply(i * BLOCK, rule, p, [&mut [], &mut []])),
-            [v] => blocks
-                .zip(v.par_chunks_mut(BLOCK))
-                .for_each(|((i, p), v)| summed.apply(i * BLOCK, rule, p, [v, &mut []])),
+            [] => blocks.for_each(|(i, p)| apply(i, p, [&mut [], &mut []])),
+            [v] => blocks.zip(v.par_chunks_mut(BLOCK)).for_each(|((i, p), v)| apply(i, p, [v, &mut []])),
             [m, v, ..] => blocks
                 .zip(m.par_chunks_mut(BLOCK).zip(v.par_chunks_mut(BLOCK)))
-                .for_each(|((i, p), (m, v))| summed.apply(i * BLOCK, rule, p, [m, v])),
+                .for_each(|((i, p), (m, v))| apply(i, p, [m, v])),
         }
     }
 
@@ -257,112 +240,26 @@ impl Rule {
     }
 }
 
-impl<G: AsRef<Gradient> + Sync> Summed<'_, G> {
-    /// Changes one block of parameters, which starts at `start` of the flat vector.
-    fn apply(&self, start: usize, rule: Rule, parameters: &mut [f32], moments: [&mut [f32]; 2]) {
-        let [first, second] = moments;
-        self.for_each_chunk(start, parameters.len(), |at, change| {
-            let gradient = match change {
-                Change::Gradient(gradient) => gradient,
-                Change::Value(value) => {
-                    parameters[at - start..at - start + value.len()].copy_from_slice(value);
-                    return;
-                }
-            };
-            let range = at - start..at - start + gradient.len();
-            let first = if first.is_empty() { &mut [][..] } else { &mut first[range.clone()] };
-            let second = if second.is_empty() { &mut [][..] } else { &mut second[range.clone()] };
-            rule.apply(&mut parameters[range], [first, second], gradient, self.scale);
-        });
-    }
-
-    /// The length of the mean gradient.
-    fn norm(&self, squares: &mut Vec<f64>) -> f64 {
-        let blocks = self.layout.len().div_ceil(BLOCK);
-        let block = |i: usize| {
-            let start = i * BLOCK;
-            let mut sum = 0.0;
-            self.for_each_chunk(start, BLOCK.min(self.layout.len() - start), |_, change| {
-                if let Change::Gradient(gradient) = change {
-                    sum += sum_of_squares(gradient);
-                }
-            });
-            sum
+/// Changes one block of parameters, which starts at `start` of the flat vector.
+fn apply<A: Addend>(
+    summed: &Summed<'_, A>,
+    start: usize,
+    (rule, scale): (Rule, f32),
+    parameters: &mut [f32],
+    moments: [&mut [f32]; 2],
+) {
+    let [first, second] = moments;
+    summed.for_each_chunk(start, parameters.len(), |at, change| {
+        let gradient = match change {
+            Change::Gradient(gradient) => gradient,
+            Change::Value(value) => {
+                parameters[at - start..at - start + value.len()].copy_from_slice(value);
+                return;
+            }
         };
-        (0..blocks).into_par_iter().map(block).collect_into_vec(squares);
-        squares.iter().sum::<f64>().sqrt() * f64::from(self.scale)
-    }
-
-    /// Calls `each` with a place in the flat vector and the change from there on, for every place of the block that this
-    /// step changes.
-    fn for_each_chunk(&self, start: usize, len: usize, mut each: impl FnMut(usize, Change<'_>)) {
-        let end = start + len;
-        let mut sum = [0.0; CHUNK];
-        let tensors = self.layout.tensors();
-        let first = tensors.partition_point(|tensor| tensor.range.end <= start);
-        for (number, tensor) in tensors.iter().enumerate().skip(first) {
-            if tensor.range.start >= end {
-                break;
-            }
-            let range = tensor.range.start.max(start)..tensor.range.end.min(end);
-            match tensor.kind {
-                Kind::Dense => {
-                    for at in range.clone().step_by(CHUNK) {
-                        let part = at..range.end.min(at + CHUNK);
-                        let parts =
-                            self.gradients.iter().map(|gradient| &gradient.as_ref().values[part.clone()]);
-                        each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
-                    }
-                }
-                Kind::Buffer => {
-                    for at in range.clone().step_by(CHUNK) {
-                        let sum = &mut sum[..range.end.min(at + CHUNK) - at];
-                        self.mean_value(at, sum);
-                        each(at, Change::Value(sum));
-                    }
-                }
-                Kind::Rows { width } => {
-                    let row_at = |at: usize| (at - tensor.range.start) / width;
-                    for row in row_at(range.start)..=row_at(range.end - 1) {
-                        let row_start = tensor.range.start + row * width;
-                        let whole = row_start.max(range.start)..(row_start + width).min(range.end);
-                        self.for_row(number, row as u32, whole, &mut sum, &mut each);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The mean of what the workers found of a statistic, by how much each of them saw.
-    fn mean_value(&self, at: usize, mean: &mut [f32]) {
-        let weight: f64 = self.gradients.iter().map(|gradient| gradient.as_ref().weight).sum();
-        mean.fill(0.0);
-        for gradient in self.gradients.iter().map(G::as_ref).filter(|gradient| gradient.weight > 0.0) {
-            let share = (gradient.weight / weight) as f32;
-            for (mean, value) in mean.iter_mut().zip(&gradient.values[at..]) {
-                *mean += share * value;
-            }
-        }
-    }
-
-    /// The same for one row of a table, or what of it lies in the block.
-    fn for_row(
-        &self,
-        tensor: usize,
-        row: u32,
-        range: std::ops::Range<usize>,
-        sum: &mut [f32; CHUNK],
-        each: &mut impl FnMut(usize, Change<'_>),
-    ) {
-        let touched = |gradient: &&Gradient| gradient.rows(tensor).is_some_and(|rows| rows.is_touched(row));
-        let touching = || self.gradients.iter().map(G::as_ref).filter(touched);
-        if self.rows == RowRule::Touched && touching().next().is_none() {
-            return;
-        }
-        for at in range.clone().step_by(CHUNK) {
-            let part = at..range.end.min(at + CHUNK);
-            let parts = touching().map(|gradient| &gradient.values[part.clone()]);
-            each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
-        }
-    }
+        let range = at - start..at - start + gradient.len();
+        let first = if first.is_empty() { &mut [][..] } else { &mut first[range.clone()] };
+        let second = if second.is_empty() { &mut [][..] } else { &mut second[range.clone()] };
+        rule.apply(&mut parameters[range], [first, second], gradient, scale);
+    });
 }

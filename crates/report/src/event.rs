@@ -109,6 +109,51 @@ pub enum Event {
         #[serde(deserialize_with = "float::number")]
         target: f64,
     },
+    /// The head waits for nodes. Written when what is missing changes.
+    Waiting {
+        joined: usize,
+        wanted: usize,
+        /// In words: `2 workers, 1 evaluator`.
+        missing: String,
+        /// Seconds left until the run is given up.
+        #[serde(deserialize_with = "float::number")]
+        deadline_s: f64,
+    },
+    /// A node takes part.
+    NodeJoined {
+        node: u64,
+        name: String,
+        /// `worker 3`, `relay 0`, `evaluator`, `ring member 2`.
+        role: String,
+        address: String,
+        cores: u32,
+        threads: u32,
+    },
+    /// A node no longer takes part, and what follows from it.
+    NodeLost {
+        node: u64,
+        name: String,
+        role: String,
+        /// In which it was lost.
+        round: u64,
+        /// `silent for 5.0 s`, `the connection closed`.
+        reason: String,
+        /// `round 118 goes on without it`.
+        consequence: String,
+    },
+    /// A node that is slow, or whose gradient came too late and was dropped.
+    NodeLate { node: u64, name: String, round: u64, reason: String },
+    /// Asynchronous updates in the order in which they were applied.
+    Updates {
+        /// The version that the first of them made.
+        first: u64,
+        /// For update `first` + i the nodes whose gradients it is made of.
+        by: Vec<Vec<u64>>,
+        /// For update `first` + i how stale they were.
+        staleness: Vec<u64>,
+    },
+    /// What every node did since the last such event.
+    Nodes { round: u64, nodes: Vec<NodeLine> },
     /// Something the user should know.
     Noted { message: String },
     /// Something the user may want to do something about.
@@ -117,6 +162,26 @@ pub enum Event {
     Interrupted { round: u64 },
     /// The last event of a run.
     Ended { summary: Summary },
+}
+
+/// What a node did since the last [`Event::Nodes`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeLine {
+    pub node: u64,
+    pub name: String,
+    pub role: String,
+    #[serde(deserialize_with = "float::number")]
+    pub samples_per_s: f64,
+    /// The share of the time it waited for others, 0 to 1.
+    #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
+    pub wait: Option<f64>,
+    /// The mean, of one that works asynchronously.
+    #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
+    pub staleness: Option<f64>,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    /// Gradients of it that came too late and were dropped.
+    pub late: u64,
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ pub(crate) fn below(summary: &Summary, checkpoint: Option<&str>, folder: &Path) 
     if let Some(round) = summary.target_reached_round {
         lines.push(row("target", &format!("reached at round {}", number::count(round))));
     }
+    lines.extend(nodes(summary).map(|nodes| row("nodes", &nodes)));
     if let Some(peak) = summary.peak_rss_mb {
         lines.push(row("memory", &format!("{} MB at its peak", number::rate(peak))));
     }
@@ -89,6 +90,16 @@ fn test(summary: &Summary) -> Option<String> {
     }
     parts.extend(summary.eval_loss.map(|loss| format!("loss {}", number::decimal(loss))));
     parts.extend(summary.macro_f1.map(|f1| format!("macro-F1 {f1:.3}")));
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn nodes(summary: &Summary) -> Option<String> {
+    let mut parts = Vec::new();
+    parts.extend(summary.nodes.map(|nodes| number::count(nodes as u64)));
+    parts.extend(summary.sent_bytes.map(|bytes| format!("{} sent", number::bytes(bytes))));
+    parts.extend(summary.received_bytes.map(|bytes| format!("{} received", number::bytes(bytes))));
+    let late = summary.late.filter(|late| *late > 0);
+    parts.extend(late.map(|late| format!("{} dropped as too late", number::of(late, "gradient"))));
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -135,6 +146,7 @@ mod tests {
             "  speed     3,604 samples/s with 4 workers, first round after 0.31s",
             "  training  loss 0.2500",
             "  test      accuracy 88.75 % (best 89.06 %), loss 0.3125, macro-F1 0.875",
+            "  nodes     5, 1.2 GB sent, 1.2 GB received, 3 gradients dropped as too late",
             "  memory    214 MB at its peak",
             "  saved     step-002345.safetensors",
             "  folder    runs/today-fashion",
@@ -158,6 +170,11 @@ mod tests {
             target_reached_round: Some(1876),
             peak_rss_mb: None,
             first_step_s: None,
+            nodes: None,
+            sent_bytes: None,
+            received_bytes: None,
+            late: None,
+            head_share: None,
             ..sample::summary()
         };
         let expect = [

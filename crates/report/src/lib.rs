@@ -9,7 +9,7 @@
 //! 1. `event` and `summary`: what can happen, and what a run comes down to;
 //! 2. `folder`: where a run keeps it;
 //! 3. `log`: how an event gets there, and how a log is read back after a crash;
-//! 4. `terminal`: the views; `transcript`, `heading` and [`number`] make their text;
+//! 4. `terminal` and `bars`: the views; `transcript`, `roster`, `heading` and [`number`] make their text;
 //! 5. `facts` and `git`: what a run was started on and from.
 //!
 //! # Example
@@ -35,6 +35,7 @@
 // In a test a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::print_stderr))]
 
+mod bars;
 mod date;
 mod error;
 mod event;
@@ -46,16 +47,20 @@ mod heading;
 mod log;
 pub mod number;
 #[cfg(test)]
+mod pane;
+mod roster;
+#[cfg(test)]
 mod sample;
 mod summary;
 mod terminal;
 mod transcript;
 
+pub use bars::Bars;
 pub use error::{Error, ErrorKind, Result};
-pub use event::{Event, Stamped};
+pub use event::{Event, NodeLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
 pub use folder::{RunFolder, write_atomically, write_json};
 pub use git::GitFacts;
 pub use log::{Log, read_events};
 pub use summary::{Exit, Summary};
-pub use terminal::{Bars, Json, Lines, View};
+pub use terminal::{Json, Lines, View};

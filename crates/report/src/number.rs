@@ -29,6 +29,16 @@ pub fn rate(value: f64) -> String {
     }
 }
 
+/// A number of samples a second in at most eight characters, up to a billion: `12,345/s`, `123.5k/s`, `1.235M/s`.
+pub fn speed(value: f64) -> String {
+    match value {
+        v if !v.is_finite() || v < 99_999.5 => format!("{}/s", rate(v)),
+        v if v < 999_950.0 => format!("{:.1}k/s", v / 1e3),
+        v if v < 9_999_500.0 => format!("{:.3}M/s", v / 1e6),
+        v => format!("{:.1}M/s", v / 1e6),
+    }
+}
+
 /// A loss or another small number, in six characters where that is enough, so that a column of them lines up.
 pub fn decimal(value: f64) -> String {
     let size = value.abs();
@@ -53,6 +63,11 @@ pub fn percent(fraction: f64) -> String {
     }
     let shown = if fraction < 1.0 { (fraction * 100.0).min(99.99) } else { fraction * 100.0 };
     format!("{shown:.2} %")
+}
+
+/// The same in at most seven characters: only `100.00 %` has more, and as `100 %` it says as much.
+pub fn short_percent(fraction: f64) -> String {
+    if fraction == 1.0 { "100 %".into() } else { percent(fraction) }
 }
 
 /// A number of epochs: `5`, `2.35`.
@@ -123,6 +138,13 @@ mod tests {
     }
 
     #[test]
+    fn speeds_are_short() {
+        check(speed, [(0.0, "0.00/s"), (56.78, "56.8/s"), (12_345.4, "12,345/s"), (99_999.4, "99,999/s")]);
+        check(speed, [(99_999.6, "100.0k/s"), (123_456.0, "123.5k/s"), (999_949.0, "999.9k/s")]);
+        check(speed, [(999_951.0, "1.000M/s"), (9_999_600.0, "10.0M/s"), (f64::NAN, "-/s")]);
+    }
+
+    #[test]
     fn decimals_keep_their_width() {
         check(decimal, [(0.0, "0.0000"), (0.123_44, "0.1234"), (2.345_67, "2.3457"), (9.999_96, "10.000")]);
         check(decimal, [(12.3456, "12.346"), (123.456, "123.46"), (1234.56, "1234.6"), (12_345.6, "12346")]);
@@ -140,6 +162,7 @@ mod tests {
     fn percents_do_not_round_up_to_all() {
         check(percent, [(0.0, "0.00 %"), (0.9641, "96.41 %"), (0.1, "10.00 %"), (1.0, "100.00 %")]);
         check(percent, [(0.999_99, "99.99 %"), (f64::NAN, "- %")]);
+        check(short_percent, [(0.0, "0.00 %"), (0.9641, "96.41 %"), (1.0, "100 %"), (f64::NAN, "- %")]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use crate::event::Event;
+use crate::event::{Event, NodeLine};
 use crate::summary::{Exit, Summary};
 
 pub(crate) fn summary() -> Summary {
@@ -26,6 +26,11 @@ pub(crate) fn summary() -> Summary {
         target_reached_round: None,
         peak_rss_mb: Some(213.5),
         first_step_s: Some(0.3125),
+        nodes: Some(5),
+        sent_bytes: Some(1_234_567_890),
+        received_bytes: Some(1_234_000_000),
+        late: Some(3),
+        head_share: Some(0.125),
     }
 }
 
@@ -90,13 +95,72 @@ pub(crate) fn checkpointed(round: u64) -> Event {
     }
 }
 
+pub(crate) fn waiting(joined: usize, missing: &str) -> Event {
+    Event::Waiting { joined, wanted: 5, missing: missing.into(), deadline_s: 540.0 }
+}
+
+pub(crate) fn node_joined(node: u64) -> Event {
+    Event::NodeJoined {
+        node,
+        name: format!("pi{node}"),
+        role: format!("worker {node}"),
+        address: format!("10.0.0.{node}:41000"),
+        cores: 4,
+        threads: 3,
+    }
+}
+
+pub(crate) fn node_lost(node: u64) -> Event {
+    Event::NodeLost {
+        node,
+        name: format!("pi{node}"),
+        role: format!("worker {node}"),
+        round: 118,
+        reason: "silent for 5.0 s".into(),
+        consequence: "round 119 goes on without it".into(),
+    }
+}
+
+pub(crate) fn node_late(node: u64, round: u64) -> Event {
+    Event::NodeLate {
+        node,
+        name: format!("pi{node}"),
+        round,
+        reason: "its gradient came after 4 others and was dropped".into(),
+    }
+}
+
+/// A worker that waits, as synchronous ones do.
+pub(crate) fn node_line(node: u64) -> NodeLine {
+    NodeLine {
+        node,
+        name: format!("pi{node}"),
+        role: format!("worker {node}"),
+        samples_per_s: 1234.5,
+        wait: Some(0.12),
+        staleness: None,
+        sent_bytes: 12_300_000,
+        received_bytes: 4_500_000,
+        late: 0,
+    }
+}
+
 /// Every kind of event, in an order in which a run could have them.
 pub(crate) fn events() -> Vec<Event> {
     vec![
+        waiting(3, "2 workers"),
+        node_joined(4),
         started(),
         Event::Resumed { round: 400, epoch: 0.75, checkpoint: "step-000400.safetensors".into() },
         Event::Noted { message: "training on 4 of 4 cores".into() },
         progress(402),
+        Event::Nodes {
+            round: 402,
+            nodes: vec![node_line(1), NodeLine { wait: None, staleness: Some(1.5), late: 2, ..node_line(2) }],
+        },
+        Event::Updates { first: 403, by: vec![vec![1], vec![2, 4]], staleness: vec![0, 2] },
+        node_late(2, 403),
+        node_lost(4),
         epoch_ended(1),
         checkpointed(469),
         evaluated(469),

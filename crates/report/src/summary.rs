@@ -37,6 +37,15 @@ pub struct Summary {
     pub peak_rss_mb: Option<f64>,
     /// From the start of the program, loading included, to the end of its first round.
     pub first_step_s: Option<f64>,
+    /// How many nodes took part.
+    pub nodes: Option<usize>,
+    /// By all nodes together, to one another.
+    pub sent_bytes: Option<u64>,
+    pub received_bytes: Option<u64>,
+    /// Gradients that came too late and were dropped.
+    pub late: Option<u64>,
+    /// The share of the time that the head was at work while its nodes waited.
+    pub head_share: Option<f64>,
 }
 
 /// Why a run ended.
@@ -82,12 +91,17 @@ mod tests {
             target_reached_round: None,
             peak_rss_mb: None,
             first_step_s: None,
+            nodes: None,
+            sent_bytes: None,
+            received_bytes: None,
+            late: None,
+            head_share: None,
             ..sample::summary()
         };
         let json = serde_json::to_value(&summary).unwrap();
-        for key in
-            ["train_loss", "eval_loss", "accuracy", "best_accuracy", "macro_f1", "target_reached_round"]
-        {
+        let measured = ["train_loss", "eval_loss", "accuracy", "best_accuracy", "macro_f1"];
+        let counted = ["target_reached_round", "nodes", "sent_bytes", "received_bytes", "late"];
+        for key in measured.into_iter().chain(counted) {
             assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
         }
         let keys = |summary: &Summary| -> Vec<String> {
@@ -102,8 +116,11 @@ mod tests {
     #[test]
     fn a_summary_of_fewer_numbers_is_read() {
         let mut json = serde_json::to_value(sample::summary()).unwrap();
-        json.as_object_mut().unwrap().retain(|key, _| key != "first_step_s" && key != "macro_f1");
+        let newer = ["first_step_s", "macro_f1", "nodes", "sent_bytes", "received_bytes", "late"];
+        json.as_object_mut().unwrap().retain(|key, _| !newer.contains(&key.as_str()));
         let back: Summary = serde_json::from_value(json).unwrap();
-        assert_eq!(back, Summary { first_step_s: None, macro_f1: None, ..sample::summary() });
+        let expect = Summary { first_step_s: None, macro_f1: None, ..sample::summary() };
+        let alone = Summary { nodes: None, sent_bytes: None, received_bytes: None, late: None, head_share: None, ..expect };
+        assert_eq!(back, alone);
     }
 }

@@ -2,19 +2,22 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
+use crate::bars::Bars;
 use crate::event::{Event, Stamped};
 use crate::transcript::Transcript;
 
 /// A log file or a pipe gets a line of progress this often at most.
 const PROGRESS_EVERY_S: f64 = 10.0;
 
+/// And the lines of its nodes this often.
+const NODES_EVERY_S: f64 = 30.0;
+
 /// How a run is shown while it goes on.
 #[derive(Debug)]
 pub enum View {
-    /// A bar at the bottom of the terminal, and lines that stay above it. On stderr. The bar is cleared when the run
-    /// ends or the view is dropped, so a message of the program's own is printed after that.
+    /// A bar at the bottom of the terminal with a line per node below it, and lines that stay above it. On stderr.
+    /// What moves is cleared when the run ends or the view is dropped, so a message of the program's own is printed
+    /// after that.
     Bars(Bars),
     /// Only lines, for log files and pipes. On stderr.
     Lines(Lines),
@@ -38,12 +41,17 @@ impl View {
 
     /// Lines on something else than stderr.
     pub fn lines(out: impl Write + Send + 'static) -> Self {
-        Self::Lines(Lines { out: Out(Box::new(out)), transcript: Transcript::default(), shown_at_s: 0.0 })
+        Self::Lines(Lines {
+            out: Out::new(out),
+            transcript: Transcript::default(),
+            shown_at_s: 0.0,
+            nodes_at_s: 0.0,
+        })
     }
 
     /// JSON on something else than stdout.
     pub fn json(out: impl Write + Send + 'static) -> Self {
-        Self::Json(Json { out: Out(Box::new(out)) })
+        Self::Json(Json { out: Out::new(out) })
     }
 
     /// Shows an event of the run in `folder`.
@@ -54,62 +62,9 @@ impl View {
             Self::Json(json) => json.show(stamped),
             Self::Quiet => {
                 if let Event::Warned { message } = &stamped.event {
-                    Out(Box::new(io::stderr())).line(&format!("warning: {message}"));
+                    Out::new(io::stderr()).line(&format!("warning: {message}"));
                 }
             }
-        }
-    }
-}
-
-/// See [`View::Bars`].
-#[derive(Debug)]
-pub struct Bars {
-    bar: ProgressBar,
-    transcript: Transcript,
-}
-
-impl Bars {
-    /// `None` on a terminal that cannot move its cursor back.
-    fn on_stderr() -> Option<Self> {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{prefix} {bar:16.cyan/dim} {wide_msg}").ok()?;
-        bar.set_style(style.progress_chars("━━─"));
-        (!bar.is_hidden()).then(|| Self { bar, transcript: Transcript::default() })
-    }
-
-    fn show(&mut self, folder: &Path, stamped: &Stamped) {
-        let lines = self.transcript.lines(folder, stamped);
-        match &stamped.event {
-            Event::Started { .. } => self.begin(0, 0.0),
-            Event::Resumed { round, epoch, .. } => self.begin(*round, *epoch),
-            Event::Ended { .. } => self.bar.finish_and_clear(),
-            _ => {}
-        }
-        if !lines.is_empty() {
-            self.print(&lines.join("\n"));
-        }
-        if let Some(position) = self.transcript.position(stamped) {
-            self.bar.set_prefix(position.epoch);
-            self.bar.set_message(position.message);
-            self.bar.set_position(position.round);
-        }
-    }
-
-    /// The bar before the first round, which may take a while to come.
-    fn begin(&self, round: u64, epoch: f64) {
-        self.bar.set_length(self.transcript.rounds());
-        self.bar.set_prefix(self.transcript.epoch(epoch));
-        self.bar.set_message("the first round is on its way");
-        self.bar.set_position(round);
-    }
-
-    /// Writes above the bar, or without one: it must not show before the run has started or after it has ended.
-    fn print(&self, text: &str) {
-        let mut out = Out(Box::new(io::stderr()));
-        if self.transcript.rounds() == 0 || self.bar.is_finished() {
-            out.line(text);
-        } else {
-            self.bar.suspend(|| out.line(text));
         }
     }
 }
@@ -120,6 +75,7 @@ pub struct Lines {
     out: Out,
     transcript: Transcript,
     shown_at_s: f64,
+    nodes_at_s: f64,
 }
 
 impl Lines {
@@ -128,9 +84,14 @@ impl Lines {
         if stamped.at_s - self.shown_at_s >= PROGRESS_EVERY_S {
             lines.extend(self.transcript.position(stamped).map(|position| position.line));
         }
+        lines.extend(self.transcript.waiting(stamped));
         for line in &lines {
             self.out.line(line);
             self.shown_at_s = stamped.at_s;
+        }
+        if matches!(stamped.event, Event::Nodes { .. }) && stamped.at_s - self.nodes_at_s >= NODES_EVERY_S {
+            self.nodes_at_s = stamped.at_s;
+            self.transcript.nodes().iter().for_each(|line| self.out.line(line));
         }
     }
 }
@@ -150,11 +111,15 @@ impl Json {
 }
 
 /// Where lines are written.
-struct Out(Box<dyn Write + Send>);
+pub(crate) struct Out(Box<dyn Write + Send>);
 
 impl Out {
+    pub(crate) fn new(out: impl Write + Send + 'static) -> Self {
+        Self(Box::new(out))
+    }
+
     /// A reader that went away, as `head` does, is no reason to end the run; so errors are let go.
-    fn line(&mut self, text: &str) {
+    pub(crate) fn line(&mut self, text: &str) {
         let line = format!("{text}\n");
         let _ = self.0.write_all(line.as_bytes()).and_then(|()| self.0.flush());
     }
@@ -203,11 +168,31 @@ mod tests {
     }
 
     #[test]
+    fn lines_show_nodes_rarely() {
+        let screen = Screen::default();
+        let mut view = View::lines(screen.clone());
+        let nodes = Event::Nodes { round: 1, nodes: vec![sample::node_line(1)] };
+        show(&mut view, (1..=70).map(|at_s| (at_s as f64, nodes.clone())));
+        assert_eq!(screen.text().matches("  pi1  worker 1 ").count(), 2, "{}", screen.text());
+    }
+
+    #[test]
+    fn lines_say_what_is_waited_for() {
+        let screen = Screen::default();
+        let events = [sample::waiting(3, "2 workers"), sample::node_joined(4), sample::waiting(5, "")];
+        show(&mut View::lines(screen.clone()), events.map(|event| (1.0, event)));
+        let text = screen.text();
+        let starts: Vec<_> = text.lines().map(|line| &line[..13]).collect();
+        assert_eq!(starts, ["waiting for 2", "pi4 joined as"]);
+    }
+
+    #[test]
     fn lines_have_neither_colours_nor_trailing_blanks() {
         let screen = Screen::default();
         show(&mut View::lines(screen.clone()), (0..).map(|at| at as f64 * 11.0).zip(sample::events()));
         let text = screen.text();
-        assert!(text.starts_with("fashion\n  model     lenet5, 61,706 parameters\n"), "{text}");
+        let below = text.split_once("threads)\n").map(|(_, below)| below);
+        assert!(below.unwrap().starts_with("fashion\n  model     lenet5, 61,706 parameters\n"), "{text}");
         assert!(text.ends_with("\n  folder    runs/today-fashion\n"), "{text}");
         assert!(!text.contains('\x1b') && !text.contains(" \n"), "{text}");
     }

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use crate::event::{Event, Stamped};
+use crate::roster::{self, Roster};
 use crate::{heading, number};
 
 /// Turns the events of a run into lines of text. Pure: where the lines go, and which are left out, is up to a view.
@@ -10,6 +11,7 @@ pub(crate) struct Transcript {
     /// The line of a finished epoch, held back because the evaluation of the same round belongs on it.
     epoch: Option<EpochLine>,
     checkpoint: Option<String>,
+    roster: Roster,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +59,8 @@ impl Transcript {
                 let (round, epoch) = (number::count(*round), number::epochs(*epoch));
                 lines.push(format!("resumed from {checkpoint} at round {round}, epoch {epoch}"));
             }
-            Event::Progress { .. } => {}
+            Event::Progress { .. } | Event::Waiting { .. } | Event::Updates { .. } | Event::Nodes { .. } => {}
+            Event::NodeJoined { .. } | Event::NodeLost { .. } | Event::NodeLate { .. } => {}
             Event::EpochEnded { epoch, round, loss, accuracy, samples, seconds } => {
                 let label = self.plan.epoch_label(*epoch);
                 let text = self.plan.line(&label, &training(*loss, *accuracy, *samples as f64 / seconds));
@@ -68,7 +71,7 @@ impl Transcript {
                     Some(epoch) => epoch.text,
                     None => self.plan.line(&self.plan.round_label(*round), ""),
                 };
-                lines.push(format!("{left}  |  {}", test(*loss, *accuracy, *macro_f1)));
+                lines.push(format!("{left} | {}", test(*loss, *accuracy, *macro_f1)));
             }
             Event::Checkpointed { file, .. } => self.checkpoint = Some(file.clone()),
             Event::TargetReached { round, accuracy, target } => {
@@ -85,7 +88,19 @@ impl Transcript {
                 lines.extend(heading::below(summary, self.checkpoint.as_deref(), folder))
             }
         }
+        lines.extend(self.roster.sentence(stamped));
         lines
+    }
+
+    /// The line that says what the head waits for, if the event does.
+    pub(crate) fn waiting(&self, stamped: &Stamped) -> Option<String> {
+        let Event::Waiting { deadline_s, .. } = &stamped.event else { return None };
+        roster::waiting(&stamped.event).map(|waiting| roster::with_deadline(&waiting, *deadline_s))
+    }
+
+    /// A line per node.
+    pub(crate) fn nodes(&self) -> Vec<String> {
+        self.roster.table()
     }
 
     /// How far the run is, if the event says so.
@@ -97,13 +112,13 @@ impl Transcript {
         let left = number::seconds(plan.seconds_left(*round, stamped.at_s));
         let line = plan.line(&plan.round_label(*round), &training(*loss, *accuracy, *samples_per_s));
         let rounds = format!("{}/{}", plan.round_number(*round), number::count(plan.rounds));
-        let (loss, accuracy) = (number::decimal(*loss), number::percent(*accuracy));
-        let rate = number::rate(*samples_per_s);
+        let (loss, accuracy) = (number::decimal(*loss), number::short_percent(*accuracy));
+        let speed = number::speed(*samples_per_s);
         Some(Position {
             round: *round,
             epoch: self.epoch(*epoch),
-            line: format!("{line}  |  epoch {epoch:.2} of {}, {left} left", plan.epochs),
-            message: format!("{rounds}  {left:>6} left  loss {loss:>6}  acc {accuracy:>7}  samples/s {rate}"),
+            line: format!("{line} | epoch {epoch:.2} of {}, {left} left", plan.epochs),
+            message: format!("{rounds}  {left:>6} left  loss {loss:>6}  acc {accuracy:>7}  {speed}"),
         })
     }
 
@@ -122,7 +137,7 @@ impl Transcript {
 fn waits(epoch: &EpochLine, event: &Event) -> bool {
     match event {
         Event::Evaluated { round, .. } => *round == epoch.round,
-        Event::Checkpointed { .. } => true,
+        Event::Checkpointed { .. } | Event::Nodes { .. } | Event::Updates { .. } => true,
         _ => false,
     }
 }
@@ -164,19 +179,19 @@ impl Plan {
     }
 }
 
-/// The length of what [`training`] makes, as long as a speed is below a million.
-const TRAINING_WIDTH: usize = 49;
+/// The length of what [`training`] makes. With a label of up to 13 characters, as `round 999,999`, and the result of an
+/// evaluation, a line fits a terminal of 80 columns.
+const TRAINING_WIDTH: usize = 34;
 
 fn training(loss: f64, accuracy: f64, samples_per_s: f64) -> String {
-    let (loss, accuracy) = (number::decimal(loss), number::percent(accuracy));
-    let rate = number::rate(samples_per_s);
-    format!("loss {loss:>6}  accuracy {accuracy:>8}  {rate:>7} samples/s")
+    let (loss, accuracy) = (number::decimal(loss), number::short_percent(accuracy));
+    format!("loss {loss:>6}  acc {accuracy:>7}  {:>8}", number::speed(samples_per_s))
 }
 
 fn test(loss: f64, accuracy: f64, macro_f1: Option<f64>) -> String {
-    let (loss, accuracy) = (number::decimal(loss), number::percent(accuracy));
-    let macro_f1 = macro_f1.map_or(String::new(), |f1| format!("  macro-F1 {f1:.3}"));
-    format!("test loss {loss:>6}  accuracy {accuracy:>8}{macro_f1}")
+    let (loss, accuracy) = (number::decimal(loss), number::short_percent(accuracy));
+    let macro_f1 = macro_f1.map_or(String::new(), |f1| format!(" F1 {f1:.3}"));
+    format!("test {loss:>6} {accuracy:>7}{macro_f1}")
 }
 
 #[cfg(test)]
@@ -197,17 +212,18 @@ mod tests {
 
     #[test]
     fn an_epoch_and_its_evaluation_share_a_line() {
-        let expect = [
-            "epoch 1/5    loss 0.4375  accuracy  84.38 %   15,000 samples/s  |  test loss 0.4062  accuracy  85.94 %  macro-F1 0.852",
-        ];
+        let expect = ["epoch 1/5    loss 0.4375  acc 84.38 %  15,000/s | test 0.4062 85.94 % F1 0.852"];
         check(&[sample::epoch_ended(1), sample::evaluated(469)], &expect);
         check(&[sample::epoch_ended(1), sample::checkpointed(469), sample::evaluated(469)], &expect);
+        let nodes = Event::Nodes { round: 469, nodes: vec![sample::node_line(1)] };
+        let updates = Event::Updates { first: 469, by: vec![vec![1]], staleness: vec![0] };
+        check(&[sample::epoch_ended(1), nodes, updates, sample::evaluated(469)], &expect);
     }
 
     #[test]
     fn they_line_up_when_apart() {
-        let epoch = "epoch 1/5    loss 0.4375  accuracy  84.38 %   15,000 samples/s";
-        let test = format!("{:53}|  test loss 0.4062  accuracy  85.94 %  macro-F1 0.852", "");
+        let epoch = "epoch 1/5    loss 0.4375  acc 84.38 %  15,000/s";
+        let test = format!("{:37}| test 0.4062 85.94 % F1 0.852", "");
         check(&[sample::epoch_ended(1)], &[]);
         check(&[sample::epoch_ended(1), sample::progress(470)], &[epoch]);
         check(&[sample::epoch_ended(1), sample::evaluated(450)], &[epoch, &format!("round   450{test}")]);
@@ -256,10 +272,8 @@ mod tests {
         let expect = Position {
             round: 469,
             epoch: "epoch 1/5".into(),
-            line:
-                "round   469  loss 0.5000  accuracy  81.25 %   12,345 samples/s  |  epoch 1.00 of 5, 40s left"
-                    .into(),
-            message: "  469/2,345     40s left  loss 0.5000  acc 81.25 %  samples/s 12,345".into(),
+            line: "round   469  loss 0.5000  acc 81.25 %  12,345/s | epoch 1.00 of 5, 40s left".into(),
+            message: "  469/2,345     40s left  loss 0.5000  acc 81.25 %  12,345/s".into(),
         };
         assert_eq!(position, expect);
 
@@ -269,6 +283,17 @@ mod tests {
         assert_eq!(position.epoch, "epoch 5/5");
         assert!(position.line.ends_with("epoch 4.21 of 5, 37s left"), "{position:?}");
         assert_eq!(transcript.position(&Stamped { at_s: 12.0, event: sample::evaluated(1) }), None);
+    }
+
+    #[test]
+    fn a_line_fits_80_columns() {
+        let mut plan = Plan { rounds: 999_999, epochs: 999, ..Plan::default() };
+        let test = test(1e9, 1.0, Some(1.0));
+        for epochs in [5, 999] {
+            plan.epochs = epochs;
+            let line = plan.line(&plan.epoch_label(epochs), &training(12.5, 1.0, 9e6));
+            assert!(format!("{line} | {test}").len() <= 80, "{line} | {test}");
+        }
     }
 
     #[test]

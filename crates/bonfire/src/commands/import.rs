@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use bonfire_cluster::report::{RunFolder, number};
-use bonfire_cluster::{Job, Overrides, Settings, interchange};
+use bonfire_cluster::{Job, Overrides, Scale, Settings, interchange};
 
 /// Make a run folder from weights of PyTorch, to measure them or to go on training.
 #[derive(Debug, clap::Args)]
@@ -37,8 +37,8 @@ pub fn run(args: &ImportArgs) -> Result<()> {
     let weights = interchange::read_weights(&args.weights)?;
     let default = || RunFolder::default_path(Path::new("runs"), &settings.file.name, SystemTime::now());
     let out = args.out.clone().unwrap_or_else(default);
-    let job = Job::prepare(settings)?;
-    let layout = job.head.layout();
+    let job = Job::prepare(settings, Scale::Threads)?;
+    let layout = job.layout();
     let (tensors, parameters) = (layout.tensors().len(), layout.parameters());
     interchange::import(job, &args.weights, &weights, &out)?;
     print(&out, tensors, parameters);

@@ -3,6 +3,7 @@
 //! [`RunFile`] is what was written, over the defaults; [`Settings`] is that after everything that can be checked without
 //! the data was checked. Only the second can start a run.
 
+pub mod arch;
 mod span;
 pub mod tree;
 
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use bonfire_learn::data::Source;
 use bonfire_learn::{ModelSpec, OptimizerSpec, Schedule};
 
+use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
+pub use arch::{RelayPlan, RingOp, ServerRule, Topology};
 pub use span::Span;
 use tree::{Tree, Wrong, to_yaml};
 
@@ -54,46 +57,42 @@ pub struct RunFile {
     /// For `arch: hierarchical`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_server: Option<GlobalServer>,
+    /// For `arch: allreduce`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allreduce: Option<Allreduce>,
+    /// Over how many threads a worker splits its batch; otherwise the cores of its machine are shared out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    pub distribute: Distribute,
+    pub compression: Compression,
+    /// Whether a node of its own measures the checkpoints.
+    pub evaluator: bool,
+    /// After so long without a sign of life a node counts as lost.
+    pub silence_s: f64,
+    /// With fewer workers, or relays, the run waits.
+    pub min_workers: usize,
 }
 
-/// Who sends gradients to whom.
+/// Where a node takes the data from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Arch {
-    /// One machine.
+pub enum Distribute {
+    /// Every node has them, or makes them, under the same name or path.
     #[default]
-    Single,
-    /// Workers under one parameter server.
-    Flat,
-    /// Workers under local parameter servers under a global one.
-    Hierarchical,
+    Local,
+    /// From the head.
+    Ship,
 }
 
-/// When a server updates.
+/// How gradients travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Aggregation {
+pub enum Compression {
+    /// As they are.
     #[default]
-    Sync,
-    Async,
-}
-
-/// A parameter server with its workers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Server {
-    #[serde(alias = "type", default)]
-    pub aggr_type: Aggregation,
-    pub num_workers: usize,
-}
-
-/// A parameter server with the servers under it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GlobalServer {
-    #[serde(alias = "type", default)]
-    pub aggr_type: Aggregation,
-    pub local_servers: Vec<Server>,
+    None,
+    /// In half the bytes, rounded to 11 bits.
+    F16,
 }
 
 impl Default for RunFile {
@@ -118,6 +117,13 @@ impl Default for RunFile {
             workers: None,
             parameter_server: None,
             global_server: None,
+            allreduce: None,
+            threads: None,
+            distribute: Distribute::default(),
+            compression: Compression::default(),
+            evaluator: false,
+            silence_s: 5.0,
+            min_workers: 1,
         }
     }
 }
@@ -127,10 +133,12 @@ impl Default for RunFile {
 pub struct Settings {
     /// With every default filled in.
     pub file: RunFile,
+    pub topology: Topology,
+    /// Into how many shares every round is cut.
     pub workers: usize,
+    /// Of each worker of this machine, if all of them are on it.
+    pub threads: usize,
     pub length: Span,
-    /// What the user should know about how the file was understood.
-    pub notes: Vec<String>,
     /// Where each key stands, for errors that show only later.
     tree: Tree,
 }
@@ -149,6 +157,17 @@ const EPOCHS: u64 = 5;
 /// Beyond this many workers, one a core makes the default batch so large that small data learn badly.
 const DEFAULT_WORKERS: usize = 8;
 
+/// A thread with fewer samples than this costs more than it saves.
+const LEAST_SHARE: usize = 8;
+
+impl RunFile {
+    /// How many threads a worker has on a machine of so many cores with so many workers.
+    pub fn threads_on(&self, cores: usize, workers: usize) -> usize {
+        let most = (self.batch_size / LEAST_SHARE).max(1);
+        self.threads.unwrap_or_else(|| (cores / workers.max(1)).clamp(1, most))
+    }
+}
+
 impl Settings {
     /// Reads a run file's text under the name `origin`, with the command line over it, for a machine of so many cores.
     pub fn read(origin: &str, text: &str, overrides: &Overrides<'_>, cores: usize) -> Result<Self, Wrong> {
@@ -165,17 +184,17 @@ impl Settings {
             set_workers(&mut file, workers)?;
         }
         let length = length(&tree, &mut file)?;
-        let workers = workers(&tree, &mut file, cores)?;
-        if workers > MOST_WORKERS {
-            return Err(Wrong::new(format!(
-                "{workers} workers are more than the {MOST_WORKERS} that one machine may have"
-            )));
+        let topology = Topology::read(&tree, &mut file, cores.clamp(1, DEFAULT_WORKERS))?;
+        let workers = topology.workers();
+        if file.min_workers > workers {
+            let message = format!("must be at most the number of workers, which is {workers}");
+            return Err(tree.wrong("min_workers", message));
         }
         if file.name.is_empty() {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
         }
-        let notes = notes(&file, workers);
-        Ok(Self { file, workers, length, notes, tree })
+        let threads = file.threads_on(cores, topology.workers());
+        Ok(Self { file, topology, workers, threads, length, tree })
     }
 
     /// The first key of which another value does not fit the checkpoints of a run with these settings.
@@ -216,12 +235,17 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), Wrong> {
         ("num_server_rounds", file.num_server_rounds),
         ("keep_checkpoints", Some(file.keep_checkpoints as u64)),
         ("workers", file.workers.map(|workers| workers as u64)),
+        ("threads", file.threads.map(|threads| threads as u64)),
+        ("min_workers", Some(file.min_workers as u64)),
     ];
     if let Some((key, _)) = at_least_1.iter().find(|(_, value)| *value == Some(0)) {
         return Err(tree.wrong(key, "must be at least 1"));
     }
     if file.target_accuracy.is_some_and(|target| !(target > 0.0 && target <= 1.0)) {
         return Err(tree.wrong("target_accuracy", "must be above 0 and at most 1; 0.9 is 90 %"));
+    }
+    if !(file.silence_s >= 0.5 && file.silence_s <= MOST_SECONDS) {
+        return Err(tree.wrong("silence_s", format!("must be from 0.5 to {MOST_SECONDS}")));
     }
     if file.clip_norm.is_some_and(|norm| !(norm > 0.0 && norm.is_finite())) {
         return Err(tree.wrong("clip_norm", "must be above 0"));
@@ -249,8 +273,15 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), Wrong> {
         (Arch::Single, _) => file.workers = Some(workers),
         (Arch::Flat, Some(server)) => server.num_workers = workers,
         (Arch::Flat, None) => {
-            file.parameter_server = Some(Server { aggr_type: Aggregation::Sync, num_workers: workers });
+            file.parameter_server = Some(Server { num_workers: workers, ..Server::default() });
         }
+        (Arch::Allreduce, _) => match &mut file.allreduce {
+            Some(ring) => ring.num_workers = workers,
+            none => {
+                let (op, engine) = Default::default();
+                *none = Some(Allreduce { num_workers: workers, op, engine });
+            }
+        },
         (Arch::Hierarchical, _) => {
             return Err(Wrong::new(
                 "--workers cannot be given with `arch: hierarchical`: set num_workers of each local server",
@@ -269,59 +300,6 @@ fn length(tree: &Tree, file: &mut RunFile) -> Result<Span, Wrong> {
         (None, Some(rounds)) => Ok(Span::Rounds(rounds)),
         (epochs, None) => Ok(Span::Epochs(*file.epochs.insert(epochs.unwrap_or(EPOCHS)))),
     }
-}
-
-fn workers(tree: &Tree, file: &mut RunFile, cores: usize) -> Result<usize, Wrong> {
-    let used_by = [
-        ("workers", Arch::Single, file.workers.is_some()),
-        ("parameter_server", Arch::Flat, file.parameter_server.is_some()),
-        ("global_server", Arch::Hierarchical, file.global_server.is_some()),
-    ];
-    for (key, arch, given) in used_by {
-        let name = format!("{arch:?}").to_lowercase();
-        if given && arch != file.arch {
-            return Err(tree.wrong(key, format!("is only for `arch: {name}`")));
-        }
-        if !given && arch == file.arch && arch != Arch::Single {
-            return Err(tree.wrong("arch", format!("{name} needs the key `{key}`")));
-        }
-    }
-    let servers: &[Server] = match (&file.parameter_server, &file.global_server) {
-        (Some(server), _) => std::slice::from_ref(server),
-        (None, Some(global)) if global.local_servers.is_empty() => {
-            return Err(tree.wrong("global_server.local_servers", "must list at least one server"));
-        }
-        (None, Some(global)) => &global.local_servers,
-        (None, None) => {
-            return Ok(*file.workers.get_or_insert(cores.clamp(1, DEFAULT_WORKERS)));
-        }
-    };
-    if let Some(i) = servers.iter().position(|server| server.num_workers == 0) {
-        let key = match file.arch {
-            Arch::Hierarchical => format!("global_server.local_servers[{i}].num_workers"),
-            Arch::Flat | Arch::Single => "parameter_server.num_workers".to_owned(),
-        };
-        return Err(tree.wrong(&key, "must be at least 1"));
-    }
-    Ok(servers.iter().map(|server| server.num_workers).sum())
-}
-
-/// Every worker holds a gradient of its own.
-const MOST_WORKERS: usize = 1024;
-
-fn notes(file: &RunFile, workers: usize) -> Vec<String> {
-    let is_async = file.parameter_server.iter().any(|server| server.aggr_type == Aggregation::Async)
-        || file.global_server.iter().any(|global| {
-            global.aggr_type == Aggregation::Async
-                || global.local_servers.iter().any(|server| server.aggr_type == Aggregation::Async)
-        });
-    let what = match (file.arch, is_async) {
-        (Arch::Hierarchical, true) => "without local servers, and in step instead of async",
-        (Arch::Hierarchical, false) => "without local servers",
-        (_, true) => "in step instead of async",
-        (_, false) => return Vec::new(),
-    };
-    vec![format!("on one machine the {workers} workers share memory: they train {what}")]
 }
 
 #[cfg(test)]

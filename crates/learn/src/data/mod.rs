@@ -17,6 +17,7 @@ pub mod images;
 pub mod mat;
 pub mod normalize;
 pub mod order;
+pub mod pack;
 pub mod pixels;
 pub mod reviews;
 pub mod source;

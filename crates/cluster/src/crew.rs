@@ -1,4 +1,4 @@
-//! The head of a run on one machine: the global parameters, and the workers that share its memory.
+//! The workers of one process, which share its memory.
 //!
 //! A round is two parallel steps: every worker computes the gradient of its share, then the update reads all gradients in
 //! the order of the workers. Nothing depends on which thread did what, so neither does any bit of the result.
@@ -9,19 +9,18 @@ use std::time::{Duration, Instant};
 
 use bonfire_learn::data::{Batch, Samples};
 use bonfire_learn::random::Random;
-use bonfire_learn::{Gradient, Layout, Model, Optimizer, OptimizerSpec, Tally};
+use bonfire_learn::{Gradient, Layout, Model, Tally};
 use rayon::prelude::*;
 
 use crate::loader::{self, Loader, Plan, Shares};
-use crate::worker::Worker;
+use crate::replica::{Replica, Step};
+use crate::worker::{Hand, Luck, Worker};
 
-/// Parameters, optimiser and workers.
+/// Workers of equal models.
 #[derive(Debug)]
-pub struct Head {
-    pub parameters: Vec<f32>,
-    pub optimizer: Optimizer,
+pub struct Crew {
     workers: Vec<Worker>,
-    /// One a worker.
+    /// One a worker, from the first round on.
     gradients: Vec<Gradient>,
     seed: u64,
     loading: Loading,
@@ -46,35 +45,35 @@ pub struct Round {
     pub rounds_per_epoch: u64,
     /// Over all workers.
     pub round_size: usize,
-    pub lr: f32,
-    pub clip: Option<f32>,
+    pub step: Step,
 }
 
-impl Head {
-    /// A head with one worker for each of some equal models.
-    pub fn new(models: Vec<Box<dyn Model>>, optimizer: OptimizerSpec, seed: u64) -> Self {
-        let workers: Vec<Worker> =
-            models.into_iter().enumerate().map(|(i, model)| Worker::new(i, model)).collect();
-        assert!(!workers.is_empty(), "a head has at least one worker");
-        let layout = workers[0].model().layout();
-        let (parameters, optimizer) = (layout.initial(seed), Optimizer::new(optimizer, layout));
-        let gradients = vec![Gradient::new(layout); workers.len()];
-        Self { parameters, optimizer, workers, gradients, seed, loading: Loading::default() }
+/// The seed that all chance of a round comes from.
+pub fn round_seed(seed: u64, round: u64) -> u64 {
+    Random::at(seed, &[0x5EED, round]).bits()
+}
+
+impl Crew {
+    /// So many workers, among whom the models, which are equal, are shared out.
+    pub fn new(models: Vec<Box<dyn Model>>, workers: usize, seed: u64) -> Self {
+        assert!(workers > 0 && models.len() % workers == 0, "every worker has as many hands");
+        let hands = models.len() / workers;
+        let mut models = models.into_iter();
+        let worker = |_| Worker::new(models.by_ref().take(hands).collect());
+        let workers = (0..workers).map(worker).collect();
+        Self { workers, gradients: Vec::new(), seed, loading: Loading::default() }
     }
 
     pub fn layout(&self) -> &Layout {
-        self.workers[0].model().layout()
-    }
-
-    pub fn workers(&self) -> usize {
-        self.workers.len()
+        self.workers[0].layout()
     }
 
     /// One update by one batch of every worker. Returns the answers of all workers.
-    pub fn round(&mut self, samples: &Arc<Samples>, round: Round) -> Tally {
+    pub fn round(&mut self, replica: &mut Replica, samples: &Arc<Samples>, round: Round) -> Tally {
         let plan = Plan {
             seed: self.seed,
             workers: self.workers.len(),
+            hands: self.workers[0].hands().len(),
             round_size: round.round_size,
             rounds_per_epoch: round.rounds_per_epoch,
         };
@@ -82,14 +81,12 @@ impl Head {
         let tally = match &mut loading {
             Loading::Ahead(loader, used) => {
                 *used = loader.take(std::mem::take(used));
-                for (worker, batch) in self.workers.iter_mut().zip(used) {
-                    worker.exchange(batch);
-                }
-                self.update(round, |_| ())
+                self.exchange(used);
+                self.update(replica, round, |_, _| ())
             }
             Loading::InPlace(shares) => {
                 shares.go_to(samples, round.number);
-                self.update(round, |worker| worker.load(samples, shares))
+                self.update(replica, round, |worker, slot| worker.load(samples, shares, slot))
             }
             Loading::Unknown => unreachable!("a loading is at a place"),
         };
@@ -97,29 +94,42 @@ impl Head {
         tally
     }
 
-    /// Gives every worker a batch to repeat, for measuring speed.
-    pub fn load(&mut self, batches: Vec<Batch>) {
-        assert_eq!(batches.len(), self.workers.len(), "a batch for every worker");
-        for (worker, mut batch) in self.workers.iter_mut().zip(batches) {
-            worker.exchange(&mut batch);
-        }
+    /// Gives every hand a batch to repeat, for measuring speed.
+    pub fn load(&mut self, mut batches: Vec<Batch>) {
+        self.exchange(&mut batches);
     }
 
     /// One update by the batches that the workers hold.
-    pub fn repeat(&mut self, round: Round) -> Tally {
-        self.update(round, |_| ())
+    pub fn repeat(&mut self, replica: &mut Replica, round: Round) -> Tally {
+        self.update(replica, round, |_, _| ())
     }
 
-    fn update(&mut self, round: Round, load: impl Fn(&mut Worker) + Sync) -> Tally {
-        let seed = Random::at(self.seed, &[0x5EED, round.number]).bits();
-        let (parameters, workers, finished) = (&self.parameters, self.workers.len(), AtomicUsize::new(0));
-        let each = self.workers.par_iter_mut().zip(&mut self.gradients);
-        each.with_max_len(1).for_each(|(worker, gradient)| {
-            load(worker);
-            worker.compute(parameters, seed, gradient);
-            await_others(&finished, workers);
+    fn hands(&mut self) -> Vec<&mut Hand> {
+        self.workers.iter_mut().flat_map(Worker::hands).collect()
+    }
+
+    /// Swaps the batch of every hand for another.
+    fn exchange(&mut self, batches: &mut [Batch]) {
+        for (hand, batch) in self.workers.iter_mut().flat_map(Worker::hands).zip(batches) {
+            hand.exchange(batch);
+        }
+    }
+
+    fn update(&mut self, replica: &mut Replica, round: Round, load: impl Fn(&mut Worker, usize) + Sync) -> Tally {
+        if self.gradients.is_empty() {
+            self.gradients = vec![Gradient::new(self.workers[0].layout()); self.workers.len()];
+        }
+        let seed = round_seed(self.seed, round.number);
+        let (parameters, workers, finished) = (&replica.parameters, self.workers.len(), AtomicUsize::new(0));
+        let each = self.workers.par_iter_mut().zip(&mut self.gradients).enumerate();
+        each.with_max_len(1).for_each(|(slot, (worker, gradient))| {
+            load(worker, slot);
+            worker.compute(parameters, Luck { seed, slot }, gradient);
+            if worker.hands().len() == 1 {
+                await_others(&finished, workers);
+            }
         });
-        self.optimizer.step(&mut self.parameters, &self.gradients, round.lr, round.clip);
+        replica.step(&self.gradients, round.step);
         let mut tally = Tally::default();
         for worker in &self.workers {
             tally.add(worker.tally());
@@ -127,18 +137,19 @@ impl Head {
         tally
     }
 
-    /// Measures the parameters on samples.
-    pub fn evaluate(&mut self, samples: &Samples) -> Tally {
+    /// Measures parameters on samples.
+    pub fn evaluate(&mut self, parameters: &[f32], samples: &Samples) -> Tally {
         // Samples of similar length together: less padding, the same answers.
         let mut order: Vec<u32> = (0..samples.len() as u32).collect();
         if samples.varies_in_length() {
             order.sort_by_key(|&sample| samples.length(sample as usize));
         }
-        let (parameters, workers) = (&self.parameters, self.workers.len());
-        let each = self.workers.par_iter_mut().with_max_len(1);
+        let mut hands = self.hands();
+        let (parts, classes) = (hands.len(), hands[0].classes());
+        let each = hands.par_iter_mut().with_max_len(1).enumerate();
         let tallies: Vec<Tally> =
-            each.map(|worker| worker.evaluate(parameters, samples, &order, workers)).collect();
-        let mut sum = Tally::with_confusion(self.workers[0].model().classes());
+            each.map(|(i, hand)| hand.evaluate(parameters, samples, &order, (i, parts))).collect();
+        let mut sum = Tally::with_confusion(classes);
         tallies.iter().for_each(|tally| sum.add(tally));
         sum
     }
@@ -155,7 +166,7 @@ impl Loading {
             _ => {}
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loader = loader::pays(samples.effort(), plan.workers, cores)
+        let loader = loader::pays(samples.effort(), plan.workers * plan.hands, cores)
             .then(|| Loader::start(samples, plan, round).ok())
             .flatten();
         // A thread that cannot be started costs speed, not the run.

@@ -1,0 +1,96 @@
+//! What follows from a run's settings and the number of its samples alone: every node can tell it without asking.
+
+use bonfire_learn::schedule::Place;
+use bonfire_strategy::ring;
+
+use crate::loader::Plan;
+use crate::replica::Step;
+use crate::run_file::{Settings, Span, Topology};
+
+/// The course of a run.
+#[derive(Clone, Debug)]
+pub struct Course {
+    settings: Settings,
+    /// Into how many rounds of one batch a worker an epoch is cut.
+    pub rounds_per_epoch: u64,
+    /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds; where updates grow with what has
+    /// come in, this is an estimate.
+    pub updates_per_epoch: u64,
+    /// Over all workers.
+    pub round_size: usize,
+}
+
+/// What is to be done after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    pub evaluation: bool,
+    pub checkpoint: bool,
+}
+
+impl Course {
+    pub fn of(settings: &Settings, samples: usize) -> Self {
+        let Plan { round_size, rounds_per_epoch, .. } = Plan::of(settings, samples, 1);
+        let updates_per_epoch = rounds_per_epoch * updates_per_round(&settings.topology);
+        Self { settings: settings.clone(), rounds_per_epoch, updates_per_epoch, round_size }
+    }
+
+    /// How many batches of one worker each an epoch has.
+    pub fn units_per_epoch(&self) -> u64 {
+        self.rounds_per_epoch * self.settings.workers as u64
+    }
+
+    /// Updates planned in all.
+    pub fn updates(&self) -> u64 {
+        self.settings.length.rounds(self.updates_per_epoch)
+    }
+
+    /// Planned epochs, and the number of updates after which the run ends before.
+    pub fn ends(&self) -> (Option<u64>, Option<u64>) {
+        match self.settings.length {
+            Span::Epochs(epochs) => (Some(epochs), None),
+            Span::Rounds(rounds) => (None, Some(rounds)),
+        }
+    }
+
+    /// How large a step is after so many batches of one worker each.
+    pub fn step(&self, units: u64) -> Step {
+        let file = &self.settings.file;
+        let rounds = match self.settings.length {
+            Span::Epochs(epochs) => epochs * self.rounds_per_epoch,
+            Span::Rounds(updates) => updates * self.rounds_per_epoch / self.updates_per_epoch,
+        };
+        let place = Place {
+            round: units / self.settings.workers as u64,
+            rounds,
+            rounds_per_epoch: self.rounds_per_epoch,
+            warmup: file.warmup.map_or(0, |warmup| warmup.rounds(self.rounds_per_epoch)),
+        };
+        Step { lr: file.schedule.lr(file.optimizer.lr(), place), clip: file.clip_norm }
+    }
+
+    /// What is due after round `round`, which ended an epoch, if one, and may be the last.
+    pub fn due(&self, round: u64, epoch: Option<u64>, is_last: bool) -> Due {
+        let is_due = |every: Span| match every {
+            _ if is_last => true,
+            Span::Epochs(epochs) => epoch.is_some_and(|epoch| epoch.is_multiple_of(epochs)),
+            Span::Rounds(rounds) => round.is_multiple_of(rounds),
+        };
+        let file = &self.settings.file;
+        Due { evaluation: is_due(file.eval_every), checkpoint: is_due(file.checkpoint_every) }
+    }
+
+    /// The plan of a ring.
+    pub fn ring(&self) -> ring::Plan {
+        let (epochs, max_rounds) = self.ends();
+        ring::Plan { units_per_epoch: self.units_per_epoch() as u32, epochs, max_rounds }
+    }
+}
+
+/// How many updates come of one batch of every worker.
+fn updates_per_round(topology: &Topology) -> u64 {
+    match topology {
+        Topology::Flat { rule, workers, .. } if rule.max_staleness > 0 => *workers as u64,
+        Topology::Hierarchical { rule, relays } if rule.max_staleness > 0 => relays.len() as u64,
+        _ => 1,
+    }
+}

@@ -1,0 +1,244 @@
+//! Gradients and parameters on their way: a model's vectors as payloads, and payloads as something that can be summed.
+
+use std::ops::Range;
+
+use anyhow::{Result, ensure};
+use bonfire_learn::layout::Kind;
+use bonfire_learn::sum::{Addend, sum};
+use bonfire_learn::{Gradient, Layout};
+use bonfire_wire::payload::{Encoder, Form, Part, PartView, Precision, RowNumbers, View};
+use bytes::Bytes;
+
+use crate::run_file::Compression;
+
+/// Turns vectors of one layout into payloads and back.
+#[derive(Debug)]
+pub struct Codec {
+    layout: Layout,
+    form: Form,
+    precision: Precision,
+    encoder: Encoder,
+    /// Gradients that came in another precision are unpacked into these.
+    unpacked: Vec<Gradient>,
+}
+
+/// A gradient that came, and how many losses it is the sum of.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    pub payload: Bytes,
+    pub weight: f64,
+}
+
+impl Codec {
+    pub fn new(layout: &Layout, compression: Compression) -> Self {
+        let part = |tensor: &bonfire_learn::layout::Tensor| match tensor.kind {
+            Kind::Dense | Kind::Buffer => Part::Dense { range: tensor.range.clone() },
+            Kind::Rows { width } => Part::Rows { range: tensor.range.clone(), width },
+        };
+        Self {
+            layout: layout.clone(),
+            form: Form::new(layout.tensors().iter().map(part).collect()),
+            precision: match compression {
+                Compression::None => Precision::F32,
+                Compression::F16 => Precision::F16,
+            },
+            encoder: Encoder::default(),
+            unpacked: Vec::new(),
+        }
+    }
+
+    /// No payload of this layout has more bytes.
+    pub fn most_bytes(&self) -> usize {
+        self.form.most_bytes(Precision::F32)
+    }
+
+    /// The payload of a gradient.
+    pub fn pack(&mut self, gradient: &Gradient) -> Bytes {
+        let tables = (0..self.layout.tensors().len()).filter_map(|i| gradient.rows(i));
+        let rows: Vec<&[u32]> = tables.map(|rows| rows.touched.as_slice()).collect();
+        let mut bytes = Vec::with_capacity(self.form.most_bytes(self.precision));
+        self.encoder.encode(&self.form, &gradient.values, &rows, self.precision, &mut bytes);
+        bytes.into()
+    }
+
+    /// Whether a payload is a gradient of this layout, and of numbers only.
+    pub fn check(&self, payload: &[u8]) -> Result<()> {
+        let view = View::parse(&self.form, payload)?;
+        ensure!(view.is_finite(), "it has values that are no numbers");
+        Ok(())
+    }
+
+    /// Replaces `total` by the sum of some gradients in their order. Payloads that weigh nothing are not read.
+    pub fn sum(&mut self, parcels: &[Parcel], total: &mut Gradient) -> Result<()> {
+        let heavy: Vec<&Parcel> = parcels.iter().filter(|parcel| parcel.weight > 0.0).collect();
+        let arrived: Result<Option<Vec<Arrived<'_>>>> =
+            heavy.iter().map(|parcel| Arrived::parse(&self.form, parcel)).collect();
+        if let Some(arrived) = arrived? {
+            sum(&self.layout, &arrived, total);
+            return Ok(());
+        }
+        while self.unpacked.len() < heavy.len() {
+            self.unpacked.push(Gradient::new(&self.layout));
+        }
+        for (parcel, gradient) in heavy.iter().zip(&mut self.unpacked) {
+            unpack(&self.form, parcel, gradient)?;
+        }
+        sum(&self.layout, &self.unpacked[..heavy.len()], total);
+        Ok(())
+    }
+
+    /// Adds a gradient to a sum; `spare` is memory to use.
+    pub fn add(&mut self, parcel: &Parcel, total: &mut Gradient, spare: &mut Gradient) -> Result<()> {
+        if let Some(arrived) = Arrived::parse(&self.form, parcel)? {
+            let parts: [&dyn Addend; 2] = [&*total, &arrived];
+            sum(&self.layout, &parts, spare);
+        } else {
+            if self.unpacked.is_empty() {
+                self.unpacked.push(Gradient::new(&self.layout));
+            }
+            unpack(&self.form, parcel, &mut self.unpacked[0])?;
+            sum(&self.layout, &[&*total, &self.unpacked[0]], spare);
+        }
+        std::mem::swap(total, spare);
+        Ok(())
+    }
+
+    /// The payload of all parameters.
+    pub fn pack_parameters(&self, parameters: &[f32]) -> Bytes {
+        floats_to_bytes([parameters])
+    }
+
+    /// The payload of those parameters that changed: of tables only these rows, the list of each.
+    pub fn pack_changes(&mut self, parameters: &[f32], rows: &[&[u32]]) -> Bytes {
+        let mut bytes = Vec::new();
+        self.encoder.encode(&self.form, parameters, rows, Precision::F32, &mut bytes);
+        bytes.into()
+    }
+
+    /// Puts changed parameters in their places.
+    pub fn unpack_changes(&self, payload: &[u8], parameters: &mut [f32]) -> Result<()> {
+        let view = View::parse(&self.form, payload)?;
+        for (i, part) in self.form.parts().iter().enumerate() {
+            let range = part.range();
+            match (view.part(i), part) {
+                (PartView::Rows { rows, values }, Part::Rows { width, .. }) => {
+                    for (place, row) in rows.iter().enumerate() {
+                        let at = range.start + row as usize * width;
+                        values.slice(place * width..(place + 1) * width).copy_to(&mut parameters[at..at + width]);
+                    }
+                }
+                (PartView::Dense(values), _) => values.copy_to(&mut parameters[range]),
+                (PartView::Rows { .. }, Part::Dense { .. }) => unreachable!("a view fits its form"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Vectors of floats, one after the other, in little-endian order.
+pub fn floats_to_bytes<'a>(vectors: impl IntoIterator<Item = &'a [f32]>) -> Bytes {
+    let mut bytes = Vec::new();
+    for vector in vectors {
+        bytes.reserve(vector.len() * 4);
+        for chunk in vector.chunks(1024) {
+            let mut block = [[0; 4]; 1024];
+            for (block, value) in block.iter_mut().zip(chunk) {
+                *block = value.to_le_bytes();
+            }
+            bytes.extend_from_slice(block[..chunk.len()].as_flattened());
+        }
+    }
+    bytes.into()
+}
+
+/// The way back, into vectors of known length.
+pub fn bytes_to_floats(bytes: &[u8], into: &mut [f32]) -> Result<()> {
+    ensure!(bytes.len() == into.len() * 4, "{} bytes are not {} numbers", bytes.len(), into.len());
+    for (value, bytes) in into.iter_mut().zip(bytes.as_chunks().0) {
+        *value = f32::from_le_bytes(*bytes);
+    }
+    Ok(())
+}
+
+/// A gradient in single precision, read where it lies.
+struct Arrived<'a> {
+    parts: Vec<Lying<'a>>,
+    weight: f64,
+}
+
+/// The values of a tensor, or of some of its rows.
+struct Lying<'a> {
+    start: usize,
+    width: usize,
+    rows: Option<RowNumbers<'a>>,
+    values: &'a [f32],
+}
+
+impl<'a> Arrived<'a> {
+    /// None if the values cannot be read where they lie.
+    fn parse(form: &Form, parcel: &'a Parcel) -> Result<Option<Self>> {
+        let view = View::parse(form, &parcel.payload)?;
+        let lying = |(i, part): (usize, &Part)| {
+            let (start, width) = match part {
+                Part::Dense { range } => (range.start, 1),
+                Part::Rows { range, width } => (range.start, *width),
+            };
+            let (rows, values) = match view.part(i) {
+                PartView::Dense(values) => (None, values),
+                PartView::Rows { rows, values } => (Some(rows), values),
+            };
+            Some(Lying { start, width, rows, values: values.floats()? })
+        };
+        let parts: Option<Vec<Lying<'_>>> = form.parts().iter().enumerate().map(lying).collect();
+        Ok(parts.map(|parts| Self { parts, weight: parcel.weight }))
+    }
+}
+
+impl Addend for Arrived<'_> {
+    fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    fn values(&self, tensor: usize, range: Range<usize>) -> &[f32] {
+        let part = &self.parts[tensor];
+        &part.values[range.start - part.start..range.end - part.start]
+    }
+
+    fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {
+        let part = &self.parts[tensor];
+        let place = part.rows.map_or(Some(row as usize), |rows| rows.find(row))?;
+        Some(&part.values[place * part.width..(place + 1) * part.width])
+    }
+
+    fn for_each_row(&self, tensor: usize, each: &mut dyn FnMut(u32)) {
+        let part = &self.parts[tensor];
+        match part.rows {
+            Some(rows) => rows.iter().for_each(each),
+            None => (0..(part.values.len() / part.width) as u32).for_each(each),
+        }
+    }
+}
+
+/// Replaces a gradient by one that came in half precision.
+fn unpack(form: &Form, parcel: &Parcel, gradient: &mut Gradient) -> Result<()> {
+    let view = View::parse(form, &parcel.payload)?;
+    gradient.clear();
+    gradient.weight = parcel.weight;
+    for (i, part) in form.parts().iter().enumerate() {
+        match (view.part(i), part) {
+            (PartView::Dense(values), Part::Dense { .. }) => values.copy_to(gradient.write(i)),
+            (PartView::Dense(values), Part::Rows { range, width }) => {
+                for row in 0..range.len() / width {
+                    values.slice(row * width..(row + 1) * width).copy_to(gradient.touch(i, row as u32));
+                }
+            }
+            (PartView::Rows { rows, values }, part) => {
+                let Part::Rows { width, .. } = part else { continue };
+                for (place, row) in rows.iter().enumerate() {
+                    values.slice(place * width..(place + 1) * width).copy_to(gradient.touch(i, row));
+                }
+            }
+        }
+    }
+    Ok(())
+}

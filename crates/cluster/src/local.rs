@@ -1,0 +1,73 @@
+//! A run whose nodes are threads of this process: the same roles over links of memory.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bonfire_report::Exit;
+use bonfire_wire::proto;
+
+use crate::checkpoint::layout_digest;
+use crate::mail::mailbox;
+use crate::roles::head;
+use crate::roles::network::{Network, Switchboard};
+use crate::roles::node::{self, Desk, Equipment};
+use crate::roles::registry::{Entry, Registry};
+use crate::run::Run;
+
+/// Threads of this process are there at once.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Trains with a thread for every node that the run asks for.
+pub(crate) fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
+    let switchboard = Arc::new(Switchboard::default());
+    let (post, mail) = mailbox();
+    switchboard.register("head", &post);
+    let mut registry = Registry::new(Entry {
+        version: String::new(),
+        run_file: String::new(),
+        data_digest: Vec::new(),
+        layout_digest: layout_digest(run.job.layout()).into_bytes(),
+        shipment: None,
+        payload_bytes: usize::MAX,
+    });
+    let settings = &run.job.settings;
+    let nodes = settings.topology.nodes() + usize::from(settings.file.evaluator);
+    let mut workers = std::mem::take(&mut run.job.spare).into_iter();
+    let cores = thread::available_parallelism().map_or(1, usize::from) as u32;
+    thread::scope(|scope| {
+        for i in 0..nodes {
+            let (own_post, own_mail) = mailbox();
+            let address = format!("node {}", i + 1);
+            switchboard.register(&address, &own_post);
+            let (head_link, link) = (own_post.number(), post.number());
+            let (head, outbox) = bonfire_wire::memory_link(own_post.sink(head_link), post.sink(link));
+            let name = format!("thread-{}", i + 1);
+            let join = proto::Join { name, machine: "here".into(), cores, address, ..proto::Join::default() };
+            let number = registry.admit(link, outbox, join);
+            if let Some(node) = registry.get_mut(number) {
+                node.is_ready = true;
+            }
+            let equipment = Equipment {
+                settings: run.job.settings.clone(),
+                dataset: Arc::clone(&run.job.dataset),
+                layout: run.job.layout().clone(),
+                worker: None,
+            };
+            let network = Network::Memory(Arc::clone(&switchboard));
+            let desk = move || Desk::new(number, head_link, head, own_post, own_mail, network);
+            let equipment = (equipment, workers.next());
+            thread::Builder::new()
+                .name(format!("node-{number}"))
+                .spawn_scoped(scope, move || {
+                    let (equipment, worker) = equipment;
+                    // What goes wrong in a node shows in the head, which loses it.
+                    let _ = node::serve(&mut desk(), Equipment { worker, ..equipment });
+                })
+                .context("cannot start a thread for a node")?;
+        }
+        head::lead(run, registry, &mail, stop, WAIT)
+    })
+}

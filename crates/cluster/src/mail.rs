@@ -1,0 +1,82 @@
+//! What comes over the links of a node, one after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use bonfire_wire::{Frame, Incoming, Outbox, Sink};
+
+/// Something that came over a link.
+#[derive(Debug)]
+pub struct Mail {
+    /// Numbers are given by this node, each once.
+    pub link: u64,
+    pub news: News,
+}
+
+/// What can come.
+#[derive(Debug)]
+pub enum News {
+    /// Somebody has connected; this is how to answer.
+    Opened(Outbox),
+    Frame(Frame),
+    /// The link is gone, and why.
+    Closed(String),
+}
+
+/// Puts mail into a mailbox.
+#[derive(Clone, Debug)]
+pub struct Post {
+    sender: SyncSender<Mail>,
+    next: Arc<AtomicU64>,
+}
+
+/// Where the mail of a node comes in.
+#[derive(Debug)]
+pub struct Mailbox(Receiver<Mail>);
+
+/// How much mail may wait. Whoever sends more waits too.
+const ROOM: usize = 1024;
+
+/// An empty mailbox.
+pub fn mailbox() -> (Post, Mailbox) {
+    let (sender, receiver) = sync_channel(ROOM);
+    (Post { sender, next: Arc::default() }, Mailbox(receiver))
+}
+
+impl Post {
+    /// A number for a link.
+    pub fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes what comes over a link.
+    pub fn sink(&self, link: u64) -> Sink {
+        let sender = self.sender.clone();
+        Box::new(move |incoming| {
+            let news = match incoming {
+                Incoming::Frame(frame) => News::Frame(frame),
+                Incoming::Closed(reason) => News::Closed(reason),
+            };
+            // Without a mailbox the node is at its end, and nobody wants to know.
+            let _ = sender.send(Mail { link, news });
+        })
+    }
+
+    /// Says that somebody has connected.
+    pub fn announce(&self, link: u64, outbox: Outbox) {
+        let _ = self.sender.send(Mail { link, news: News::Opened(outbox) });
+    }
+}
+
+impl Mailbox {
+    /// The next mail, if any comes in time.
+    pub fn next(&self, timeout: Duration) -> Option<Mail> {
+        match self.0.recv_timeout(timeout) {
+            Ok(mail) => Some(mail),
+            // Nobody can write any more, so waiting is all that is left.
+            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => None,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Waiting for the nodes that a run asks for, and giving them their roles.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use bonfire_report::{Event, Exit};
+use bonfire_wire::proto;
+use bonfire_wire::proto::assignment;
+use bonfire_wire::proto::frame::Body;
+
+use super::super::registry::{Notice, Role};
+use super::Head;
+use crate::run_file::{RelayPlan, Topology};
+
+/// What a run wants, in the order in which nodes get their roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Of the relay before it, if there is one.
+    Worker,
+    Relay(RelayPlan),
+    RingMember,
+    Evaluator,
+}
+
+fn wanted(topology: &Topology, evaluator: bool) -> Vec<Wanted> {
+    let mut wanted = match topology {
+        Topology::Single { workers } => vec![Wanted::Worker; *workers],
+        Topology::Flat { workers, backup, .. } => vec![Wanted::Worker; workers + backup],
+        Topology::Ring { workers, .. } => vec![Wanted::RingMember; *workers],
+        Topology::Hierarchical { relays, .. } => relays
+            .iter()
+            .flat_map(|relay| {
+                std::iter::once(Wanted::Relay(*relay)).chain(vec![Wanted::Worker; relay.workers])
+            })
+            .collect(),
+    };
+    if evaluator {
+        wanted.push(Wanted::Evaluator);
+    }
+    wanted
+}
+
+/// `2 workers, 1 evaluator`
+fn in_words(missing: &[Wanted]) -> String {
+    let is_worker = |wanted: &&Wanted| matches!(wanted, Wanted::Worker | Wanted::RingMember);
+    let count = |what: &str, count: usize| match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!("{count} {what}s")),
+    };
+    let relays = missing.iter().filter(|wanted| matches!(wanted, Wanted::Relay(_))).count();
+    let evaluators = missing.iter().filter(|wanted| **wanted == Wanted::Evaluator).count();
+    let parts = [
+        count("relay", relays),
+        count("worker", missing.iter().filter(is_worker).count()),
+        count("evaluator", evaluators),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+impl Head<'_> {
+    /// Waits until all nodes are there. Some if the user stopped that.
+    pub(super) fn gather(&mut self) -> Result<Option<Exit>> {
+        let settings = &self.run.job.settings;
+        let wanted = wanted(&settings.topology, settings.file.evaluator);
+        let deadline = Instant::now() + self.wait;
+        let mut told = usize::MAX;
+        loop {
+            let joined = self.registry.nodes().count();
+            let ready = self.registry.nodes().filter(|node| node.is_ready).count();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let missing = in_words(&wanted[joined.min(wanted.len())..]);
+            if told != joined {
+                told = joined;
+                let (wanted, deadline_s) = (wanted.len(), left.as_secs_f64());
+                self.run.tell(Event::Waiting { joined, wanted, missing: missing.clone(), deadline_s });
+            }
+            if ready >= wanted.len() {
+                self.assign(&wanted);
+                return Ok(None);
+            }
+            if left.is_zero() {
+                let missing = if missing.is_empty() { "nodes that load their data".to_owned() } else { missing };
+                let (wanted, seconds) = (wanted.len(), self.wait.as_secs());
+                bail!("only {ready} of {wanted} nodes were there after {seconds} s; missing: {missing}");
+            }
+            if self.is_stopped() {
+                return Ok(Some(Exit::Interrupted));
+            }
+            match self.next(left) {
+                Some(Notice::Refused { name, reason }) => {
+                    self.run.tell(Event::Warned { message: format!("turned {name} away: {reason}") });
+                }
+                Some(Notice::Lost { node, reason }) => {
+                    let message = format!("{} left before the run began: {reason}", node.name);
+                    self.run.tell(Event::Warned { message });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn assign(&mut self, wanted: &[Wanted]) {
+        let ready: Vec<u64> = self.registry.nodes().filter(|node| node.is_ready).map(|node| node.number).collect();
+        let (mut relay, mut relays, mut workers) = (None, 0, 0);
+        let mut roles = Vec::new();
+        for (&node, wanted) in ready.iter().zip(wanted) {
+            let role = match wanted {
+                Wanted::Relay(_) => {
+                    relay = Some(node);
+                    relays += 1;
+                    Role::Relay { number: relays - 1 }
+                }
+                Wanted::Worker => {
+                    workers += 1;
+                    Role::Worker { number: workers - 1, relay }
+                }
+                Wanted::RingMember => {
+                    workers += 1;
+                    Role::RingMember { number: workers - 1 }
+                }
+                Wanted::Evaluator => Role::Evaluator,
+            };
+            roles.push((node, role, *wanted));
+        }
+        for (node, role, _) in &roles {
+            if let Some(node) = self.registry.get_mut(*node) {
+                node.role = Some(*role);
+            }
+        }
+        for (node, role, wanted) in roles {
+            let plan = match wanted {
+                Wanted::Relay(plan) => Some(plan),
+                _ => None,
+            };
+            self.appoint(node, role, plan);
+        }
+    }
+
+    /// Gives a node its role and says so.
+    pub(super) fn appoint(&mut self, number: u64, role: Role, plan: Option<RelayPlan>) {
+        let threads = self.threads(number);
+        let role = match role {
+            Role::Worker { relay, .. } => {
+                let parent = relay.and_then(|relay| self.registry.get(relay)).map(|relay| relay.peer());
+                assignment::Role::Worker(proto::Worker { parent })
+            }
+            Role::Relay { .. } => {
+                let is_its = |role: Option<Role>| {
+                    matches!(role, Some(Role::Worker { relay: Some(relay), .. }) if relay == number)
+                };
+                let workers = self.registry.nodes().filter(|node| is_its(node.role)).map(|node| node.peer());
+                let is_async = plan.is_some_and(|plan| plan.is_async);
+                assignment::Role::Relay(proto::Relay { is_async, workers: workers.collect() })
+            }
+            Role::RingMember { .. } => assignment::Role::RingMember(proto::RingMember {}),
+            Role::Evaluator => assignment::Role::Evaluator(proto::Evaluator {}),
+        };
+        let Some(node) = self.registry.get(number) else { return };
+        let assignment = proto::Assignment { role: Some(role), threads: threads as u32 };
+        // One that is gone is heard of in the mail.
+        let _ = node.outbox.send(Body::Assignment(assignment));
+        let event = Event::NodeJoined {
+            node: number,
+            name: node.name.clone(),
+            role: node.role(),
+            address: node.outbox.peer().to_owned(),
+            cores: node.cores,
+            threads: threads as u32,
+        };
+        self.run.tell(event);
+        self.stats.welcome(number);
+    }
+
+    /// The cores of a machine are shared out among the workers on it.
+    fn threads(&self, number: u64) -> usize {
+        let Some(node) = self.registry.get(number) else { return 1 };
+        let mut workers: HashMap<&str, usize> = HashMap::new();
+        for node in self.registry.nodes() {
+            if matches!(node.role, Some(Role::Worker { .. } | Role::RingMember { .. })) {
+                *workers.entry(&node.machine).or_default() += 1;
+            }
+        }
+        let workers = workers.get(node.machine.as_str()).copied().unwrap_or(1);
+        self.run.job.settings.file.threads_on(node.cores as usize, workers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_given_in_the_order_of_the_run_file() {
+        let rule = Topology::Single { workers: 1 }.rule();
+        let plan = |workers, is_async| RelayPlan { is_async, workers };
+        let relays = vec![plan(2, false), plan(1, true)];
+        let hierarchical = Topology::Hierarchical { rule, relays };
+        let expect = [
+            Wanted::Relay(plan(2, false)),
+            Wanted::Worker,
+            Wanted::Worker,
+            Wanted::Relay(plan(1, true)),
+            Wanted::Worker,
+            Wanted::Evaluator,
+        ];
+        assert_eq!(wanted(&hierarchical, true), expect);
+        let flat = Topology::Flat { rule, workers: 2, backup: 1 };
+        assert_eq!(wanted(&flat, false), [Wanted::Worker; 3]);
+    }
+
+    #[test]
+    fn what_is_missing_is_said_in_words() {
+        let rule = Topology::Single { workers: 1 }.rule();
+        let relays = vec![RelayPlan { is_async: false, workers: 2 }; 2];
+        let all = wanted(&Topology::Hierarchical { rule, relays }, true);
+        let check = |joined: usize, expect: &str| assert_eq!(in_words(&all[joined..]), expect, "{joined} joined");
+        check(0, "2 relays, 4 workers, 1 evaluator");
+        check(3, "1 relay, 2 workers, 1 evaluator");
+        check(6, "1 evaluator");
+        check(7, "");
+    }
+}

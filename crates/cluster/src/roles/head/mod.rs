@@ -1,0 +1,181 @@
+//! The head: owns a run. Waits for nodes, gives them their roles, and leads them to the end.
+
+mod gather;
+mod ring;
+mod server;
+mod stats;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bonfire_report::{Event, Exit};
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{Frame, proto};
+
+use super::registry::{Node, Notice, Registry, Role};
+use crate::course::Due;
+use crate::mail::Mailbox;
+use crate::run::{Evaluated, Run, Traffic};
+use crate::run_file::Topology;
+use stats::Stats;
+
+/// A head and what it has to do with.
+#[derive(Debug)]
+pub struct Head<'a> {
+    run: &'a mut Run,
+    registry: Registry,
+    mailbox: &'a Mailbox,
+    stop: &'a AtomicBool,
+    /// How long nodes may take to come.
+    wait: Duration,
+    started: Instant,
+    stats: Stats,
+    /// What the evaluator was asked to measure and has not answered: the round, and how far the run was.
+    measuring: Vec<(u64, f64)>,
+}
+
+/// How often the head looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Leads a run with nodes that are about to join. Whatever happens, they are told in the end.
+pub fn lead(run: &mut Run, registry: Registry, mailbox: &Mailbox, stop: &AtomicBool, wait: Duration) -> Result<Exit> {
+    let started = Instant::now();
+    let mut head = Head {
+        run,
+        registry,
+        mailbox,
+        stop,
+        wait,
+        started,
+        stats: Stats::new(started),
+        measuring: Vec::new(),
+    };
+    let led = head.lead();
+    let reason = match &led {
+        Ok(Exit::Done) => "all rounds are done".to_owned(),
+        Ok(Exit::TargetReached) => "the target is reached".to_owned(),
+        Ok(Exit::Interrupted) => "the user stopped the run".to_owned(),
+        Ok(Exit::Failed) => "the run failed".to_owned(),
+        Err(error) => format!("{error:#}"),
+    };
+    head.tell_nodes();
+    head.registry.dismiss(&reason, led.is_err());
+    let traffic = head.registry.traffic();
+    head.run.traffic = Some(Traffic {
+        nodes: head.stats.nodes(),
+        sent_bytes: traffic.sent_bytes,
+        received_bytes: traffic.received_bytes,
+        late: head.stats.late(),
+        head_share: head.stats.head_share(),
+    });
+    led
+}
+
+impl Head<'_> {
+    fn lead(&mut self) -> Result<Exit> {
+        if let Some(exit) = self.gather()? {
+            return Ok(exit);
+        }
+        self.started = Instant::now();
+        self.stats.restart(self.started);
+        match self.run.job.settings.topology {
+            Topology::Ring { .. } => ring::lead(self),
+            Topology::Flat { .. } | Topology::Hierarchical { .. } | Topology::Single { .. } => server::lead(self),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The next notice, if one comes in time.
+    fn next(&mut self, timeout: Duration) -> Option<Notice> {
+        let mail = self.mailbox.next(timeout.min(LOOK))?;
+        self.registry.hear(mail)
+    }
+
+    fn name(&self, node: u64) -> String {
+        self.registry.get(node).map_or_else(|| format!("node {node}"), |node| node.name.clone())
+    }
+
+    /// Says that a node is gone.
+    fn tell_lost(&mut self, node: &Node, reason: &str, consequence: &str) {
+        let event = Event::NodeLost {
+            node: node.number,
+            name: node.name.clone(),
+            role: node.role(),
+            round: self.run.progress.round,
+            reason: reason.to_owned(),
+            consequence: consequence.to_owned(),
+        };
+        self.run.tell(event);
+        self.stats.forget(node.number);
+    }
+
+    fn tell_late(&mut self, node: u64, reason: String) {
+        let name = self.name(node);
+        self.run.tell(Event::NodeLate { node, name, round: self.run.progress.round, reason });
+    }
+
+    /// Says what every node did, now and then.
+    fn tell_nodes(&mut self) {
+        let round = self.run.progress.round;
+        let nodes = self.stats.lines(&self.registry);
+        if !nodes.is_empty() {
+            self.run.tell(Event::Nodes { round, nodes });
+        }
+    }
+
+    fn tell_nodes_if_due(&mut self) {
+        if self.stats.is_due() {
+            self.tell_nodes();
+        }
+    }
+
+    fn evaluator(&self) -> Option<&Node> {
+        self.registry.nodes().find(|node| node.role == Some(Role::Evaluator))
+    }
+
+    /// Has done what is due after an update: by the evaluator, if there is one. Some if the run is to end.
+    fn carry_out(&mut self, due: Due) -> Option<Exit> {
+        let Some(evaluator) = self.evaluator() else { return self.run.carry_out(due) };
+        if due.evaluation {
+            let payload = crate::exchange::floats_to_bytes([self.run.job.replica.parameters.as_slice()]);
+            let round = self.run.progress.round;
+            // An evaluator that is gone is heard of in the mail.
+            let _ = evaluator.outbox.send(Frame { body: Body::Measure(proto::Measure { round }), payload });
+            self.measuring.push((round, self.run.epochs()));
+        }
+        self.run.carry_out(Due { evaluation: false, ..due })
+    }
+
+    /// Takes what the evaluator found. Some if the run is to end.
+    fn measured(&mut self, found: &proto::Evaluated) -> Option<Exit> {
+        let place = self.measuring.iter().position(|(round, _)| *round == found.round)?;
+        let (round, epoch) = self.measuring.remove(place);
+        let evaluated = Evaluated {
+            loss: found.loss,
+            accuracy: found.accuracy,
+            macro_f1: found.macro_f1,
+            seconds: found.seconds,
+        };
+        if !self.run.measured(round, epoch, evaluated) {
+            return None;
+        }
+        self.run.checkpoint();
+        Some(Exit::TargetReached)
+    }
+
+    /// Without its evaluator the run goes on; what it was to measure last is measured here.
+    fn evaluator_lost(&mut self) -> Option<Exit> {
+        if std::mem::take(&mut self.measuring).is_empty() {
+            return None;
+        }
+        self.run.carry_out(Due { evaluation: true, checkpoint: false })
+    }
+}

@@ -1,0 +1,285 @@
+//! A head whose workers are a ring: it keeps membership, the log and the checkpoints; the parameters are the members'.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use bonfire_learn::Tally;
+use bonfire_report::{Event as Told, Exit};
+use bonfire_strategy::ring::{Action, Event, Ring, RingRule, View};
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{Frame, proto};
+use bytes::Bytes;
+
+use super::super::registry::{Node, Notice, Role};
+use super::Head;
+use crate::course::Due;
+use crate::run::Update;
+use crate::station::{pack_state, unpack_state};
+
+/// Leads a run whose workers are a ring.
+pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
+    let mut leading = Leading::new(head);
+    leading.enroll()?;
+    loop {
+        if let Some(exit) = leading.turn()? {
+            return Ok(exit);
+        }
+    }
+}
+
+struct Leading<'h, 'a> {
+    head: &'h mut Head<'a>,
+    ring: Ring,
+    view: Option<View>,
+    /// What the members said of rounds that not all have done.
+    rounds: BTreeMap<u64, Round>,
+    /// What is to be done with the state of the last round that was done by all, as soon as it comes.
+    due: Option<(u64, Due)>,
+    /// A state that came before all have said that they have done its round.
+    early: Option<(proto::State, Bytes)>,
+    /// Who waits for the state of a round.
+    behind: Vec<u64>,
+    finished: bool,
+    exit: Option<Exit>,
+    stopping: bool,
+}
+
+#[derive(Default)]
+struct Round {
+    tally: Tally,
+    samples: u64,
+}
+
+impl<'h, 'a> Leading<'h, 'a> {
+    fn new(head: &'h mut Head<'a>) -> Self {
+        let job = &head.run.job;
+        let silence = Duration::from_secs_f64(job.settings.file.silence_s);
+        let rule = RingRule { min_members: job.settings.file.min_workers, answer: 2 * silence };
+        Self {
+            ring: Ring::new(job.course.ring(), rule),
+            view: None,
+            rounds: BTreeMap::new(),
+            due: None,
+            early: None,
+            behind: Vec::new(),
+            finished: false,
+            exit: None,
+            stopping: false,
+            head,
+        }
+    }
+
+    fn enroll(&mut self) -> Result<()> {
+        let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
+        let members: Vec<u64> = self.head.registry.nodes().filter(is_member).map(|node| node.number).collect();
+        for member in members {
+            self.decide(Event::Joined { member })?;
+        }
+        let progress = &self.head.run.progress;
+        self.decide(Event::Start { round: progress.round, units_done: progress.units })
+    }
+
+    fn turn(&mut self) -> Result<Option<Exit>> {
+        let now = self.head.now();
+        let timeout = self.ring.next_deadline().map_or(Duration::MAX, |at| at.saturating_sub(now));
+        if let Some(notice) = self.head.next(timeout) {
+            let begun = Instant::now();
+            self.notice(notice)?;
+            self.head.stats.busy(begun.elapsed());
+        }
+        if self.ring.next_deadline().is_some_and(|at| at <= self.head.now()) {
+            self.decide(Event::Tick)?;
+        }
+        self.head.tell_nodes_if_due();
+        if self.finished && self.due.is_none() && self.head.measuring.is_empty() {
+            self.exit = self.exit.or(Some(Exit::Done));
+        }
+        if self.head.is_stopped() && !self.stopping && self.exit.is_none() {
+            self.stopping = true;
+            let first = self.view.as_ref().and_then(|view| self.head.registry.get(*view.members.first()?));
+            match first {
+                Some(node) => drop(node.outbox.send(Body::StateWanted(proto::StateWanted {}))),
+                None => return Ok(Some(self.head.run.interrupt())),
+            }
+        }
+        Ok(self.exit)
+    }
+
+    fn notice(&mut self, notice: Notice) -> Result<()> {
+        match notice {
+            Notice::Joined(_) => Ok(()),
+            Notice::Ready(node) => self.employ(node),
+            Notice::Refused { name, reason } => {
+                self.head.run.tell(Told::Warned { message: format!("turned {name} away: {reason}") });
+                Ok(())
+            }
+            Notice::Lost { node, reason } => self.lost(&node, reason),
+            Notice::Frame(node, Frame { body, payload }) => match body {
+                Body::RingRound(done) => self.done(node, &done),
+                Body::RingBroken(broken) => {
+                    let (generation, round) = (broken.generation, broken.round);
+                    self.decide(Event::Broken { member: node, generation, round })
+                }
+                Body::State(state) => self.state(state, payload),
+                Body::Evaluated(found) => {
+                    self.exit = self.exit.or(self.head.measured(&found));
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn employ(&mut self, node: u64) -> Result<()> {
+        let number = self.head.registry.nodes().filter(|node| node.role.is_some()).count();
+        let wants_evaluator = self.head.run.job.settings.file.evaluator && self.head.evaluator().is_none();
+        let role = if wants_evaluator { Role::Evaluator } else { Role::RingMember { number } };
+        if let Some(node) = self.head.registry.get_mut(node) {
+            node.role = Some(role);
+        }
+        self.head.appoint(node, role, None);
+        match role {
+            Role::RingMember { .. } => self.decide(Event::Joined { member: node }),
+            _ => Ok(()),
+        }
+    }
+
+    fn lost(&mut self, node: &Node, reason: String) -> Result<()> {
+        let consequence = match node.role {
+            Some(Role::RingMember { .. }) => "the ring forms anew without it",
+            Some(Role::Evaluator) => "the head measures instead",
+            _ => "the run goes on",
+        };
+        self.head.tell_lost(node, &reason, consequence);
+        if node.role == Some(Role::Evaluator) {
+            self.exit = self.exit.or(self.head.evaluator_lost());
+        }
+        self.decide(Event::Lost { member: node.number, reason })
+    }
+
+    /// A member has done a round.
+    fn done(&mut self, node: u64, done: &proto::RingRound) -> Result<()> {
+        let tally = done.tally.unwrap_or_default();
+        self.head.stats.pushed(node, &tally, done.compute_s);
+        self.head.stats.aside(node, done.sent_bytes);
+        if tally.samples > 0 || done.compute_s > 0.0 {
+            self.add(done.round, &tally);
+        }
+        self.decide(Event::Done { member: node, generation: done.generation, round: done.round })
+    }
+
+    fn add(&mut self, round: u64, tally: &proto::Tally) {
+        let round = self.rounds.entry(round).or_default();
+        round.tally.loss += tally.loss;
+        round.tally.answers += tally.answers;
+        round.tally.correct += tally.correct;
+        round.samples += tally.samples;
+    }
+
+    fn decide(&mut self, event: Event) -> Result<()> {
+        for action in self.ring.on(event, self.head.now()) {
+            match action {
+                Action::Halt { generation, members, reason } => {
+                    if !reason.is_empty() {
+                        self.head.run.tell(Told::Noted { message: reason });
+                    }
+                    self.send(&members, &Body::Halt(proto::Halt { generation }));
+                }
+                Action::Form { view, source, behind, .. } => self.form(view, source, behind),
+                Action::RoundDone { round, epoch_done } => self.round_done(round, epoch_done.map(|epoch| epoch + 1))?,
+                Action::Expel { member, reason } => {
+                    if let Some(node) = self.head.registry.get(member) {
+                        node.outbox.abort(&reason);
+                    }
+                }
+                Action::Waiting { reason } => self.head.run.tell(Told::Noted { message: reason }),
+                Action::StateLost { reason, .. } => bail!("no member of the ring is left that has the parameters: {reason}"),
+                Action::Finished { .. } => self.finished = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, members: &[u64], body: &Body) {
+        for node in members.iter().filter_map(|&member| self.head.registry.get(member)) {
+            // One that is gone is heard of in the mail.
+            let _ = node.outbox.send(body.clone());
+        }
+    }
+
+    fn form(&mut self, view: View, source: Option<u64>, behind: Vec<u64>) {
+        let peers: Vec<proto::Peer> =
+            view.members.iter().filter_map(|&member| self.head.registry.get(member)).map(Node::peer).collect();
+        // Without a source all begin from the head's own: the seed's, or a checkpoint's, which only the head has.
+        let from_head = source.is_none() && view.round > 0;
+        for &member in &view.members {
+            let ring = proto::Ring {
+                generation: view.generation,
+                members: peers.clone(),
+                round: view.round,
+                units_done: view.units_done,
+                behind: from_head || behind.contains(&member),
+            };
+            self.send(&[member], &Body::Ring(ring));
+        }
+        if from_head {
+            let (state, payload) = pack_state(&self.head.run.job.replica, view.round, true);
+            self.forward(&view.members.clone(), state, &payload);
+        } else if let Some(source) = source.filter(|_| !behind.is_empty()) {
+            self.behind = behind;
+            self.send(&[source], &Body::StateWanted(proto::StateWanted {}));
+        }
+        self.rounds.retain(|round, _| *round <= view.round);
+        self.view = Some(view);
+    }
+
+    fn forward(&self, members: &[u64], state: proto::State, payload: &Bytes) {
+        for node in members.iter().filter_map(|&member| self.head.registry.get(member)) {
+            let _ = node.outbox.send(Frame { body: Body::State(state), payload: payload.clone() });
+        }
+    }
+
+    /// All members have done a round.
+    fn round_done(&mut self, round: u64, epoch: Option<u64>) -> Result<()> {
+        let Round { tally, samples } = self.rounds.remove(&round).unwrap_or_default();
+        let step = self.head.run.job.course.step(self.head.run.progress.units);
+        let plan = self.head.run.job.course.ring();
+        let before = self.head.run.progress.units;
+        let after = self.view.as_ref().map_or(before, |view| plan.units_done(view, round));
+        let units = after.saturating_sub(before);
+        self.head.run.count(Update { tally: &tally, samples, units, lr: step.lr })?;
+        let due = self.head.run.after_update(epoch);
+        if due.evaluation || due.checkpoint {
+            self.due = Some((round, due));
+        }
+        if let Some((state, payload)) = self.early.take() {
+            self.state(state, payload)?;
+        }
+        Ok(())
+    }
+
+    /// The state of a round, from one of the members.
+    fn state(&mut self, state: proto::State, payload: Bytes) -> Result<()> {
+        if !self.behind.is_empty() {
+            let behind = std::mem::take(&mut self.behind);
+            self.forward(&behind, state, &payload);
+        }
+        let round = self.head.run.progress.round;
+        if state.round > round {
+            self.early = Some((state, payload));
+            return Ok(());
+        }
+        if state.round < round {
+            return Ok(());
+        }
+        unpack_state(&mut self.head.run.job.replica, &state, &payload)?;
+        self.head.run.progress.optimizer_steps = state.steps;
+        if self.stopping {
+            self.exit = Some(self.head.run.interrupt());
+        } else if let Some((_, due)) = self.due.take_if(|(round, _)| *round == state.round) {
+            self.exit = self.exit.or(self.head.carry_out(due));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! What every node did since it was last said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use bonfire_report::NodeLine;
+use bonfire_wire::{Traffic, proto};
+
+use super::super::registry::Registry;
+
+/// Counts by node.
+#[derive(Debug)]
+pub struct Stats {
+    started: Instant,
+    since: Instant,
+    nodes: BTreeMap<u64, Count>,
+    /// Everybody that ever had a role.
+    seen: BTreeSet<u64>,
+    late: u64,
+    /// How long the head was at work while members waited.
+    busy: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    samples: u64,
+    compute_s: f64,
+    staleness: u64,
+    pushes: u64,
+    late: u64,
+    /// What was sent and received when it was last said.
+    traffic: Traffic,
+    /// What went past the head.
+    aside_bytes: u64,
+}
+
+/// How often it is said at first, and later at most.
+const EVERY_S: (f64, f64) = (1.0, 10.0);
+
+impl Stats {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            started: now,
+            since: now,
+            nodes: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            late: 0,
+            busy: Duration::ZERO,
+        }
+    }
+
+    /// The training begins now.
+    pub fn restart(&mut self, now: Instant) {
+        (self.started, self.since) = (now, now);
+    }
+
+    pub fn welcome(&mut self, node: u64) {
+        self.nodes.entry(node).or_default();
+        self.seen.insert(node);
+    }
+
+    pub fn forget(&mut self, node: u64) {
+        self.nodes.remove(&node);
+    }
+
+    /// A node has done its part of an update.
+    pub fn pushed(&mut self, node: u64, tally: &proto::Tally, compute_s: f64) {
+        let count = self.nodes.entry(node).or_default();
+        count.samples += tally.samples;
+        count.compute_s += compute_s;
+    }
+
+    pub fn applied(&mut self, node: u64, staleness: u64) {
+        let count = self.nodes.entry(node).or_default();
+        count.staleness += staleness;
+        count.pushes += 1;
+    }
+
+    /// A node's gradient came too late.
+    pub fn dropped(&mut self, node: u64) {
+        self.late += 1;
+        self.nodes.entry(node).or_default().late += 1;
+    }
+
+    /// A node sent this to another.
+    pub fn aside(&mut self, node: u64, bytes: u64) {
+        self.nodes.entry(node).or_default().aside_bytes += bytes;
+    }
+
+    /// The head was at work for so long.
+    pub fn busy(&mut self, time: Duration) {
+        self.busy += time;
+    }
+
+    pub fn nodes(&self) -> usize {
+        self.seen.len()
+    }
+
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// The share of the training's time that the head was at work.
+    pub fn head_share(&self) -> f64 {
+        self.busy.as_secs_f64() / self.started.elapsed().as_secs_f64()
+    }
+
+    pub fn is_due(&self) -> bool {
+        let (least, most) = EVERY_S;
+        let every = (self.started.elapsed().as_secs_f64() / 500.0).clamp(least, most);
+        self.since.elapsed().as_secs_f64() >= every
+    }
+
+    /// A line for every node, of the time since the last ones.
+    pub fn lines(&mut self, registry: &Registry) -> Vec<NodeLine> {
+        let seconds = self.since.elapsed().as_secs_f64();
+        self.since = Instant::now();
+        let mut lines = Vec::new();
+        for (&number, count) in &mut self.nodes {
+            let Some(node) = registry.get(number) else { continue };
+            let traffic = node.outbox.traffic();
+            let computes = count.compute_s > 0.0;
+            lines.push(NodeLine {
+                node: number,
+                name: node.name.clone(),
+                role: node.role(),
+                samples_per_s: count.samples as f64 / seconds,
+                wait: computes.then(|| (1.0 - count.compute_s / seconds).clamp(0.0, 1.0)),
+                staleness: (count.pushes > 0 && count.staleness > 0)
+                    .then(|| count.staleness as f64 / count.pushes as f64),
+                // What the head receives, the node has sent.
+                sent_bytes: traffic.received_bytes - count.traffic.received_bytes + count.aside_bytes,
+                received_bytes: traffic.sent_bytes - count.traffic.sent_bytes,
+                late: count.late,
+            });
+            *count = Count { traffic, ..Count::default() };
+        }
+        lines
+    }
+}

@@ -1,0 +1,11 @@
+//! The roles of a run, each a loop over its mail: the head, and what a node may be told to be.
+
+pub mod evaluator;
+pub mod feed;
+pub mod head;
+pub mod network;
+pub mod node;
+pub mod registry;
+pub mod relay;
+pub mod ring;
+pub mod worker;

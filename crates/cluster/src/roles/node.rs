@@ -1,0 +1,145 @@
+//! A node: joins a run, gets the data, and is whatever the head tells it to be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bonfire_learn::Layout;
+use bonfire_learn::data::Dataset;
+use bonfire_wire::proto::assignment::Role;
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{Frame, Outbox, proto};
+
+use super::network::Network;
+use super::{evaluator, relay, ring, worker};
+use crate::job::{Job, Scale};
+use crate::mail::{Mail, Mailbox, News, Post};
+use crate::run_file::Settings;
+use crate::station::Station;
+use crate::worker::Worker;
+
+/// Where a node sits: its mail, its way to the head, and its way to others.
+#[derive(Debug)]
+pub struct Desk {
+    /// This node's number.
+    pub node: u64,
+    pub head_link: u64,
+    pub head: Outbox,
+    pub post: Post,
+    pub mailbox: Mailbox,
+    pub network: Network,
+    /// Who has connected to this node before its role asked for them.
+    pub callers: Vec<(u64, Outbox, proto::Hello)>,
+    /// Who has connected and not said who it is.
+    pub waiting: Vec<(u64, Outbox)>,
+    /// Links on which a role only listens: they close when they are dropped.
+    pub kept: Vec<Outbox>,
+}
+
+/// What comes after a role.
+#[derive(Debug)]
+pub enum Next {
+    Assigned(proto::Assignment),
+    Stopped(proto::Stop),
+}
+
+/// What a node trains on and with.
+#[derive(Debug)]
+pub struct Equipment {
+    pub settings: Settings,
+    pub dataset: Arc<Dataset>,
+    pub layout: Layout,
+    /// Made beforehand, where nodes are threads of one process.
+    pub worker: Option<Worker>,
+}
+
+impl Desk {
+    pub fn new(
+        node: u64,
+        head_link: u64,
+        head: Outbox,
+        post: Post,
+        mailbox: Mailbox,
+        network: Network,
+    ) -> Self {
+        let (callers, waiting, kept) = Default::default();
+        Self { node, head_link, head, post, mailbox, network, callers, waiting, kept }
+    }
+
+    /// Deals with mail that is not the role's own. Some if the role is over.
+    pub fn hear(&mut self, mail: Mail) -> Result<Option<Next>> {
+        match mail.news {
+            News::Opened(outbox) => self.waiting.push((mail.link, outbox)),
+            News::Frame(Frame { body: Body::Hello(hello), .. }) => {
+                if let Some(place) = self.waiting.iter().position(|(link, _)| *link == mail.link) {
+                    let (link, outbox) = self.waiting.swap_remove(place);
+                    self.callers.push((link, outbox, hello));
+                }
+            }
+            News::Frame(frame) if mail.link == self.head_link => match frame.body {
+                Body::Assignment(assignment) => return Ok(Some(Next::Assigned(assignment))),
+                Body::Stop(stop) => return Ok(Some(Next::Stopped(stop))),
+                Body::Refused(refused) => bail!("the head refused this node: {}", refused.reason),
+                _ => {}
+            },
+            News::Closed(reason) if mail.link == self.head_link => bail!("the head is gone: {reason}"),
+            News::Closed(_) => {
+                self.waiting.retain(|(link, _)| *link != mail.link);
+                self.callers.retain(|(link, ..)| *link != mail.link);
+            }
+            News::Frame(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// Waits for the head's word.
+    pub fn await_word(&mut self) -> Result<Next> {
+        loop {
+            let Some(mail) = self.mailbox.next(Duration::from_secs(1)) else { continue };
+            if let Some(next) = self.hear(mail)? {
+                return Ok(next);
+            }
+        }
+    }
+}
+
+/// Does what the head says until the run is over for this node. Returns why it is.
+pub fn serve(desk: &mut Desk, equipment: Equipment) -> Result<proto::Stop> {
+    let Equipment { settings, dataset, layout, mut worker } = equipment;
+    let mut next = desk.await_word()?;
+    loop {
+        let assignment = match next {
+            Next::Stopped(stop) => return Ok(stop),
+            Next::Assigned(assignment) => assignment,
+        };
+        let threads = assignment.threads.max(1) as usize;
+        let mut station = || {
+            let worker = match worker.take() {
+                Some(worker) => worker,
+                None => build_worker(&settings, &dataset, threads)?,
+            };
+            Station::new(&settings, &dataset, worker)
+        };
+        next = match assignment.role.context("the head gave no role")? {
+            Role::Worker(role) => {
+                let mut station = station()?;
+                worker::work(desk, &mut station, role.parent.as_ref())?
+            }
+            Role::Relay(role) => relay::relay(desk, &settings, &layout, &role)?,
+            Role::Evaluator(_) => {
+                let job = Job::on(settings.clone(), Arc::clone(&dataset), Scale::Nodes);
+                evaluator::evaluate(desk, &mut job?)?
+            }
+            Role::RingMember(_) => {
+                let mut station = station()?;
+                ring::take_part(desk, &settings, &mut station)?
+            }
+        };
+    }
+}
+
+fn build_worker(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Worker> {
+    let models: Result<Vec<_>, _> =
+        (0..threads).map(|_| settings.file.model.build(&dataset.shape)).collect();
+    Ok(Worker::new(models?))
+}

@@ -1,0 +1,275 @@
+//! Who takes part in a run: the head's list of nodes, from the moment they join.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{Frame, Outbox, Traffic, proto};
+use bytes::Bytes;
+
+use crate::mail::{Mail, News};
+
+/// The nodes of a run.
+#[derive(Debug)]
+pub struct Registry {
+    nodes: BTreeMap<u64, Node>,
+    /// Who is at the other end of a link.
+    links: HashMap<u64, Caller>,
+    next: u64,
+    entry: Entry,
+    /// What those who are gone had sent and received.
+    past: Traffic,
+}
+
+/// What a node must know, and be, to take part.
+#[derive(Debug)]
+pub struct Entry {
+    pub version: String,
+    pub run_file: String,
+    pub data_digest: Vec<u8>,
+    pub layout_digest: Vec<u8>,
+    /// The data as they are shipped, if they are.
+    pub shipment: Option<Bytes>,
+    /// The largest payload that a node may send.
+    pub payload_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Caller {
+    /// Has not said who it is.
+    Stranger(Outbox),
+    Node(u64),
+}
+
+/// A process that takes part.
+#[derive(Debug)]
+pub struct Node {
+    pub number: u64,
+    pub name: String,
+    pub machine: String,
+    pub cores: u32,
+    pub address: String,
+    pub fingerprint: Bytes,
+    pub link: u64,
+    pub outbox: Outbox,
+    pub is_ready: bool,
+    pub role: Option<Role>,
+    pub joined: Instant,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Under a relay, or under the head.
+    Worker { number: usize, relay: Option<u64> },
+    Relay { number: usize },
+    RingMember { number: usize },
+    Evaluator,
+}
+
+/// What mail is about.
+#[derive(Debug)]
+pub enum Notice {
+    /// A node has joined and loads its data.
+    Joined(u64),
+    /// A node can be given a role.
+    Ready(u64),
+    /// Somebody was turned away, and why.
+    Refused { name: String, reason: String },
+    /// A node is gone.
+    Lost { node: Box<Node>, reason: String },
+    /// A node in its role has something to say.
+    Frame(u64, Frame),
+}
+
+/// How much data is shipped in one frame.
+const CHUNK: usize = 1 << 20;
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Worker { number, .. } => write!(f, "worker {number}"),
+            Self::Relay { number } => write!(f, "relay {number}"),
+            Self::RingMember { number } => write!(f, "ring member {number}"),
+            Self::Evaluator => f.write_str("evaluator"),
+        }
+    }
+}
+
+impl Node {
+    /// How others find it.
+    pub fn peer(&self) -> proto::Peer {
+        proto::Peer {
+            node: self.number,
+            name: self.name.clone(),
+            address: self.address.clone(),
+            fingerprint: self.fingerprint.clone(),
+        }
+    }
+
+    pub fn role(&self) -> String {
+        self.role.map_or_else(|| "node".to_owned(), |role| role.to_string())
+    }
+}
+
+impl Registry {
+    pub fn new(entry: Entry) -> Self {
+        Self { nodes: BTreeMap::new(), links: HashMap::new(), next: 1, entry, past: Traffic::default() }
+    }
+
+    pub fn get(&self, node: u64) -> Option<&Node> {
+        self.nodes.get(&node)
+    }
+
+    pub fn get_mut(&mut self, node: u64) -> Option<&mut Node> {
+        self.nodes.get_mut(&node)
+    }
+
+    /// In the order in which they joined.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// What all nodes sent to the head and received from it, those that are gone included.
+    pub fn traffic(&self) -> Traffic {
+        self.nodes.values().fold(self.past, |sum, node| added(sum, node.outbox.traffic()))
+    }
+
+    /// Takes a node that the caller has checked, or made, itself.
+    pub fn admit(&mut self, link: u64, outbox: Outbox, join: proto::Join) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        outbox.accept_payloads_up_to(self.entry.payload_bytes);
+        let node = Node {
+            number,
+            name: self.free_name(&join.name),
+            machine: join.machine,
+            cores: join.cores.max(1),
+            address: join.address,
+            fingerprint: join.fingerprint,
+            link,
+            outbox,
+            is_ready: false,
+            role: None,
+            joined: Instant::now(),
+        };
+        self.nodes.insert(number, node);
+        self.links.insert(link, Caller::Node(number));
+        number
+    }
+
+    /// Names are for people, and tell nodes apart: several on one machine get a number.
+    fn free_name(&self, wanted: &str) -> String {
+        let clean: String = wanted.chars().filter(|c| !c.is_control()).take(64).collect();
+        let is_taken = |name: &str| self.nodes.values().any(|node| node.name == name);
+        let mut names = std::iter::once(clean.clone()).chain((2..).map(|i| format!("{clean}-{i}")));
+        names.find(|name| !is_taken(name)).unwrap_or(clean)
+    }
+
+    /// What a piece of mail is about, after what can be answered here was answered.
+    pub fn hear(&mut self, mail: Mail) -> Option<Notice> {
+        match mail.news {
+            News::Opened(outbox) => {
+                self.links.insert(mail.link, Caller::Stranger(outbox));
+                None
+            }
+            News::Closed(reason) => match self.links.remove(&mail.link)? {
+                Caller::Stranger(_) => None,
+                Caller::Node(node) => self.remove(node, reason),
+            },
+            News::Frame(frame) => match self.links.get(&mail.link)? {
+                Caller::Stranger(_) => self.introduce(mail.link, frame),
+                Caller::Node(node) => self.listen(*node, frame),
+            },
+        }
+    }
+
+    /// Takes a node out of the list, also one whose link still stands.
+    pub fn remove(&mut self, node: u64, reason: String) -> Option<Notice> {
+        let node = self.nodes.remove(&node)?;
+        self.links.remove(&node.link);
+        self.past = added(self.past, node.outbox.traffic());
+        Some(Notice::Lost { node: Box::new(node), reason })
+    }
+
+    /// The first frame of a link must ask to join.
+    fn introduce(&mut self, link: u64, frame: Frame) -> Option<Notice> {
+        let Some(Caller::Stranger(outbox)) = self.links.remove(&link) else { return None };
+        let Body::Join(join) = frame.body else {
+            outbox.abort("it did not ask to join");
+            return None;
+        };
+        if join.version != self.entry.version {
+            let reason = format!(
+                "it runs Bonfire {}, the head runs {}: install the same version on both",
+                join.version, self.entry.version
+            );
+            return Some(refuse(&outbox, join.name, reason));
+        }
+        let welcome = proto::Welcome {
+            node: self.next,
+            run_file: self.entry.run_file.clone(),
+            data_digest: self.entry.data_digest.clone().into(),
+            data_bytes: self.entry.shipment.as_ref().map_or(0, |data| data.len() as u64),
+            ship: self.entry.shipment.is_some(),
+        };
+        // One that is gone already is heard of in the mail.
+        let _ = outbox.send(Body::Welcome(welcome));
+        Some(Notice::Joined(self.admit(link, outbox, join)))
+    }
+
+    fn listen(&mut self, number: u64, frame: Frame) -> Option<Notice> {
+        let node = self.nodes.get_mut(&number)?;
+        match frame.body {
+            Body::Fetch(fetch) => {
+                let all = self.entry.shipment.as_ref()?;
+                let start = (fetch.offset as usize).min(all.len());
+                let payload = all.slice(start..(start + CHUNK).min(all.len()));
+                let body = Body::Data(proto::Data { offset: start as u64 });
+                let _ = node.outbox.send(Frame { body, payload });
+                None
+            }
+            Body::Ready(ready) if node.role.is_none() => {
+                let reason = if !ready.error.is_empty() {
+                    ready.error
+                } else if ready.data_digest != self.entry.data_digest {
+                    "its data are not the head's: `distribute: ship` sends it the head's".to_owned()
+                } else if ready.layout_digest != self.entry.layout_digest {
+                    "its model is laid out otherwise: install the same version on both".to_owned()
+                } else {
+                    node.is_ready = true;
+                    return Some(Notice::Ready(number));
+                };
+                let node = self.nodes.remove(&number)?;
+                self.links.remove(&node.link);
+                Some(refuse(&node.outbox, node.name, reason))
+            }
+            _ if node.is_ready => Some(Notice::Frame(number, frame)),
+            _ => None,
+        }
+    }
+
+    /// Tells all that the run is over, and lets them go.
+    pub fn dismiss(&mut self, reason: &str, failed: bool) {
+        for node in self.nodes.values() {
+            let stop = proto::Stop { reason: reason.to_owned(), failed };
+            let _ = node.outbox.send(Body::Stop(stop));
+            node.outbox.close();
+        }
+    }
+}
+
+fn refuse(outbox: &Outbox, name: String, reason: String) -> Notice {
+    let _ = outbox.send(Body::Refused(proto::Refused { reason: reason.clone() }));
+    outbox.close();
+    Notice::Refused { name, reason }
+}
+
+fn added(a: Traffic, b: Traffic) -> Traffic {
+    Traffic {
+        sent_bytes: a.sent_bytes + b.sent_bytes,
+        received_bytes: a.received_bytes + b.received_bytes,
+        sent_frames: a.sent_frames + b.sent_frames,
+        received_frames: a.received_frames + b.received_frames,
+    }
+}

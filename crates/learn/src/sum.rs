@@ -1,0 +1,178 @@
+//! Sums of gradients: of the threads of a worker, of the workers of a round. They are added in the order in which they are
+//! given, so that the same gradients give the same bits wherever they are summed.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::gradient::Gradient;
+use crate::kernels::update::{sum_of, sum_of_squares};
+use crate::layout::{Kind, Layout};
+use crate::optim::RowRule;
+
+/// What can be summed: a gradient in memory, or one as it came from another machine.
+pub trait Addend: Sync {
+    /// How many losses were summed in it. One without any is left out.
+    fn weight(&self) -> f64;
+
+    /// The values of `range` of the flat vector, which lies in one tensor that is no table.
+    fn values(&self, tensor: usize, range: Range<usize>) -> &[f32];
+
+    /// One row of a table, if it is touched.
+    fn row(&self, tensor: usize, row: u32) -> Option<&[f32]>;
+
+    /// Calls `each` with every touched row of a table.
+    fn for_each_row(&self, tensor: usize, each: &mut dyn FnMut(u32));
+}
+
+/// What a sum does to some values.
+pub(crate) enum Change<'a> {
+    /// They follow their gradient.
+    Gradient(&'a [f32]),
+    /// They are replaced: a statistic.
+    Value(&'a [f32]),
+}
+
+/// Gradients on their way into one pass over memory.
+pub(crate) struct Summed<'a, A> {
+    pub layout: &'a Layout,
+    pub addends: &'a [A],
+    /// Which rows of a table are visited.
+    pub rows: RowRule,
+}
+
+/// How much is summed at a time, on the stack: it stays in the first-level cache.
+const CHUNK: usize = 1024;
+
+/// How much one task sums. Fixed, so that nothing depends on the number of threads.
+pub(crate) const BLOCK: usize = 1 << 12;
+
+/// Replaces `sum` by the sum of some gradients; of a statistic it holds the mean.
+pub fn sum<A: Addend>(layout: &Layout, addends: &[A], sum: &mut Gradient) {
+    let summed = Summed { layout, addends, rows: RowRule::Touched };
+    sum.clear();
+    sum.weight = summed.weight();
+    for (number, tensor) in layout.tensors().iter().enumerate() {
+        match tensor.kind {
+            Kind::Rows { .. } => {
+                for addend in summed.heavy() {
+                    addend.for_each_row(number, &mut |row| { sum.touch(number, row); });
+                }
+            }
+            Kind::Dense | Kind::Buffer => {
+                sum.write(number);
+            }
+        }
+    }
+    if sum.weight == 0.0 {
+        sum.finish();
+        return;
+    }
+    sum.values.par_chunks_mut(BLOCK).enumerate().for_each(|(i, values)| {
+        let start = i * BLOCK;
+        summed.for_each_chunk(start, values.len(), |at, change| {
+            let (Change::Gradient(part) | Change::Value(part)) = change;
+            values[at - start..at - start + part.len()].copy_from_slice(part);
+        });
+    });
+}
+
+impl<'a, A: Addend> Summed<'a, A> {
+    pub(crate) fn weight(&self) -> f64 {
+        self.addends.iter().map(A::weight).sum()
+    }
+
+    /// Those that hold anything.
+    fn heavy(&self) -> impl Iterator<Item = &'a A> + Clone {
+        self.addends.iter().filter(|addend| addend.weight() > 0.0)
+    }
+
+    /// The length of the sum.
+    pub(crate) fn norm(&self, squares: &mut Vec<f64>) -> f64 {
+        let blocks = self.layout.len().div_ceil(BLOCK);
+        let block = |i: usize| {
+            let start = i * BLOCK;
+            let mut sum = 0.0;
+            self.for_each_chunk(start, BLOCK.min(self.layout.len() - start), |_, change| {
+                if let Change::Gradient(gradient) = change {
+                    sum += sum_of_squares(gradient);
+                }
+            });
+            sum
+        };
+        (0..blocks).into_par_iter().map(block).collect_into_vec(squares);
+        squares.iter().sum::<f64>().sqrt()
+    }
+
+    /// Calls `each` with a place in the flat vector and the change from there on, for every place of the block that this
+    /// sum changes.
+    pub(crate) fn for_each_chunk(&self, start: usize, len: usize, mut each: impl FnMut(usize, Change<'_>)) {
+        let end = start + len;
+        let mut sum = [0.0; CHUNK];
+        let tensors = self.layout.tensors();
+        let first = tensors.partition_point(|tensor| tensor.range.end <= start);
+        for (number, tensor) in tensors.iter().enumerate().skip(first) {
+            if tensor.range.start >= end {
+                break;
+            }
+            let range = tensor.range.start.max(start)..tensor.range.end.min(end);
+            match tensor.kind {
+                Kind::Dense => {
+                    for at in range.clone().step_by(CHUNK) {
+                        let part = at..range.end.min(at + CHUNK);
+                        let parts = self.heavy().map(|addend| addend.values(number, part.clone()));
+                        each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
+                    }
+                }
+                Kind::Buffer => {
+                    for at in range.clone().step_by(CHUNK) {
+                        let part = at..range.end.min(at + CHUNK);
+                        let mean = &mut sum[..part.len()];
+                        self.mean_value(number, part, mean);
+                        each(at, Change::Value(mean));
+                    }
+                }
+                Kind::Rows { width } => {
+                    let row_at = |at: usize| (at - tensor.range.start) / width;
+                    for row in row_at(range.start)..=row_at(range.end - 1) {
+                        let row_start = tensor.range.start + row * width;
+                        let inside = row_start.max(range.start)..(row_start + width).min(range.end);
+                        self.for_row((number, row as u32), row_start, inside, &mut sum, &mut each);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The mean of what the workers found of a statistic, by how much each of them saw.
+    fn mean_value(&self, tensor: usize, range: Range<usize>, mean: &mut [f32]) {
+        let weight = self.weight();
+        mean.fill(0.0);
+        for addend in self.heavy() {
+            let share = (addend.weight() / weight) as f32;
+            for (mean, value) in mean.iter_mut().zip(addend.values(tensor, range.clone())) {
+                *mean += share * value;
+            }
+        }
+    }
+
+    /// One row of a table, which starts at `row_start`, or what of it lies in `inside`.
+    fn for_row(
+        &self,
+        (tensor, row): (usize, u32),
+        row_start: usize,
+        inside: Range<usize>,
+        sum: &mut [f32; CHUNK],
+        each: &mut impl FnMut(usize, Change<'_>),
+    ) {
+        let touching = || self.heavy().filter_map(|addend| addend.row(tensor, row));
+        if self.rows == RowRule::Touched && touching().next().is_none() {
+            return;
+        }
+        for at in inside.clone().step_by(CHUNK) {
+            let part = at..inside.end.min(at + CHUNK);
+            let parts = touching().map(|values| &values[part.start - row_start..part.end - row_start]);
+            each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// One batch of the training data: the `index`-th of its epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unit {
+    /// Which pass over the data, from 0.
+    pub epoch: u64,
+    /// Which batch of that pass, from 0.
+    pub index: u32,
+}
+
+impl Unit {
+    /// The `place`-th unit of all epochs laid end to end.
+    pub fn at(place: u64, units_per_epoch: u32) -> Self {
+        let per_epoch = u64::from(units_per_epoch);
+        Self { epoch: place / per_epoch, index: (place % per_epoch) as u32 }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unit {} of epoch {}", self.index, self.epoch)
+    }
+}
+
+/// A unit was named that nobody has in work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotOut(pub Unit);
+
+impl fmt::Display for NotOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is not in anybody's hands; only a unit that was dealt can be done or given back",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for NotOut {}
+
+/// Which units are still to be done.
+///
+/// A unit is in the deck, out (somebody works on it) or done. It leaves `out` exactly once per deal, so that no unit
+/// can be counted twice, whatever the members claim.
+#[derive(Clone, Debug)]
+pub struct Deck {
+    units_per_epoch: u32,
+    epochs: Option<u64>,
+    /// The place of the next unit that was never dealt.
+    next: u64,
+    /// Ordered, so that what comes back is dealt oldest first, in whatever order it came.
+    returned: BTreeSet<Unit>,
+    out: BTreeSet<Unit>,
+    /// How many units of an epoch are done, for the epochs that have begun and not ended.
+    begun: BTreeMap<u64, u32>,
+    done: u64,
+}
+
+impl Deck {
+    /// A deck of all units of `epochs` epochs; of endless ones when that is `None`.
+    pub fn new(units_per_epoch: u32, epochs: Option<u64>) -> Self {
+        Self::resume_at(units_per_epoch, epochs, 0)
+    }
+
+    /// A deck whose first `done_units` units are done already.
+    pub fn resume_at(units_per_epoch: u32, epochs: Option<u64>, done_units: u64) -> Self {
+        assert!(units_per_epoch > 0, "an epoch without a unit never ends");
+        let mut deck = Self {
+            units_per_epoch,
+            epochs,
+            next: done_units,
+            returned: BTreeSet::new(),
+            out: BTreeSet::new(),
+            begun: BTreeMap::new(),
+            done: done_units,
+        };
+        if let Some(total) = deck.total() {
+            deck.next = deck.next.min(total);
+            deck.done = deck.next;
+        }
+        let last = Unit::at(deck.next, units_per_epoch);
+        if last.index > 0 {
+            deck.begun.insert(last.epoch, last.index);
+        }
+        deck
+    }
+
+    /// The next unit to do: what was given back first, the oldest of it first, then what was never dealt. `None` when
+    /// all units are out or done.
+    pub fn deal(&mut self) -> Option<Unit> {
+        let unit = match self.returned.pop_first() {
+            Some(unit) => unit,
+            None if self.total().is_some_and(|total| self.next >= total) => return None,
+            None => {
+                self.next += 1;
+                Unit::at(self.next - 1, self.units_per_epoch)
+            }
+        };
+        self.out.insert(unit);
+        Some(unit)
+    }
+
+    /// Takes back a unit that was not done.
+    pub fn give_back(&mut self, unit: Unit) -> Result<(), NotOut> {
+        if !self.out.remove(&unit) {
+            return Err(NotOut(unit));
+        }
+        self.returned.insert(unit);
+        Ok(())
+    }
+
+    /// Counts a unit as done; `Some(epoch)` when it was the last one of its epoch. With members far apart a later
+    /// epoch may be complete before an earlier one.
+    pub fn done(&mut self, unit: Unit) -> Result<Option<u64>, NotOut> {
+        if !self.out.remove(&unit) {
+            return Err(NotOut(unit));
+        }
+        self.done += 1;
+        let count = self.begun.entry(unit.epoch).or_insert(0);
+        *count += 1;
+        if *count < self.units_per_epoch {
+            return Ok(None);
+        }
+        self.begun.remove(&unit.epoch);
+        Ok(Some(unit.epoch))
+    }
+
+    /// Whether every unit of every epoch is done.
+    pub fn is_complete(&self) -> bool {
+        self.remaining() == Some(0)
+    }
+
+    /// How many units are not done yet; `None` for endless epochs.
+    pub fn remaining(&self) -> Option<u64> {
+        Some(self.total()? - self.done)
+    }
+
+    /// How many units are done. Once nothing is out or given back it is the place to resume at.
+    pub fn done_units(&self) -> u64 {
+        self.done
+    }
+
+    fn total(&self) -> Option<u64> {
+        self.epochs.map(|epochs| epochs.saturating_mul(u64::from(self.units_per_epoch)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(epoch: u64, index: u32) -> Unit {
+        Unit { epoch, index }
+    }
+
+    #[test]
+    fn deals_in_order_and_ends() {
+        let mut deck = Deck::new(2, Some(2));
+        let dealt: Vec<_> = std::iter::from_fn(|| deck.deal()).collect();
+        assert_eq!(dealt, [unit(0, 0), unit(0, 1), unit(1, 0), unit(1, 1)]);
+        assert_eq!(deck.remaining(), Some(4));
+        assert!(!deck.is_complete());
+    }
+
+    #[test]
+    fn what_comes_back_is_dealt_first_and_oldest_first() {
+        let mut deck = Deck::new(4, None);
+        for _ in 0..3 {
+            deck.deal();
+        }
+        deck.give_back(unit(0, 2)).unwrap();
+        deck.give_back(unit(0, 0)).unwrap();
+        let dealt: Vec<_> = (0..4).map(|_| deck.deal().unwrap()).collect();
+        assert_eq!(dealt, [unit(0, 0), unit(0, 2), unit(0, 3), unit(1, 0)]);
+        assert_eq!(deck.remaining(), None);
+    }
+
+    #[test]
+    fn an_epoch_is_done_with_its_last_unit() {
+        let mut deck = Deck::new(2, Some(2));
+        while deck.deal().is_some() {}
+        let check = |deck: &mut Deck, at, expect| assert_eq!(deck.done(at), expect, "{at}");
+        check(&mut deck, unit(0, 1), Ok(None));
+        check(&mut deck, unit(1, 0), Ok(None));
+        check(&mut deck, unit(1, 1), Ok(Some(1)));
+        check(&mut deck, unit(0, 0), Ok(Some(0)));
+        assert!(deck.is_complete());
+    }
+
+    #[test]
+    fn a_unit_that_is_not_out_is_refused() {
+        let mut deck = Deck::new(2, Some(1));
+        assert_eq!(deck.done(unit(0, 0)), Err(NotOut(unit(0, 0))));
+        let dealt = deck.deal().unwrap();
+        assert_eq!(deck.done(dealt), Ok(None));
+        assert_eq!(deck.done(dealt), Err(NotOut(dealt)), "done twice");
+        assert_eq!(deck.give_back(dealt), Err(NotOut(dealt)), "given back after it was done");
+        assert_eq!(deck.remaining(), Some(1));
+    }
+
+    #[test]
+    fn resumes_in_the_middle_of_an_epoch() {
+        let mut deck = Deck::resume_at(3, Some(2), 4);
+        assert_eq!(deck.deal(), Some(unit(1, 1)));
+        assert_eq!(deck.deal(), Some(unit(1, 2)));
+        assert_eq!(deck.deal(), None);
+        assert_eq!(deck.done(unit(1, 1)), Ok(None));
+        assert_eq!(deck.done(unit(1, 2)), Ok(Some(1)));
+        assert!(deck.is_complete());
+        assert!(Deck::resume_at(3, Some(2), 6).is_complete());
+        assert!(Deck::resume_at(3, Some(2), 99).is_complete(), "a shorter run than before");
+    }
+}

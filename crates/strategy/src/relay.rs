@@ -1,0 +1,183 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use crate::Unit;
+
+mod event;
+#[cfg(test)]
+mod tests;
+
+pub use event::{Action, Event, RelayRule, Share};
+
+/// The decisions of a relay: a parameter server to its workers, a member to its parent.
+///
+/// Nothing here depends on time. A relay answers an order as soon as nothing more can come for it; who is late or
+/// gone is for the callers of [`Event::Lost`] and for the parent's rule to say.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    rule: RelayRule,
+    /// The parent's order that is not answered yet.
+    open: Option<u64>,
+    version: u64,
+    next_order: u64,
+    workers: BTreeMap<u64, Option<Task>>,
+    /// The units nobody works on, oldest first.
+    stock: BTreeSet<Unit>,
+    /// What is done and not pushed up. A push outlives its worker: it has arrived whole.
+    shares: Vec<Share>,
+    /// The lowest version that one of `shares` was computed on.
+    oldest: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    order: u64,
+    version: u64,
+    unit: Unit,
+}
+
+impl Relay {
+    /// A relay without workers and without orders.
+    pub fn new(rule: RelayRule) -> Self {
+        Self {
+            rule,
+            open: None,
+            version: 0,
+            next_order: 1,
+            workers: BTreeMap::new(),
+            stock: BTreeSet::new(),
+            shares: Vec::new(),
+            oldest: None,
+        }
+    }
+
+    /// What to do about `event`, in this order.
+    pub fn on(&mut self, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Order { order, version, units } => self.ordered(order, version, units, &mut actions),
+            Event::Parted => self.void("the parent is gone", &mut actions),
+            Event::Joined { worker } => {
+                self.joined(worker);
+                actions.push(Action::Offer { lease: self.lease() });
+            }
+            Event::Lost { worker } => {
+                if self.lost(worker) {
+                    actions.push(Action::Offer { lease: self.lease() });
+                }
+            }
+            Event::Pushed { worker, order, unit } => self.pushed(worker, order, unit, &mut actions),
+        }
+        self.release_idle(&mut actions);
+        self.push_up(&mut actions);
+        actions
+    }
+
+    /// How many units this relay can have in its hands: one for each worker, and for an async relay one more each, so
+    /// that nobody idles while a push goes up and an order comes down.
+    pub fn lease(&self) -> u32 {
+        let each = if self.rule.is_async { 2 } else { 1 };
+        u32::try_from(self.workers.len() * each).unwrap_or(u32::MAX)
+    }
+
+    /// The live workers in order of id, each with the unit it works on.
+    pub fn workers(&self) -> impl Iterator<Item = (u64, Option<Unit>)> {
+        self.workers.iter().map(|(&id, task)| (id, task.map(|task| task.unit)))
+    }
+
+    fn ordered(&mut self, order: u64, version: u64, units: Vec<Unit>, actions: &mut Vec<Action>) {
+        if !self.rule.is_async && self.open.is_some() {
+            self.void("the parent has given another order", actions);
+        }
+        self.open = Some(order);
+        self.version = version;
+        self.stock.extend(units);
+    }
+
+    /// Forgets what was ordered. Workers may have new work at once: their answers to what is void are not to any
+    /// order they have.
+    fn void(&mut self, reason: &str, actions: &mut Vec<Action>) {
+        self.open = None;
+        self.stock.clear();
+        self.workers.values_mut().for_each(|task| *task = None);
+        if !self.shares.is_empty() {
+            actions.push(Action::Forget { reason: reason.to_owned() });
+        }
+        self.shares.clear();
+        self.oldest = None;
+    }
+
+    fn joined(&mut self, worker: u64) {
+        let before = self.workers.insert(worker, None).flatten();
+        self.stock.extend(before.map(|task| task.unit));
+    }
+
+    fn lost(&mut self, worker: u64) -> bool {
+        let Some(task) = self.workers.remove(&worker) else { return false };
+        self.stock.extend(task.map(|task| task.unit));
+        true
+    }
+
+    fn pushed(&mut self, worker: u64, order: u64, unit: Unit, actions: &mut Vec<Action>) {
+        let mut discard = |reason| actions.push(Action::Discard { worker, order, reason });
+        let Some(current) = self.workers.get_mut(&worker) else {
+            return discard("is not a worker of this relay".to_owned());
+        };
+        let task = match *current {
+            Some(task) if task.order == order => task,
+            Some(task) => return discard(format!("answers order {order}; its order is {}", task.order)),
+            None => return discard(format!("answers order {order}; it has no order to answer")),
+        };
+        *current = None;
+        if task.unit != unit {
+            self.stock.insert(task.unit);
+            return discard(format!("names {unit}; its order was {}", task.unit));
+        }
+        self.shares.push(Share { worker, order, unit });
+        self.oldest = Some(self.oldest.map_or(task.version, |oldest| oldest.min(task.version)));
+        if self.rule.is_async {
+            actions.push(Action::Accumulate { worker, order });
+        }
+    }
+
+    fn release_idle(&mut self, actions: &mut Vec<Action>) {
+        for (&worker, task) in self.workers.iter_mut().filter(|(_, task)| task.is_none()) {
+            let Some(unit) = self.stock.pop_first() else { return };
+            let (order, version) = (self.next_order, self.version);
+            self.next_order += 1;
+            *task = Some(Task { order, version, unit });
+            actions.push(Action::Release { worker, order, version, unit });
+        }
+    }
+
+    fn push_up(&mut self, actions: &mut Vec<Action>) {
+        let Some(order) = self.open else { return };
+        let Some(reason) = self.complete() else { return };
+        self.open = None;
+        let mut shares = mem::take(&mut self.shares);
+        if !self.rule.is_async {
+            // By id and not by arrival: a sum of floats depends on the order.
+            shares.sort_unstable();
+        }
+        let done = shares.iter().map(|share| share.unit).collect();
+        // With a live worker the stock of a complete order is empty, or it is the next pushes' (async).
+        let unused = if self.workers.is_empty() { mem::take(&mut self.stock) } else { BTreeSet::new() };
+        let unused = unused.into_iter().collect();
+        let oldest = self.oldest.take().unwrap_or(self.version);
+        actions.push(Action::PushUp { order, shares, done, unused, oldest, reason });
+    }
+
+    /// Why the open order can be answered now, if it can.
+    fn complete(&self) -> Option<String> {
+        let here = self.shares.len();
+        if self.workers.is_empty() {
+            return Some(format!("no worker is left, {here} in"));
+        }
+        let enough = self.rule.workers.clamp(1, self.workers.len());
+        if self.rule.is_async && here >= enough {
+            return Some(format!("{here} in, {enough} suffice"));
+        }
+        let more = !self.stock.is_empty() || self.workers.values().any(Option::is_some);
+        (!more).then(|| format!("all {here} in"))
+    }
+}

@@ -1,0 +1,55 @@
+use crate::Unit;
+
+/// How a relay treats its workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayRule {
+    /// An async relay lets its workers go on while its own push is under way; a sync one does an order at a time.
+    pub is_async: bool,
+    /// How many workers it is meant to have: an async relay sums up that many pushes before it pushes itself, fewer
+    /// when fewer are alive.
+    pub workers: usize,
+}
+
+/// What happens to a relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The parent wants an answer, and the parameters are there in this version. The units come on top of those the
+    /// relay still has.
+    Order { order: u64, version: u64, units: Vec<Unit> },
+    /// The parent is gone, and with it everything it had ordered.
+    Parted,
+    /// A worker is there, for the first time or again.
+    Joined { worker: u64 },
+    /// A worker is gone; another does its unit.
+    Lost { worker: u64 },
+    /// A worker has done its unit. `order` is the relay's own, from [`Action::Release`].
+    Pushed { worker: u64, order: u64, unit: Unit },
+}
+
+/// One worker's push, as part of the relay's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    pub worker: u64,
+    /// The relay's order that it answered. A worker may answer several within one order of the parent.
+    pub order: u64,
+    pub unit: Unit,
+}
+
+/// What the caller has to do now, in this order. A `reason` that comes with a worker is the text after its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Tell a worker to do `unit` on `version`, the newest the relay has.
+    Release { worker: u64, order: u64, version: u64, unit: Unit },
+    /// Async: add this push to the sum now.
+    Accumulate { worker: u64, order: u64 },
+    /// Answer the parent's `order`. A sync relay now sums up the pushes of `shares` in this order; an async one has
+    /// the sum and begins a new one. `oldest` is the lowest version that a share was computed on, the order's own
+    /// when there is none.
+    PushUp { order: u64, shares: Vec<Share>, done: Vec<Unit>, unused: Vec<Unit>, oldest: u64, reason: String },
+    /// Tell the parent how many units the relay can have in its hands from now on.
+    Offer { lease: u32 },
+    /// Drop a worker's push.
+    Discard { worker: u64, order: u64, reason: String },
+    /// Drop the pushes or the sum so far: nobody waits for them any more.
+    Forget { reason: String },
+}

@@ -1,0 +1,336 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::time::Duration;
+
+use crate::words::counted;
+
+mod event;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use event::{Action, Event, RingRule};
+pub use plan::{Plan, View};
+
+/// How many rounds a member can have done of which the head has not heard. Reports may be under way when a connection
+/// ends, but not that many.
+const MOST_UNREPORTED: u64 = 1000;
+
+/// The head's side of an all-reduce ring: who is in it, and where it goes on after a change.
+///
+/// The members exchange gradients among themselves; the head only forms rings, each with a generation of its own, so
+/// that nothing that was said in a former ring is taken for news of this one.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    plan: Plan,
+    rule: RingRule,
+    generation: u64,
+    live: BTreeSet<u64>,
+    stage: Stage,
+    /// How many units are in the state that the run was started from, as long as no round was reported since: until
+    /// then that state is as good as a member's.
+    start: Option<u64>,
+    /// The ring that was formed last.
+    view: Option<View>,
+    /// The last ring in which everybody had the state it began with. What is reported is counted from there, and the
+    /// ring goes back there if the only one that was ahead is lost before the others have its state.
+    settled: Option<View>,
+    /// Who has a state that this ring has made, if perhaps an older one. A state from elsewhere, or of one that was out
+    /// while a ring was formed, may be of a round that the others have done differently.
+    holders: BTreeSet<u64>,
+    /// The members of the view that have not taken its state yet.
+    behind: BTreeSet<u64>,
+    /// How far each member of the view is.
+    done: BTreeMap<u64, u64>,
+    /// The last round that was reported as done.
+    round: u64,
+    /// How many members were missing when it was last said.
+    missing: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Not started.
+    Gathering,
+    /// Started; waiting for the members of the first ring.
+    Started,
+    /// Halted: waiting until everybody has said how far it is.
+    Halting {
+        answers: BTreeMap<u64, u64>,
+        since: Duration,
+    },
+    Running,
+    Finished,
+}
+
+impl Ring {
+    /// A ring without members.
+    pub fn new(plan: Plan, rule: RingRule) -> Self {
+        assert!(plan.units_per_epoch > 0, "an epoch without a unit never ends");
+        Self {
+            plan,
+            rule,
+            generation: 0,
+            live: BTreeSet::new(),
+            stage: Stage::Gathering,
+            start: None,
+            view: None,
+            settled: None,
+            holders: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            done: BTreeMap::new(),
+            round: 0,
+            missing: 0,
+        }
+    }
+
+    /// What to do about `event`, in this order.
+    pub fn on(&mut self, event: Event, now: Duration) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Joined { member } => {
+                self.live.insert(member);
+                self.halt(format!("member {member} joins"), now, &mut actions);
+            }
+            Event::Start { round, units_done } => self.start(round, units_done),
+            Event::Lost { member, reason } => {
+                if self.live.remove(&member) {
+                    self.halt(format!("member {member} is lost: {reason}"), now, &mut actions);
+                }
+            }
+            Event::Broken { member, generation, round } => {
+                self.broken(member, generation, round, now, &mut actions);
+            }
+            Event::Done { member, generation, round } => self.done(member, generation, round, &mut actions),
+            Event::Tick => self.expel_silent(now, &mut actions),
+        }
+        self.go_on(&mut actions);
+        actions
+    }
+
+    /// When to send the next [`Event::Tick`], if nothing else happens before.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match &self.stage {
+            Stage::Halting { answers, since } if answers.len() < self.live.len() => {
+                Some(*since + self.rule.answer)
+            }
+            _ => None,
+        }
+    }
+
+    /// The live members in order of id.
+    pub fn members(&self) -> impl Iterator<Item = u64> {
+        self.live.iter().copied()
+    }
+
+    /// The ring as it was formed last.
+    pub fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// Whether [`Action::Finished`] was said.
+    pub fn is_finished(&self) -> bool {
+        self.stage == Stage::Finished
+    }
+
+    fn start(&mut self, round: u64, units_done: u64) {
+        if self.stage == Stage::Gathering {
+            self.stage = Stage::Started;
+            self.round = round;
+            self.start = Some(units_done);
+        }
+    }
+
+    /// Stops the ring that runs or is about to, under a new generation. Whoever was asked before is asked again: an
+    /// answer counts only for the membership it was asked in.
+    fn halt(&mut self, reason: String, now: Duration, actions: &mut Vec<Action>) {
+        if !matches!(self.stage, Stage::Running | Stage::Halting { .. }) {
+            return;
+        }
+        self.generation += 1;
+        self.stage = Stage::Halting { answers: BTreeMap::new(), since: now };
+        let members: Vec<u64> = self.members().collect();
+        if !members.is_empty() {
+            actions.push(Action::Halt { generation: self.generation, members, reason });
+        }
+    }
+
+    fn broken(&mut self, id: u64, generation: u64, round: u64, now: Duration, actions: &mut Vec<Action>) {
+        if generation != self.generation || !self.live.contains(&id) {
+            return;
+        }
+        match &mut self.stage {
+            Stage::Halting { answers, .. } => {
+                answers.insert(id, round);
+            }
+            Stage::Running => {
+                self.halt(format!("the ring broke at member {id} after round {round}"), now, actions);
+            }
+            _ => {}
+        }
+    }
+
+    /// Also counts during a halt: what was done is done, and who has taken the state can hand it on.
+    fn done(&mut self, member: u64, generation: u64, round: u64, actions: &mut Vec<Action>) {
+        let Some(view) = self.view.as_ref().filter(|view| view.generation == generation) else { return };
+        if !self.live.contains(&member) || self.stage == Stage::Finished {
+            return;
+        }
+        if self.behind.contains(&member) {
+            if round == view.round {
+                self.behind.remove(&member);
+                self.holders.insert(member);
+            }
+        } else if let Some(last) = self.done.get_mut(&member).filter(|last| **last + 1 == round) {
+            // Rounds are done one after the other; anything else was said twice, or is a mistake.
+            *last = round;
+        }
+        self.report(actions);
+    }
+
+    /// Reports what all members of the view have done, and the end when that is all there is to do.
+    fn report(&mut self, actions: &mut Vec<Action>) {
+        if !self.behind.is_empty() {
+            return;
+        }
+        let Some(view) = self.view.clone() else { return };
+        let by_all = self.done.values().copied().min().unwrap_or(view.round);
+        self.report_up_to(view.round, actions);
+        self.settled = Some(view.clone());
+        self.report_up_to(by_all, actions);
+        if self.plan.is_last(&view, self.round) {
+            self.stage = Stage::Finished;
+            let reason = format!("{} done", counted(self.round, "round"));
+            actions.push(Action::Finished { members: view.members, reason });
+        }
+    }
+
+    fn report_up_to(&mut self, round: u64, actions: &mut Vec<Action>) {
+        let Some(settled) = &self.settled else { return };
+        while self.round < round && !self.plan.is_last(settled, self.round) {
+            self.round += 1;
+            self.start = None;
+            let epoch_done = self.plan.epoch_done(settled, self.round);
+            actions.push(Action::RoundDone { round: self.round, epoch_done });
+        }
+    }
+
+    fn expel_silent(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let Stage::Halting { answers, since } = &self.stage else { return };
+        let waited = now.saturating_sub(*since);
+        if waited < self.rule.answer {
+            return;
+        }
+        let silent: Vec<u64> = self.members().filter(|id| !answers.contains_key(id)).collect();
+        if silent.is_empty() {
+            return;
+        }
+        for &member in &silent {
+            self.live.remove(&member);
+            let reason = format!("is out: it did not answer the halt for {:.1} s", waited.as_secs_f64());
+            actions.push(Action::Expel { member, reason });
+        }
+        self.halt(format!("{} did not answer", counted(silent.len() as u64, "member")), now, actions);
+    }
+
+    fn go_on(&mut self, actions: &mut Vec<Action>) {
+        match &self.stage {
+            Stage::Gathering | Stage::Running | Stage::Finished => {}
+            Stage::Started => {
+                if !self.is_short(actions) {
+                    self.generation += 1;
+                    self.form_first(actions);
+                }
+            }
+            Stage::Halting { answers, .. } => {
+                let all_answered = answers.len() == self.live.len();
+                let answers = if all_answered { answers.clone() } else { return };
+                if !self.is_short(actions) {
+                    self.form_again(&answers, actions);
+                }
+            }
+        }
+    }
+
+    fn is_short(&mut self, actions: &mut Vec<Action>) -> bool {
+        let at_least = self.rule.min_members.max(1);
+        let missing = at_least.saturating_sub(self.live.len());
+        if missing != mem::replace(&mut self.missing, missing) && missing > 0 {
+            let reason = format!("{} of at least {at_least} members are there", self.live.len());
+            actions.push(Action::Waiting { reason });
+        }
+        missing > 0
+    }
+
+    /// Begins from the state that the run was started from, which nobody is known to have yet.
+    fn form_first(&mut self, actions: &mut Vec<Action>) {
+        let Some(units_done) = self.start else { return self.lose_state(actions) };
+        let view = self.view_at(self.round, units_done);
+        self.holders.clear();
+        self.settled = None;
+        let behind = view.members.clone();
+        self.form(view, None, behind, actions);
+    }
+
+    /// Goes on from the member that is farthest of those that have the ring's state.
+    fn form_again(&mut self, answers: &BTreeMap<u64, u64>, actions: &mut Vec<Action>) {
+        let Some(round) =
+            answers.iter().filter(|&(&id, &at)| self.has_state(id, at)).map(|(_, &at)| at).max()
+        else {
+            return self.form_first(actions);
+        };
+        let (ahead, behind): (Vec<_>, Vec<_>) =
+            answers.iter().partition(|&(&id, &at)| self.has_state(id, at) && at == round);
+        let source = ahead.first().map(|&(&id, _)| id);
+        let behind = behind.into_iter().map(|(&id, _)| id).collect();
+        let units_done = self.units_done_after(round, actions);
+        let view = self.view_at(round, units_done);
+        self.form(view, source, behind, actions);
+    }
+
+    /// Whether a member that says it is after `round` can hand on that state. One that says 0 has none, and one that
+    /// says less than what all had done has lost it.
+    fn has_state(&self, id: u64, round: u64) -> bool {
+        let plausible = round >= self.round && round - self.round <= MOST_UNREPORTED;
+        self.holders.contains(&id) && round > 0 && plausible
+    }
+
+    fn lose_state(&mut self, actions: &mut Vec<Action>) {
+        self.stage = Stage::Gathering;
+        self.view = None;
+        let reason = "no member that has the parameters is left".to_owned();
+        actions.push(Action::StateLost { round: self.round, reason });
+    }
+
+    /// How many units are in the state of `round`, which a member of the last view has.
+    fn units_done_after(&mut self, round: u64, actions: &mut Vec<Action>) -> u64 {
+        let Some(view) = self.view.clone() else { return 0 };
+        if round > view.round && self.settled.as_ref() != Some(&view) {
+            // A round takes everybody's part, so everybody had the state, whether we were told or not.
+            self.report_up_to(view.round, actions);
+            self.settled = Some(view.clone());
+        }
+        let began = if round >= view.round { Some(&view) } else { self.settled.as_ref() };
+        began.map_or(0, |view| self.plan.units_done(view, round))
+    }
+
+    fn view_at(&self, round: u64, units_done: u64) -> View {
+        View { generation: self.generation, members: self.members().collect(), round, units_done }
+    }
+
+    fn form(&mut self, view: View, source: Option<u64>, behind: Vec<u64>, actions: &mut Vec<Action>) {
+        self.stage = Stage::Running;
+        self.holders.retain(|id| self.live.contains(id));
+        self.behind = behind.iter().copied().collect();
+        self.done = view.members.iter().map(|&id| (id, view.round)).collect();
+        self.view = Some(view.clone());
+        let reason = format!(
+            "{} after round {}, {} to take the state first",
+            counted(view.members.len() as u64, "member"),
+            view.round,
+            behind.len()
+        );
+        actions.push(Action::Form { view, source, behind, reason });
+        self.report(actions);
+    }
+}

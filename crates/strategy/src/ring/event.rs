@@ -1,0 +1,54 @@
+use std::time::Duration;
+
+use super::View;
+
+/// When a ring goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingRule {
+    /// With fewer members than that the ring is not formed.
+    pub min_members: usize,
+    /// How long a member may take to say how far it is after a halt; then it is put out.
+    pub answer: Duration,
+}
+
+/// What happens to a ring, as its head sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A member is there, for the first time or again.
+    Joined { member: u64 },
+    /// All members can have the state of `round`, in which `units_done` units are done: the seed's, or a
+    /// checkpoint's. Begins the run, and begins it again after [`Action::StateLost`].
+    Start { round: u64, units_done: u64 },
+    /// A member is gone; `reason` says how that was noticed.
+    Lost { member: u64, reason: String },
+    /// A member has stopped. It has done `round` and no more: because it was halted in this generation, or because
+    /// the ring of this generation broke under it. A member without a state says 0; one that was to take a state
+    /// and has not got all of it says how far its old one is.
+    Broken { member: u64, generation: u64, round: u64 },
+    /// A member has done a round; or, named behind, it has taken the state of `view.round`, which it reports as this
+    /// round.
+    Done { member: u64, generation: u64, round: u64 },
+    /// Time has passed. To be sent at [`Ring::next_deadline`](super::Ring::next_deadline).
+    Tick,
+}
+
+/// What the caller has to do now, in this order. A `reason` that comes with a member is the text after its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Tell these members to stop and to answer with [`Event::Broken`] in this generation.
+    Halt { generation: u64, members: Vec<u64>, reason: String },
+    /// Tell the members of `view` to go on as this ring. Those `behind` first take the state of `view.round` from
+    /// `source` and say so by [`Event::Done`] of that round. Without a source it is the state that [`Event::Start`] has
+    /// named, which everybody takes.
+    Form { view: View, source: Option<u64>, behind: Vec<u64>, reason: String },
+    /// All members of the ring have this round, by doing it or by taking the state.
+    RoundDone { round: u64, epoch_done: Option<u64> },
+    /// Close the connection of a member: it is out.
+    Expel { member: u64, reason: String },
+    /// Too few members; said once per number that is missing.
+    Waiting { reason: String },
+    /// Nobody who has the parameters is left. Answer with [`Event::Start`] at the newest checkpoint.
+    StateLost { round: u64, reason: String },
+    /// Nothing is left to do; `members` have the final state.
+    Finished { members: Vec<u64>, reason: String },
+}

@@ -1,0 +1,271 @@
+use super::*;
+
+/// A ring whose answers are read as lines of text.
+struct Bench(Ring);
+
+fn line(action: Action) -> String {
+    match action {
+        Action::Halt { generation, members, reason } => format!("halt g{generation} {members:?}: {reason}"),
+        Action::Form { view, source, behind, reason: _ } => {
+            let from = source.map_or("start".to_owned(), |id| id.to_string());
+            let View { generation, members, round, units_done } = view;
+            format!("form g{generation} {members:?} r{round} u{units_done} from {from} behind {behind:?}")
+        }
+        Action::RoundDone { round, epoch_done: None } => format!("done r{round}"),
+        Action::RoundDone { round, epoch_done: Some(epoch) } => format!("done r{round} epoch {epoch}"),
+        Action::Expel { member, reason } => format!("expel {member}: {reason}"),
+        Action::Waiting { reason } => format!("waiting: {reason}"),
+        Action::StateLost { round, reason } => format!("state lost r{round}: {reason}"),
+        Action::Finished { members, reason } => format!("finished {members:?}: {reason}"),
+    }
+}
+
+impl Bench {
+    fn new(members: u64, units_per_epoch: u32, min_members: usize) -> Self {
+        let plan = Plan { units_per_epoch, epochs: Some(2), max_rounds: None };
+        let mut bench = Self(Ring::new(plan, RingRule { min_members, answer: Duration::from_secs(5) }));
+        for member in 1..=members {
+            bench.check(0, Event::Joined { member }, &[]);
+        }
+        bench
+    }
+
+    /// A ring of members 1 to 3 that has started, with 5 units an epoch.
+    fn started() -> Self {
+        let mut bench = Self::new(3, 5, 2);
+        bench.check(0, start(), &["form g1 [1, 2, 3] r0 u0 from start behind [1, 2, 3]"]);
+        bench.begun([1, 2, 3], 0);
+        bench
+    }
+
+    fn check(&mut self, now_s: u64, event: Event, expect: &[&str]) {
+        let told = format!("{event:?}");
+        let actions = self.0.on(event, Duration::from_secs(now_s));
+        assert_eq!(actions.into_iter().map(line).collect::<Vec<_>>(), expect, "{told}");
+    }
+
+    /// The members of the first ring have taken the state it was started from.
+    fn begun<const N: usize>(&mut self, members: [u64; N], round: u64) {
+        for member in members {
+            self.done(member, 1, round, &[]);
+        }
+    }
+
+    fn done(&mut self, member: u64, generation: u64, round: u64, expect: &[&str]) {
+        self.check(1, Event::Done { member, generation, round }, expect);
+    }
+
+    fn broken(&mut self, member: u64, generation: u64, round: u64, expect: &[&str]) {
+        self.check(1, Event::Broken { member, generation, round }, expect);
+    }
+
+    fn lose(&mut self, member: u64, expect: &[&str]) {
+        self.check(1, Event::Lost { member, reason: "closed".to_owned() }, expect);
+    }
+}
+
+fn start() -> Event {
+    Event::Start { round: 0, units_done: 0 }
+}
+
+#[test]
+fn rounds_are_done_when_all_have_done_them() {
+    let mut bench = Bench::started();
+    bench.done(2, 1, 1, &[]);
+    bench.done(1, 1, 1, &[]);
+    bench.done(1, 1, 1, &[]);
+    bench.done(2, 1, 2, &[]);
+    bench.done(3, 1, 1, &["done r1"]);
+    bench.done(3, 1, 2, &[]);
+    bench.done(1, 1, 2, &["done r2 epoch 0"]);
+    for member in 1..=3 {
+        bench.done(member, 1, 3, if member == 3 { &["done r3"] } else { &[] });
+    }
+    bench.done(1, 1, 4, &[]);
+    bench.done(2, 1, 4, &[]);
+    bench.done(3, 1, 4, &["done r4 epoch 1", "finished [1, 2, 3]: 4 rounds done"]);
+    bench.lose(1, &[]);
+}
+
+#[test]
+fn a_loss_repeats_the_round_it_was_in() {
+    let mut bench = Bench::started();
+    for member in 1..=3 {
+        bench.0.on(Event::Done { member, generation: 1, round: 1 }, Duration::ZERO);
+    }
+    bench.lose(2, &["halt g2 [1, 3]: member 2 is lost: closed"]);
+    bench.broken(1, 1, 1, &[]);
+    bench.broken(1, 2, 1, &[]);
+    bench.broken(3, 2, 1, &["form g2 [1, 3] r1 u3 from 1 behind []"]);
+    bench.done(1, 1, 2, &[]);
+    bench.done(1, 2, 2, &[]);
+    bench.done(3, 2, 2, &["done r2 epoch 0"]);
+}
+
+#[test]
+fn who_is_ahead_hands_its_state_to_the_others() {
+    let mut bench = Bench::started();
+    bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
+    bench.broken(2, 2, 0, &[]);
+    bench.broken(3, 2, 1, &["form g2 [2, 3] r1 u3 from 3 behind [2]"]);
+    bench.done(2, 2, 2, &[]);
+    bench.done(2, 2, 1, &["done r1"]);
+}
+
+#[test]
+fn a_loss_during_a_halt_asks_again() {
+    let mut bench = Bench::new(4, 5, 1);
+    bench.check(0, start(), &["form g1 [1, 2, 3, 4] r0 u0 from start behind [1, 2, 3, 4]"]);
+    bench.begun([1, 2, 3, 4], 0);
+    bench.lose(1, &["halt g2 [2, 3, 4]: member 1 is lost: closed"]);
+    bench.broken(2, 2, 0, &[]);
+    bench.lose(3, &["halt g3 [2, 4]: member 3 is lost: closed"]);
+    bench.broken(4, 2, 0, &[]);
+    bench.broken(4, 3, 0, &[]);
+    bench.broken(2, 3, 0, &["form g3 [2, 4] r0 u0 from start behind [2, 4]"]);
+}
+
+#[test]
+fn a_joiner_takes_the_state_whatever_it_says() {
+    let mut bench = Bench::started();
+    bench.check(1, Event::Joined { member: 9 }, &["halt g2 [1, 2, 3, 9]: member 9 joins"]);
+    for member in 1..=3 {
+        bench.broken(member, 2, 1, &[]);
+    }
+    bench.broken(9, 2, 7, &["form g2 [1, 2, 3, 9] r1 u3 from 1 behind [9]"]);
+    bench.done(9, 2, 1, &["done r1"]);
+}
+
+#[test]
+fn a_broken_link_re_forms_the_same_ring() {
+    let mut bench = Bench::started();
+    bench.broken(2, 1, 0, &["halt g2 [1, 2, 3]: the ring broke at member 2 after round 0"]);
+    for member in 1..=2 {
+        bench.broken(member, 2, 0, &[]);
+    }
+    bench.broken(3, 2, 0, &["form g2 [1, 2, 3] r0 u0 from start behind [1, 2, 3]"]);
+}
+
+#[test]
+fn who_does_not_answer_is_put_out() {
+    let mut bench = Bench::started();
+    bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
+    bench.broken(2, 2, 0, &[]);
+    assert_eq!(bench.0.next_deadline(), Some(Duration::from_secs(6)));
+    bench.check(5, Event::Tick, &[]);
+    bench.check(
+        6,
+        Event::Tick,
+        &["expel 3: is out: it did not answer the halt for 5.0 s", "halt g3 [2]: 1 member did not answer"],
+    );
+    bench.broken(2, 3, 0, &["waiting: 1 of at least 2 members are there"]);
+    assert_eq!(bench.0.next_deadline(), None);
+}
+
+#[test]
+fn too_few_members_wait() {
+    let mut bench = Bench::new(1, 5, 2);
+    bench.check(0, start(), &["waiting: 1 of at least 2 members are there"]);
+    bench.check(1, Event::Joined { member: 5 }, &["form g1 [1, 5] r0 u0 from start behind [1, 5]"]);
+    bench.begun([1, 5], 0);
+    bench.lose(1, &["halt g2 [5]: member 1 is lost: closed"]);
+    bench.broken(5, 2, 1, &["waiting: 1 of at least 2 members are there"]);
+    bench.check(2, Event::Joined { member: 1 }, &["halt g3 [1, 5]: member 1 joins"]);
+    bench.broken(5, 3, 1, &[]);
+    bench.broken(1, 3, 0, &["form g3 [1, 5] r1 u2 from 5 behind [1]"]);
+}
+
+#[test]
+fn before_the_first_round_the_start_is_as_good_as_a_member() {
+    let mut bench = Bench::new(2, 5, 1);
+    bench.check(
+        0,
+        Event::Start { round: 4, units_done: 3 },
+        &["form g1 [1, 2] r4 u3 from start behind [1, 2]"],
+    );
+    bench.lose(1, &["halt g2 [2]: member 1 is lost: closed"]);
+    // It has a state from elsewhere and has not taken the ring's.
+    bench.broken(2, 2, 7, &["form g2 [2] r4 u3 from start behind [2]"]);
+}
+
+#[test]
+fn nobody_has_the_parameters() {
+    let mut bench = Bench::new(2, 5, 1);
+    bench.check(
+        0,
+        Event::Start { round: 4, units_done: 3 },
+        &["form g1 [1, 2] r4 u3 from start behind [1, 2]"],
+    );
+    bench.begun([1, 2], 4);
+    bench.done(1, 1, 5, &[]);
+    bench.done(2, 1, 5, &["done r5 epoch 0"]);
+    bench.lose(1, &["halt g2 [2]: member 1 is lost: closed"]);
+    bench.lose(2, &["waiting: 0 of at least 1 members are there"]);
+    bench.check(1, Event::Joined { member: 2 }, &["halt g4 [2]: member 2 joins"]);
+    bench.broken(2, 4, 0, &["state lost r5: no member that has the parameters is left"]);
+    bench.check(1, Event::Start { round: 2, units_done: 1 }, &["form g5 [2] r2 u1 from start behind [2]"]);
+}
+
+#[test]
+fn the_last_round_reaches_all() {
+    let mut bench = Bench::new(3, 1, 1);
+    bench.check(0, start(), &["form g1 [1, 2, 3] r0 u0 from start behind [1, 2, 3]"]);
+    bench.begun([1, 2, 3], 0);
+    bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
+    bench.broken(2, 2, 0, &[]);
+    bench.broken(3, 2, 1, &["form g2 [2, 3] r1 u2 from 3 behind [2]"]);
+    bench.done(2, 2, 1, &["done r1 epoch 1", "finished [2, 3]: 1 round done"]);
+}
+
+#[test]
+fn who_was_ahead_is_lost_before_it_could_hand_on_its_state() {
+    let mut bench = Bench::started();
+    bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
+    bench.broken(2, 2, 0, &[]);
+    bench.broken(3, 2, 1, &["form g2 [2, 3] r1 u3 from 3 behind [2]"]);
+    bench.lose(3, &["halt g3 [2]: member 3 is lost: closed"]);
+    bench.check(1, Event::Joined { member: 9 }, &["halt g4 [2, 9]: member 9 joins"]);
+    bench.broken(9, 4, 1, &[]);
+    bench.broken(2, 4, 0, &["form g4 [2, 9] r0 u0 from start behind [2, 9]"]);
+}
+
+#[test]
+fn the_ring_goes_back_a_round_when_nobody_else_has_it() {
+    let mut bench = Bench::started();
+    for member in [1, 2, 3] {
+        bench.0.on(Event::Done { member, generation: 1, round: 1 }, Duration::ZERO);
+    }
+    bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
+    bench.broken(2, 2, 1, &[]);
+    bench.broken(3, 2, 2, &["form g2 [2, 3] r2 u6 from 3 behind [2]"]);
+    bench.check(1, Event::Joined { member: 9 }, &["halt g3 [2, 3, 9]: member 9 joins"]);
+    bench.lose(3, &["halt g4 [2, 9]: member 3 is lost: closed"]);
+    bench.broken(9, 4, 2, &[]);
+    bench.broken(2, 4, 1, &["form g4 [2, 9] r1 u3 from 2 behind [9]"]);
+}
+
+#[test]
+fn a_joiner_that_has_taken_the_state_can_hand_it_on() {
+    let mut bench = Bench::started();
+    bench.check(1, Event::Joined { member: 9 }, &["halt g2 [1, 2, 3, 9]: member 9 joins"]);
+    for member in [1, 2, 3] {
+        bench.broken(member, 2, 1, &[]);
+    }
+    bench.broken(9, 2, 0, &["form g2 [1, 2, 3, 9] r1 u3 from 1 behind [9]"]);
+    bench.lose(1, &["halt g3 [2, 3, 9]: member 1 is lost: closed"]);
+    bench.done(9, 2, 1, &["done r1"]);
+    bench.lose(2, &["halt g4 [3, 9]: member 2 is lost: closed"]);
+    bench.lose(3, &["halt g5 [9]: member 3 is lost: closed"]);
+    bench.check(1, Event::Joined { member: 2 }, &["halt g6 [2, 9]: member 2 joins"]);
+    bench.broken(2, 6, 0, &[]);
+    bench.broken(9, 6, 2, &["form g6 [2, 9] r2 u7 from 9 behind [2]"]);
+    bench.done(2, 6, 2, &["done r2 epoch 0"]);
+}
+
+#[test]
+fn an_impossible_round_is_not_a_state() {
+    let mut bench = Bench::started();
+    bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
+    bench.broken(2, 2, u64::MAX, &[]);
+    bench.broken(3, 2, 1, &["form g2 [2, 3] r1 u3 from 3 behind [2]"]);
+}

@@ -1,0 +1,360 @@
+use std::collections::BTreeMap;
+use std::mem;
+use std::time::Duration;
+
+use crate::words::counted;
+use crate::{Deck, Unit};
+
+mod event;
+mod member;
+#[cfg(test)]
+mod tests;
+
+pub use event::{Action, Contribution, Event, Rule};
+pub use member::{Member, Standing};
+
+/// How many members that have left are remembered, to say how far behind they are when they come back.
+const REMEMBERED: usize = 1024;
+
+/// The decisions of a parameter server: when an update is made of which pushes, and who works on what.
+///
+/// Sync, backup workers and async with bounded staleness are one rule: the pushes that are here become one update as
+/// soon as that update cannot make the push of anybody who still computes too stale. With a bound of 0 that is when
+/// nobody computes any more, with a large one it is always.
+#[derive(Clone, Debug)]
+pub struct Server {
+    rule: Rule,
+    deck: Deck,
+    version: u64,
+    next_order: u64,
+    started: bool,
+    finished: bool,
+    members: BTreeMap<u64, Member>,
+    /// The pushes that wait, by arrival. A push outlives its member: it has arrived whole.
+    held: Vec<Held>,
+    /// The version at which a member left.
+    left: BTreeMap<u64, u64>,
+    /// How many members were missing when it was last said.
+    missing: usize,
+    late_pushes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    member: u64,
+    order: u64,
+    version: u64,
+    since: Duration,
+    done: Vec<Unit>,
+    empty: bool,
+}
+
+impl Server {
+    /// A server whose parameters have `version`, with what `deck` says still to do.
+    pub fn new(rule: Rule, deck: Deck, version: u64) -> Self {
+        assert!(rule.take != Some(0), "an update of no push at all would be made for ever");
+        Self {
+            rule,
+            deck,
+            version,
+            next_order: 1,
+            started: false,
+            finished: false,
+            members: BTreeMap::new(),
+            held: Vec::new(),
+            left: BTreeMap::new(),
+            missing: 0,
+            late_pushes: 0,
+        }
+    }
+
+    /// What to do about `event`, in this order.
+    pub fn on(&mut self, event: Event, now: Duration) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Joined { member, lease } => self.joined(member, lease, now),
+            Event::Lease { member, lease } => self.leased(member, lease, now),
+            Event::Start => self.started = true,
+            Event::Lost { member, reason } => self.lost(member, &reason, &mut actions),
+            Event::Pushed { member, order, done, unused, empty } => {
+                self.pushed(member, order, (done, unused), empty, now, &mut actions);
+            }
+            Event::Tick => {}
+        }
+        self.go_on(now, &mut actions);
+        actions
+    }
+
+    /// When to send the next [`Event::Tick`], if nothing else happens before.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let patience = self.rule.straggler?;
+        let waits = self.started && !self.finished && self.missing == 0 && self.hindered().next().is_some();
+        let first = self.held.first().filter(|_| waits)?;
+        Some(first.since + patience)
+    }
+
+    /// The live members in order of id.
+    pub fn members(&self) -> impl Iterator<Item = (u64, &Member)> {
+        self.members.iter().map(|(&id, member)| (id, member))
+    }
+
+    /// How many updates the parameters have had.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What is still to do.
+    pub fn deck(&self) -> &Deck {
+        &self.deck
+    }
+
+    /// How many pushes came too late to be applied.
+    pub fn late_pushes(&self) -> u64 {
+        self.late_pushes
+    }
+
+    /// Whether [`Action::Finished`] was said.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn joined(&mut self, id: u64, lease: u32, now: Duration) {
+        if let Some(before) = self.members.remove(&id) {
+            self.give_back(before.units);
+        }
+        let news = match self.left.remove(&id).map(|version| self.version - version) {
+            None => format!("joined at version {}", self.version),
+            Some(rounds) => format!("is back, {} behind", counted(rounds, "round")),
+        };
+        self.members.insert(id, Member::new(lease, now, news));
+    }
+
+    fn leased(&mut self, id: u64, lease: u32, now: Duration) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.lease = lease;
+        if member.standing == Standing::Resting {
+            member.is_idle(now, "is ready to work again".to_owned());
+        }
+    }
+
+    fn lost(&mut self, id: u64, reason: &str, actions: &mut Vec<Action>) {
+        let Some(member) = self.members.remove(&id) else { return };
+        self.give_back(member.units);
+        self.left.insert(id, self.version);
+        if self.left.len() > REMEMBERED {
+            self.left.pop_first();
+        }
+        if self.finished {
+            return;
+        }
+        let reason = if self.started {
+            format!("is out, round {} goes on without it: {reason}", self.version + 1)
+        } else {
+            format!("is out: {reason}")
+        };
+        actions.push(Action::Left { member: id, reason });
+    }
+
+    fn pushed(
+        &mut self,
+        id: u64,
+        order: u64,
+        (done, unused): (Vec<Unit>, Vec<Unit>),
+        empty: bool,
+        now: Duration,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.finished {
+            return;
+        }
+        let mut discard = |reason| actions.push(Action::Discard { member: id, order, late: false, reason });
+        let Some(member) = self.members.get_mut(&id) else {
+            return discard("is not a member".to_owned());
+        };
+        let version = match member.standing {
+            Standing::Running { order: current, version } if current == order => version,
+            Standing::Running { order: current, .. } => {
+                return discard(format!("answers order {order}; its order is {current}"));
+            }
+            _ => return discard(format!("answers order {order}; it has no order to answer")),
+        };
+        let claim = member.check_claim(&done, &unused);
+        if claim.is_err() || done.is_empty() {
+            member.stand(Standing::Resting, now);
+            let units = mem::take(&mut member.units);
+            discard(claim.err().unwrap_or_else(|| "hands back what it was to do".to_owned()));
+            return self.give_back(units);
+        }
+        member.units.retain(|unit| !done.contains(unit) && !unused.contains(unit));
+        member.stand(Standing::Held { order, version }, now);
+        self.give_back(unused);
+        self.held.push(Held { member: id, order, version, since: now, done, empty });
+        self.drop_late(now, actions);
+    }
+
+    /// Does whatever has become possible.
+    fn go_on(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        if !self.started || self.ends(actions) || self.is_short(actions) {
+            return;
+        }
+        while let Some((count, reason)) = self.ready(now, actions) {
+            self.apply(count, reason, now, actions);
+            if self.ends(actions) {
+                return;
+            }
+        }
+        self.release_idle(now, actions);
+    }
+
+    fn ends(&mut self, actions: &mut Vec<Action>) -> bool {
+        if self.finished {
+            return true;
+        }
+        let reason = if self.deck.is_complete() {
+            "all epochs are done".to_owned()
+        } else if self.rule.max_updates.is_some_and(|bound| self.version >= bound) {
+            format!("{} made", counted(self.version, "update"))
+        } else {
+            return false;
+        };
+        self.finished = true;
+        self.held.clear();
+        actions.push(Action::Finished { reason });
+        true
+    }
+
+    fn is_short(&mut self, actions: &mut Vec<Action>) -> bool {
+        let able = self.members.values().filter(|member| member.lease > 0).count();
+        let missing = self.rule.min_members.saturating_sub(able);
+        if missing != mem::replace(&mut self.missing, missing) && missing > 0 {
+            let reason = format!("{able} of at least {} members are there", self.rule.min_members);
+            actions.push(Action::Waiting { reason });
+        }
+        missing > 0
+    }
+
+    /// The members that compute on a version which is just within the bound: one more update, and their push is
+    /// worthless. Those that are beyond it already hinder nobody.
+    fn hindered(&self) -> impl Iterator<Item = (u64, &Member)> {
+        self.members().filter(|(_, member)| match member.standing {
+            Standing::Running { version, .. } => self.version - version == self.rule.max_staleness,
+            _ => false,
+        })
+    }
+
+    /// How many of the waiting pushes make an update now, and why.
+    fn ready(&self, now: Duration, actions: &mut Vec<Action>) -> Option<(usize, String)> {
+        let first = self.held.first()?;
+        let here = self.held.len();
+        if let Some(enough) = self.rule.take.filter(|&enough| here >= enough) {
+            return Some((enough, format!("the first {enough} pushes are in")));
+        }
+        if self.hindered().next().is_none() {
+            let running = self.members.values().any(|m| matches!(m.standing, Standing::Running { .. }));
+            let reason = match (running, here) {
+                (false, 1) => "the only push is in".to_owned(),
+                (false, _) => format!("all {here} pushes are in"),
+                (true, _) => {
+                    format!("nobody falls more than {} behind", counted(self.rule.max_staleness, "version"))
+                }
+            };
+            return Some((here, reason));
+        }
+        let waited = now.saturating_sub(first.since);
+        if waited < self.rule.straggler? {
+            return None;
+        }
+        let mut missing = 0;
+        for (member, running) in self.hindered() {
+            missing += 1;
+            let reason = format!(
+                "is late, round {} goes on without it: no push for {:.1} s",
+                self.version + 1,
+                now.saturating_sub(running.since).as_secs_f64()
+            );
+            actions.push(Action::Late { member, reason });
+        }
+        let waited = waited.as_secs_f64();
+        Some((here, format!("{here} in, {missing} missing after {waited:.1} s")))
+    }
+
+    fn apply(&mut self, count: usize, reason: String, now: Duration, actions: &mut Vec<Action>) {
+        let mut applied: Vec<Held> = self.held.drain(..count).collect();
+        // By id and not by arrival: a sum of floats depends on the order, and a run shall not depend on the network.
+        applied.sort_by_key(|push| (push.member, push.order));
+        let contribution = |push: &Held| Contribution {
+            member: push.member,
+            order: push.order,
+            staleness: self.version - push.version,
+            empty: push.empty,
+        };
+        let pushes = applied.iter().map(contribution).collect();
+        self.version += 1;
+        actions.push(Action::Apply { pushes, version: self.version, reason });
+        for push in applied {
+            let news = format!("goes on, its push is in version {}", self.version);
+            self.answered(push.member, push.order, news, now);
+            for unit in push.done {
+                let done = self.deck.done(unit);
+                assert!(done.is_ok(), "{unit} was held and not out");
+                actions.extend(done.ok().flatten().map(Action::EpochDone));
+            }
+        }
+        for member in self.members.values_mut().filter(|member| member.standing == Standing::Resting) {
+            member.is_idle(now, "is asked again".to_owned());
+        }
+        self.drop_late(now, actions);
+    }
+
+    /// Drops the waiting pushes that are beyond the bound.
+    fn drop_late(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let (bound, current) = (self.rule.max_staleness, self.version);
+        let late: Vec<Held> = self.held.extract_if(.., |push| current - push.version > bound).collect();
+        for push in late {
+            self.late_pushes += 1;
+            let reason = format!(
+                "is {} behind; at most {bound} are taken",
+                counted(current - push.version, "version")
+            );
+            let (member, order) = (push.member, push.order);
+            actions.push(Action::Discard { member, order, late: true, reason });
+            self.give_back(push.done);
+            self.answered(member, order, "goes on, its push was late".to_owned(), now);
+        }
+    }
+
+    /// The member's push is dealt with: it may have new work. It may also be gone, or back as another.
+    fn answered(&mut self, id: u64, answered: u64, news: String, now: Duration) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        if matches!(member.standing, Standing::Held { order, .. } if order == answered) {
+            member.is_idle(now, news);
+        }
+    }
+
+    fn release_idle(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        for (&id, member) in &mut self.members {
+            if member.standing != Standing::Idle {
+                continue;
+            }
+            let room = (member.lease as usize).saturating_sub(member.units.len());
+            let units: Vec<Unit> = std::iter::from_fn(|| self.deck.deal()).take(room).collect();
+            member.units.extend(&units);
+            // A member that holds units needs an order to answer, also when there is nothing new for it.
+            if member.units.is_empty() {
+                continue;
+            }
+            let (order, version) = (self.next_order, self.version);
+            self.next_order += 1;
+            member.stand(Standing::Running { order, version }, now);
+            let reason = mem::take(&mut member.news);
+            actions.push(Action::Release { member: id, order, version, units, reason });
+        }
+    }
+
+    fn give_back(&mut self, units: Vec<Unit>) {
+        for unit in units {
+            let back = self.deck.give_back(unit);
+            assert!(back.is_ok(), "{unit} was a member's and not out");
+        }
+    }
+}

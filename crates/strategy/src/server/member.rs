@@ -1,0 +1,67 @@
+use std::time::Duration;
+
+use crate::Unit;
+
+/// What the server knows about one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// How many units it may have in its hands.
+    pub lease: u32,
+    /// The units in its hands. Those of a push that has arrived are not among them.
+    pub units: Vec<Unit>,
+    pub standing: Standing,
+    /// When it came into this standing.
+    pub since: Duration,
+    /// Why it is idle: what its next release will say.
+    pub(super) news: String,
+}
+
+/// What a member is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It could work; there is nothing for it, or the run does not go on.
+    Idle,
+    /// It computes on `version` for its `order`.
+    Running { order: u64, version: u64 },
+    /// Its push is here and waits for others.
+    Held { order: u64, version: u64 },
+    /// Its last answer was of no use. Asking it again at once would go round in circles, so it is asked after the
+    /// next update, or when it says that it has a new lease.
+    Resting,
+}
+
+impl Member {
+    pub(super) fn new(lease: u32, now: Duration, news: String) -> Self {
+        Self { lease, units: Vec::new(), standing: Standing::Idle, since: now, news }
+    }
+
+    pub(super) fn stand(&mut self, standing: Standing, now: Duration) {
+        self.standing = standing;
+        self.since = now;
+    }
+
+    pub(super) fn is_idle(&mut self, now: Duration, news: String) {
+        self.stand(Standing::Idle, now);
+        self.news = news;
+    }
+
+    /// Whether the units of a push are this member's to name, each once.
+    pub(super) fn check_claim(&self, done: &[Unit], unused: &[Unit]) -> Result<(), String> {
+        // Checked first, so that a claim of any length costs no more than the lease allows.
+        let claimed = done.len() + unused.len();
+        if claimed > self.units.len() {
+            return Err(format!("it names {claimed} units and holds {}", self.units.len()));
+        }
+        let mut seen: Vec<Unit> = Vec::with_capacity(claimed);
+        for &unit in done.iter().chain(unused) {
+            if !self.units.contains(&unit) {
+                return Err(format!("it names {unit}, which it does not hold"));
+            }
+            if seen.contains(&unit) {
+                return Err(format!("it names {unit} twice"));
+            }
+            seen.push(unit);
+        }
+        Ok(())
+    }
+}

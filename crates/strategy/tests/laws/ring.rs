@@ -1,0 +1,321 @@
+//! A ring under joins, losses and broken links: whoever is left agrees, and everything counts once.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bonfire_strategy::Unit;
+use bonfire_strategy::ring::{Action, Event, Plan, Ring, RingRule, View};
+
+use crate::chance::Chance;
+use crate::for_each_seed;
+
+/// The units of each round that made it, in place of parameters: two states are equal when their histories are.
+type State = Vec<Vec<Unit>>;
+
+#[derive(Clone, Debug)]
+enum Order {
+    Halt(u64),
+    Form { view: View, source: Option<u64>, is_behind: bool },
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    alive: bool,
+    state: State,
+    /// The ring it is in, if it was not halted.
+    view: Option<View>,
+    /// Whom it has to take the state from before it can go on.
+    source: Option<u64>,
+    /// Whether it has sent its part of the next round.
+    entered: bool,
+    orders: VecDeque<Order>,
+    notes: VecDeque<Event>,
+}
+
+struct Loop {
+    chance: Chance,
+    plan: Plan,
+    ring: Ring,
+    members: Vec<Member>,
+    /// Who has sent its part of a round: (generation, round) to members and the state they sent it in.
+    parts: BTreeMap<(u64, u64), BTreeMap<u64, State>>,
+    /// The newest state that all had done, which the head could have saved.
+    saved: State,
+    round: u64,
+    epochs_done: Vec<u64>,
+    state_lost: bool,
+    faults: u64,
+    needed: usize,
+}
+
+impl Loop {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let plan = Plan {
+            units_per_epoch: 1 + chance.below(12) as u32,
+            epochs: Some(1 + chance.below(3)),
+            max_rounds: None,
+        };
+        let count = 1 + chance.index(5);
+        let needed = 1 + chance.index(count.min(2));
+        let rule = RingRule { min_members: needed, answer: Duration::from_secs(5) };
+        Self {
+            ring: Ring::new(plan.clone(), rule),
+            plan,
+            members: (0..count).map(|_| Member::default()).collect(),
+            parts: BTreeMap::new(),
+            saved: Vec::new(),
+            round: 0,
+            epochs_done: Vec::new(),
+            state_lost: false,
+            faults: chance.below(10),
+            needed,
+            chance,
+        }
+    }
+
+    fn run(&mut self) {
+        for id in 0..self.members.len() {
+            self.join(id);
+        }
+        self.tell(Event::Start { round: 0, units_done: 0 });
+        let mut steps = 0;
+        while !self.ring.is_finished() || self.is_catching_up() {
+            self.step();
+            steps += 1;
+            assert!(steps < 50_000, "no end in sight: {:#?} {:#?}", self.ring, self.members);
+        }
+        self.check_end();
+    }
+
+    /// One thing that can happen next, whichever.
+    fn step(&mut self) {
+        let id = self.chance.index(self.members.len());
+        match self.chance.below(12) {
+            0..4 => self.deliver_order(id),
+            4..7 => {
+                if let Some(note) = self.members[id].notes.pop_front() {
+                    self.tell(note);
+                }
+            }
+            7..10 => self.progress(id),
+            10 => self.notice_break(id),
+            _ => self.fault(id),
+        }
+    }
+
+    fn join(&mut self, id: usize) {
+        let unnoticed = self.chance.percent(30);
+        let member = &mut self.members[id];
+        member.alive = true;
+        // It may be back before its loss was noticed.
+        if unnoticed && matches!(member.notes.back(), Some(Event::Lost { .. })) {
+            member.notes.pop_back();
+        }
+        member.notes.push_back(Event::Joined { member: id as u64 });
+    }
+
+    fn fault(&mut self, id: usize) {
+        if self.members[id].alive {
+            let happens = self.faults > 0 && !self.ring.is_finished() && self.chance.percent(20);
+            if happens {
+                self.faults -= 1;
+                self.lose(id);
+            }
+        } else if id < self.needed || self.chance.percent(50) {
+            self.join(id);
+        }
+    }
+
+    /// The connection ends, and often the process with it. What was on its way may be lost with it.
+    fn lose(&mut self, id: usize) {
+        let process_ends = self.chance.percent(60);
+        let member = &mut self.members[id];
+        if process_ends {
+            member.state.clear();
+        }
+        member.alive = false;
+        member.view = None;
+        member.source = None;
+        member.entered = false;
+        member.orders.clear();
+        let kept = self.chance.index(member.notes.len() + 1);
+        member.notes.truncate(kept);
+        let reason = "closed".to_owned();
+        member.notes.push_back(Event::Lost { member: id as u64, reason });
+    }
+
+    fn deliver_order(&mut self, id: usize) {
+        let member = &mut self.members[id];
+        match member.orders.pop_front() {
+            None => {}
+            Some(Order::Halt(generation)) => {
+                let round = member.state.len() as u64;
+                member.view = None;
+                member.source = None;
+                member.entered = false;
+                member.notes.push_back(Event::Broken { member: id as u64, generation, round });
+            }
+            Some(Order::Form { view, source, is_behind }) => {
+                member.source = if is_behind { source } else { None };
+                if source.is_none() {
+                    member.state = self.saved.clone();
+                    let (generation, round) = (view.generation, view.round);
+                    member.notes.push_back(Event::Done { member: id as u64, generation, round });
+                }
+                assert!(is_behind || member.state.len() as u64 == view.round, "it is where the ring is");
+                member.view = Some(view);
+                member.entered = false;
+            }
+        }
+    }
+
+    /// A member takes its state, sends its part of a round, or ends the round when all parts are there.
+    fn progress(&mut self, id: usize) {
+        let Some(view) = self.members[id].view.clone() else { return };
+        if let Some(source) = self.members[id].source {
+            let other = &self.members[source as usize];
+            let has_it = other.alive && other.state.len() as u64 == view.round;
+            if has_it && other.view.as_ref() == Some(&view) {
+                self.members[id].state = other.state.clone();
+                self.members[id].source = None;
+                let done = Event::Done { member: id as u64, generation: view.generation, round: view.round };
+                self.members[id].notes.push_back(done);
+            }
+            return;
+        }
+        let last = self.members[id].state.len() as u64;
+        if self.plan.is_last(&view, last) {
+            return;
+        }
+        let round = last + 1;
+        let parts = self.parts.entry((view.generation, round)).or_default();
+        if !self.members[id].entered {
+            parts.insert(id as u64, self.members[id].state.clone());
+            self.members[id].entered = true;
+        } else if parts.len() == view.members.len() {
+            let agree = parts.values().all(|state| *state == self.members[id].state);
+            assert!(agree, "round {round} of generation {} from unequal states", view.generation);
+            let unit = |index| self.plan.unit_of(&view, round, index);
+            let units = (0..view.members.len()).filter_map(unit).collect();
+            let member = &mut self.members[id];
+            member.state.push(units);
+            member.entered = false;
+            let generation = view.generation;
+            member.notes.push_back(Event::Done { member: id as u64, generation, round });
+        }
+    }
+
+    /// A member sees its neighbour gone before the head does; or a link fails between two that are well.
+    fn notice_break(&mut self, id: usize) {
+        let Some(view) = self.members[id].view.clone() else { return };
+        let neighbour_gone = view.members.iter().any(|&other| !self.members[other as usize].alive);
+        let link_fails = self.faults > 0 && self.chance.percent(5);
+        if !(neighbour_gone || link_fails) || self.ring.is_finished() {
+            return;
+        }
+        self.faults -= u64::from(!neighbour_gone);
+        let member = &mut self.members[id];
+        let round = member.state.len() as u64;
+        let generation = view.generation;
+        member.view = None;
+        member.source = None;
+        member.notes.push_back(Event::Broken { member: id as u64, generation, round });
+    }
+
+    fn tell(&mut self, event: Event) {
+        for action in self.ring.on(event, Duration::ZERO) {
+            self.does(action);
+        }
+    }
+
+    fn does(&mut self, action: Action) {
+        match action {
+            Action::Halt { generation, members, .. } => {
+                for id in members {
+                    self.order(id, Order::Halt(generation));
+                }
+            }
+            Action::Form { view, source, behind, .. } => {
+                assert!(view.members.len() >= self.needed);
+                for &id in &view.members {
+                    let is_behind = behind.contains(&id);
+                    self.order(id, Order::Form { view: view.clone(), source, is_behind });
+                }
+            }
+            Action::RoundDone { round, epoch_done } => {
+                assert_eq!(round, self.round + 1, "every round is reported once");
+                self.round = round;
+                self.epochs_done.extend(epoch_done);
+                // Only a member of this ring has its state; another may have done the round differently.
+                let view = self.ring.view();
+                let has_it = |m: &&Member| m.view.as_ref() == view && m.state.len() as u64 >= round;
+                if let Some(member) = self.members.iter().find(has_it) {
+                    self.saved = member.state[..round as usize].to_vec();
+                }
+            }
+            Action::StateLost { round, .. } => {
+                assert_eq!(round, self.round);
+                self.state_lost = true;
+                self.round = self.saved.len() as u64;
+                let units_done = self.saved.iter().map(|units| units.len() as u64).sum();
+                self.tell(Event::Start { round: self.round, units_done });
+            }
+            Action::Finished { members, .. } => {
+                assert!(members.len() >= self.needed);
+            }
+            Action::Expel { .. } => panic!("no time passes here"),
+            Action::Waiting { .. } => {}
+        }
+    }
+
+    /// An order to a member that is gone, or back on another connection of which the head has not heard, is lost.
+    fn order(&mut self, id: u64, order: Order) {
+        let member = &mut self.members[id as usize];
+        let reconnected = member.notes.iter().any(|note| matches!(note, Event::Joined { .. }));
+        if member.alive && !reconnected {
+            member.orders.push_back(order);
+        }
+    }
+
+    fn is_catching_up(&self) -> bool {
+        let waits = |member: &&Member| member.source.is_some() || !member.orders.is_empty();
+        self.members.iter().filter(|member| member.alive).any(|member| waits(&member))
+    }
+
+    fn check_end(&self) {
+        let last = self.ring.view().expect("a ring was formed");
+        let at_the_end = |member: &&Member| member.alive && member.view.as_ref() == Some(last);
+        let survivors = last.members.iter().map(|&id| &self.members[id as usize]).filter(at_the_end);
+        let states: BTreeSet<&State> = survivors.map(|member| &member.state).collect();
+        assert!(states.len() <= 1, "survivors are equal");
+        // Everybody may be gone after the last round was reported.
+        let Some(state) = states.first() else { return };
+        let total = u64::from(self.plan.units_per_epoch) * self.plan.epochs.unwrap_or(0);
+        let all: Vec<Unit> = state.iter().flatten().copied().collect();
+        let expect: Vec<Unit> = (0..total).map(|place| Unit::at(place, self.plan.units_per_epoch)).collect();
+        assert_eq!(all, expect, "every unit is done once, in order");
+        if !self.state_lost {
+            assert_eq!(self.round, state.len() as u64);
+            assert_eq!(self.epochs_done, self.epochs_of(state), "an epoch ends once, with its last round");
+        }
+        assert_eq!(self.epochs_done.last().map(|epoch| epoch + 1), self.plan.epochs);
+    }
+
+    /// The epochs that end with a round of this history; the last one, when several end with the same.
+    fn epochs_of(&self, state: &State) -> Vec<u64> {
+        let (mut units, mut ended, mut epochs) = (0, 0, Vec::new());
+        for round in state {
+            units += round.len() as u64;
+            let now = units / u64::from(self.plan.units_per_epoch);
+            epochs.extend((now > ended).then(|| now - 1));
+            ended = now;
+        }
+        epochs
+    }
+}
+
+#[test]
+fn survivors_agree() {
+    for_each_seed(4000, |seed| Loop::new(seed).run());
+}

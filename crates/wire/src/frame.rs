@@ -1,0 +1,317 @@
+use std::fmt;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use prost::Message;
+
+use crate::pool::{Buffer, Pool};
+use crate::proto::{self, frame::Body};
+
+/// The largest control part of a frame: all but its payload.
+pub const MAX_CONTROL_BYTES: usize = 1 << 20;
+
+/// One message: what it says, and the numbers that go with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// What the message says.
+    pub body: Body,
+    /// Its numbers, often none.
+    pub payload: Bytes,
+}
+
+impl Frame {
+    /// A frame without a payload.
+    pub fn bare(body: Body) -> Self {
+        Self { body, payload: Bytes::new() }
+    }
+
+    /// How long the frame is on the wire, from its gRPC prefix to the last byte of its payload.
+    pub fn wire_len(&self) -> usize {
+        PREFIX_BYTES + self.body.encoded_len() + payload_head_len(self.payload.len()) + self.payload.len()
+    }
+
+    /// All of the frame's bytes up to its payload, which follows as it is: it need not be copied to be framed.
+    pub(crate) fn encode_head(&self) -> Bytes {
+        let head_len = PREFIX_BYTES + self.body.encoded_len() + payload_head_len(self.payload.len());
+        let message_len = head_len - PREFIX_BYTES + self.payload.len();
+        assert!(message_len <= u32::MAX as usize, "a payload of {} bytes is too long", self.payload.len());
+        let mut head = BytesMut::with_capacity(head_len);
+        head.put_u8(0);
+        head.put_u32(message_len as u32);
+        self.body.encode(&mut head);
+        if !self.payload.is_empty() {
+            prost::encoding::encode_varint(PAYLOAD_KEY, &mut head);
+            prost::encoding::encode_varint(self.payload.len() as u64, &mut head);
+        }
+        head.freeze()
+    }
+}
+
+impl From<Body> for Frame {
+    fn from(body: Body) -> Self {
+        Self::bare(body)
+    }
+}
+
+/// gRPC puts before each message whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
+const LENGTH_DELIMITED: u64 = 2;
+const PAYLOAD_KEY: u64 = 2047 << 3 | LENGTH_DELIMITED;
+
+fn payload_head_len(payload_len: usize) -> usize {
+    match payload_len {
+        0 => 0,
+        len => {
+            prost::encoding::encoded_len_varint(PAYLOAD_KEY) + prost::encoding::encoded_len_varint(len as u64)
+        }
+    }
+}
+
+/// Why bytes are not a frame that may come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Malformed {
+    /// It is no frame.
+    Garbled(&'static str),
+    /// It is longer than what is accepted now.
+    TooLarge { bytes: u64, limit: usize },
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Garbled(what) => write!(f, "a malformed frame: {what}"),
+            Self::TooLarge { bytes, limit } => {
+                write!(f, "a frame with {bytes} bytes where at most {limit} are accepted")
+            }
+        }
+    }
+}
+
+/// Takes frames out of the bytes of a gRPC stream, however these are cut.
+///
+/// The payload is copied once, from what came from the socket to a buffer of its own; no other part is large. Every
+/// length is compared with its limit before there is memory for it.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    pool: Pool,
+    state: State,
+    /// How much of the message is still to come.
+    remaining: usize,
+    message_len: usize,
+    varint: Varint,
+    control: BytesMut,
+    payload: Option<Buffer>,
+}
+
+#[derive(Debug)]
+enum State {
+    Prefix { bytes: [u8; PREFIX_BYTES], filled: usize },
+    Key,
+    Length { key: u64 },
+    Control { left: usize },
+    Payload { filled: usize },
+    SkippedVarint,
+    Skipped { left: usize },
+}
+
+impl State {
+    const START: Self = Self::Prefix { bytes: [0; PREFIX_BYTES], filled: 0 };
+}
+
+/// A number of up to ten bytes, of which some may not have come.
+#[derive(Debug, Default)]
+struct Varint {
+    value: u64,
+    shift: u32,
+}
+
+impl Varint {
+    fn push(&mut self, byte: u8) -> Result<Option<u64>, Malformed> {
+        if self.shift >= 63 && byte > 1 {
+            return Err(Malformed::Garbled("a number does not end"));
+        }
+        self.value |= u64::from(byte & 0x7f) << self.shift;
+        self.shift += 7;
+        if byte & 0x80 != 0 {
+            return Ok(None);
+        }
+        Ok(Some(std::mem::take(self).value))
+    }
+}
+
+impl Decoder {
+    pub(crate) fn new(pool: Pool) -> Self {
+        Self {
+            pool,
+            state: State::START,
+            remaining: 0,
+            message_len: 0,
+            varint: Varint::default(),
+            control: BytesMut::new(),
+            payload: None,
+        }
+    }
+
+    /// Whether all that came made whole frames.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        matches!(self.state, State::Prefix { filled: 0, .. })
+    }
+
+    /// The next frame and its length on the wire, as soon as all of it has come. Takes from `input` only what it needs.
+    pub(crate) fn next(
+        &mut self,
+        input: &mut Bytes,
+        payload_limit: usize,
+    ) -> Result<Option<(Frame, usize)>, Malformed> {
+        loop {
+            let in_message = !matches!(self.state, State::Prefix { .. });
+            if in_message && self.remaining == 0 {
+                return self.finish().map(Some);
+            }
+            if input.is_empty() {
+                return Ok(None);
+            }
+            self.step(input, payload_limit)?;
+        }
+    }
+
+    fn step(&mut self, input: &mut Bytes, payload_limit: usize) -> Result<(), Malformed> {
+        match &mut self.state {
+            State::Prefix { bytes, filled } => {
+                let n = input.len().min(PREFIX_BYTES - *filled);
+                input.copy_to_slice(&mut bytes[*filled..*filled + n]);
+                *filled += n;
+                if *filled == PREFIX_BYTES {
+                    let [flag, a, b, c, d] = *bytes;
+                    self.begin(flag, u32::from_be_bytes([a, b, c, d]), payload_limit)?;
+                }
+            }
+            State::Key => {
+                if let Some(key) = self.number(input)? {
+                    self.field(key)?;
+                }
+            }
+            State::Length { key } => {
+                let key = *key;
+                if let Some(len) = self.number(input)? {
+                    self.content(key, len, payload_limit)?;
+                }
+            }
+            State::SkippedVarint => {
+                if self.number(input)?.is_some() {
+                    self.state = State::Key;
+                }
+            }
+            State::Control { .. } | State::Payload { .. } | State::Skipped { .. } => self.fill(input)?,
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, flag: u8, len: u32, payload_limit: usize) -> Result<(), Malformed> {
+        if flag != 0 {
+            return Err(Malformed::Garbled("it is compressed, which no one asked for"));
+        }
+        let limit = payload_limit.saturating_add(MAX_CONTROL_BYTES);
+        if len as usize > limit {
+            return Err(Malformed::TooLarge { bytes: u64::from(len), limit: payload_limit });
+        }
+        (self.message_len, self.remaining) = (len as usize, len as usize);
+        self.state = State::Key;
+        Ok(())
+    }
+
+    /// One more byte of a number.
+    fn number(&mut self, input: &mut Bytes) -> Result<Option<u64>, Malformed> {
+        self.remaining -= 1;
+        self.varint.push(input.get_u8())
+    }
+
+    fn field(&mut self, key: u64) -> Result<(), Malformed> {
+        // Whatever is not of known length in advance is a field of a later version: all of today's are.
+        self.state = match key & 7 {
+            0 => State::SkippedVarint,
+            1 => State::Skipped { left: 8 },
+            LENGTH_DELIMITED => State::Length { key },
+            5 => State::Skipped { left: 4 },
+            _ => return Err(Malformed::Garbled("a field is of no known kind")),
+        };
+        match self.state {
+            State::Skipped { left } if left > self.remaining => {
+                Err(Malformed::Garbled("a field is longer than the frame"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn content(&mut self, key: u64, len: u64, payload_limit: usize) -> Result<(), Malformed> {
+        if len > self.remaining as u64 {
+            return Err(Malformed::Garbled("a field is longer than the frame"));
+        }
+        let size = len as usize;
+        if key == PAYLOAD_KEY {
+            if size > payload_limit {
+                return Err(Malformed::TooLarge { bytes: len, limit: payload_limit });
+            }
+            self.payload = Some(self.pool.take(size));
+            self.state = if size == 0 { State::Key } else { State::Payload { filled: 0 } };
+            return Ok(());
+        }
+        if self.control.len() + size + 20 > MAX_CONTROL_BYTES {
+            return Err(Malformed::TooLarge { bytes: len, limit: MAX_CONTROL_BYTES });
+        }
+        prost::encoding::encode_varint(key, &mut self.control);
+        prost::encoding::encode_varint(len, &mut self.control);
+        self.state = if size == 0 { State::Key } else { State::Control { left: size } };
+        Ok(())
+    }
+
+    /// Moves what has come of a field's content.
+    fn fill(&mut self, input: &mut Bytes) -> Result<(), Malformed> {
+        let (left, n);
+        match &mut self.state {
+            State::Control { left: wanted } => {
+                n = input.len().min(*wanted);
+                self.control.put_slice(&input[..n]);
+                *wanted -= n;
+                left = *wanted;
+            }
+            State::Payload { filled } => {
+                let Some(payload) = &mut self.payload else {
+                    return Err(Malformed::Garbled("a payload has no place"));
+                };
+                n = input.len().min(payload.len() - *filled);
+                payload.write(*filled, &input[..n]);
+                *filled += n;
+                left = payload.len() - *filled;
+            }
+            State::Skipped { left: wanted } => {
+                n = input.len().min(*wanted);
+                *wanted -= n;
+                left = *wanted;
+            }
+            _ => return Ok(()),
+        }
+        input.advance(n);
+        self.remaining -= n;
+        if left == 0 {
+            self.state = State::Key;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(Frame, usize), Malformed> {
+        if !matches!(self.state, State::Key) || self.varint.shift != 0 {
+            return Err(Malformed::Garbled("a field is longer than the frame"));
+        }
+        self.state = State::START;
+        let control = self.control.split().freeze();
+        let payload = self.payload.take().filter(|p| !p.is_empty()).map_or_else(Bytes::new, Buffer::freeze);
+        let message =
+            proto::Frame::decode(control).map_err(|_| Malformed::Garbled("its fields do not parse"))?;
+        let body = message.body.ok_or(Malformed::Garbled("it says nothing that is known here"))?;
+        Ok((Frame { body, payload }, PREFIX_BYTES + self.message_len))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use super::*;
+use crate::proto::{Hello, Peer, Piece, Ring};
+
+const LIMIT: usize = 1 << 20;
+
+fn decoder() -> Decoder {
+    Decoder::new(Pool::default())
+}
+
+fn wire(frame: &Frame) -> Vec<u8> {
+    [&frame.encode_head()[..], &frame.payload].concat()
+}
+
+/// A message with its gRPC prefix.
+fn prefixed(message: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0];
+    bytes.extend((message.len() as u32).to_be_bytes());
+    bytes.extend(message);
+    bytes
+}
+
+fn frames() -> Vec<Frame> {
+    let peer = Peer { node: 7, name: "a".repeat(300), address: "b:1".to_owned(), fingerprint: Bytes::new() };
+    vec![
+        Frame::bare(Body::Hello(Hello { node: 1, generation: 2 })),
+        Frame { body: Body::Piece(Piece::default()), payload: Bytes::from_static(b"abcdefg") },
+        Frame { body: Body::Piece(Piece::default()), payload: Bytes::from(vec![9; 100_000]) },
+        Frame::bare(Body::Ring(Ring { members: vec![peer; 3], ..Ring::default() })),
+    ]
+}
+
+#[test]
+fn frames_are_what_generated_code_makes_of_them() {
+    for frame in frames() {
+        let message = proto::Frame { body: Some(frame.body.clone()), payload: frame.payload.clone() };
+        assert_eq!(wire(&frame), prefixed(&message.encode_to_vec()));
+        assert_eq!(wire(&frame).len(), frame.wire_len());
+    }
+}
+
+#[test]
+fn frames_come_back_however_they_are_cut() {
+    let sent = frames();
+    let all: Vec<u8> = sent.iter().flat_map(wire).collect();
+    for size in [1, 2, 3, 7, 100, 4096, all.len()] {
+        let mut decoder = decoder();
+        let mut came = Vec::new();
+        for chunk in all.chunks(size) {
+            let mut chunk = Bytes::copy_from_slice(chunk);
+            while let Some((frame, len)) = decoder.next(&mut chunk, LIMIT).unwrap() {
+                assert_eq!(len, frame.wire_len());
+                came.push(frame);
+            }
+        }
+        assert_eq!(came, sent, "in pieces of {size}");
+        assert!(decoder.is_between_frames());
+    }
+}
+
+#[test]
+fn what_is_no_frame_is_refused_before_it_costs_memory() {
+    let check = |bytes: &[u8], expect: &str| {
+        let mut decoder = decoder();
+        let result = decoder.next(&mut Bytes::copy_from_slice(bytes), LIMIT);
+        let refused = result.map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains(expect), "{bytes:?}: {refused}");
+    };
+    let payload_key = [0xfa, 0x7f];
+    check(&[1, 0, 0, 0, 0], "compressed");
+    check(&[0, 0xff, 0xff, 0xff, 0xff], "4294967295 bytes");
+    check(&prefixed(&[]), "says nothing");
+    check(&prefixed(&[&payload_key[..], &[3, 1, 2, 3]].concat()), "says nothing");
+    // Lengths that do not fit.
+    check(&prefixed(&[0x0a, 5, 1]), "longer than the frame");
+    check(&prefixed(&[0x09, 1, 2]), "longer than the frame");
+    check(&prefixed(&[0x0a, 0x80]), "longer than the frame");
+    check(
+        &prefixed(&[&payload_key[..], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]].concat()),
+        "longer",
+    );
+    check(&prefixed(&[0xff; 20]), "does not end");
+    // Groups and kinds that do not exist.
+    for kind in [3, 4, 6, 7] {
+        check(&prefixed(&[0x08 | kind, 0]), "no known kind");
+    }
+    // A body whose content is no message.
+    check(&prefixed(&[0x0a, 2, 0xff, 0xff]), "do not parse");
+    let too_large = Frame { body: Body::Piece(Piece::default()), payload: Bytes::from(vec![0; LIMIT + 1]) };
+    check(&wire(&too_large)[..20], "1048577 bytes where at most 1048576");
+    let chatty = Frame::bare(Body::Refused(proto::Refused { reason: "x".repeat(MAX_CONTROL_BYTES) }));
+    check(&wire(&chatty), "where at most");
+}
+
+#[test]
+fn unknown_fields_are_skipped_and_the_last_payload_counts() {
+    let body =
+        proto::Frame { body: Some(Body::Hello(Hello { node: 5, generation: 0 })), payload: Bytes::new() };
+    let mut message = vec![0x98, 0x06, 0xff, 0x01]; // 99, a number
+    message.extend([0x9d, 0x06, 1, 2, 3, 4]); // 99, four bytes
+    message.extend([0x99, 0x06, 1, 2, 3, 4, 5, 6, 7, 8]); // 99, eight bytes
+    message.extend([0xfa, 0x7f, 2, 1, 1]);
+    message.extend([0x9a, 0x06, 2, 1, 2]); // 99, bytes
+    message.extend(body.encode_to_vec());
+    message.extend([0xfa, 0x7f, 3, 4, 5, 6]);
+    let (frame, _) = decoder().next(&mut prefixed(&message).into(), LIMIT).unwrap().unwrap();
+    assert_eq!(frame.body, Body::Hello(Hello { node: 5, generation: 0 }));
+    assert_eq!(&frame.payload[..], [4, 5, 6]);
+}
+
+#[test]
+fn any_bytes_are_survived() {
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    };
+    let good: Vec<Vec<u8>> = frames().iter().map(wire).collect();
+    for round in 0..20_000 {
+        let mut bytes = good[round % good.len()].clone();
+        bytes.truncate(400);
+        for _ in 0..1 + random() % 4 {
+            let place = random() as usize % bytes.len().min(40);
+            bytes[place] = random() as u8;
+        }
+        let mut decoder = decoder();
+        let mut bytes = Bytes::from(bytes);
+        while let Ok(Some(_)) = decoder.next(&mut bytes, LIMIT) {}
+    }
+}

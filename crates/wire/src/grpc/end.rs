@@ -1,0 +1,259 @@
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use bytes::buf::Chain;
+use bytes::{Buf, Bytes};
+use h2::{PingPong, Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue};
+use tokio::sync::Notify;
+
+use super::park::wait;
+use super::pulse::Pulse;
+use super::status::Status;
+use crate::frame::{Decoder, Frame, Malformed};
+use crate::link::{Closed, Count, Incoming, Sink, Timeouts, Traffic};
+use crate::pool::Pool;
+
+/// A frame for HTTP/2: its head, then its payload.
+pub(crate) type Parts = Chain<Bytes, Bytes>;
+
+/// One side of a link over gRPC, shared by those who send on it, the thread that reads it, and the task that moves its
+/// bytes. Frames go from the sender's thread straight into the HTTP/2 stream's queue, and from there straight into the
+/// reader's thread: each has one hand-over, to and from the task that has the socket.
+#[derive(Debug)]
+pub(crate) struct GrpcEnd {
+    peer: String,
+    role: Role,
+    patience: Duration,
+    sent: Count,
+    received: Count,
+    payload_limit: AtomicUsize,
+    /// None after the last frame.
+    stream: Mutex<Option<SendStream<Parts>>>,
+    fate: Arc<Fate>,
+}
+
+/// Who called whom: a call ends with a status, which only the called side gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Caller,
+    Called,
+}
+
+/// How a link ends.
+#[derive(Debug, Default)]
+pub(crate) struct Fate {
+    /// Why it was broken off, if it was.
+    why: OnceLock<String>,
+    cut: Notify,
+    /// All has come that will come.
+    done: Notify,
+}
+
+impl Fate {
+    /// Breaks the link off. The first reason stands.
+    pub(crate) fn cut(&self, why: String) {
+        let _ = self.why.set(why);
+        self.cut.notify_one();
+    }
+}
+
+impl GrpcEnd {
+    pub(crate) fn new(
+        peer: String,
+        role: Role,
+        timeouts: Timeouts,
+        payload_limit: usize,
+        stream: SendStream<Parts>,
+        fate: Arc<Fate>,
+    ) -> Self {
+        Self {
+            peer,
+            role,
+            patience: timeouts.patience,
+            sent: Count::default(),
+            received: Count::default(),
+            payload_limit: AtomicUsize::new(payload_limit),
+            stream: Mutex::new(Some(stream)),
+            fate,
+        }
+    }
+
+    pub(crate) fn send(&self, frame: Frame) -> Result<(), Closed> {
+        let head = frame.encode_head();
+        let len = head.len() + frame.payload.len();
+        let mut place = self.stream();
+        let stream = place.as_mut().filter(|_| self.fate.why.get().is_none()).ok_or(Closed)?;
+        self.make_room(stream)?;
+        stream.send_data(head.chain(frame.payload), false).map_err(|_| Closed)?;
+        self.sent.add(len);
+        Ok(())
+    }
+
+    /// Waits until less is queued than the HTTP/2 connection is set to buffer, and the peer's window is open.
+    fn make_room(&self, stream: &mut SendStream<Parts>) -> Result<(), Closed> {
+        stream.reserve_capacity(1);
+        if stream.capacity() > 0 {
+            return Ok(());
+        }
+        let room = wait(Some(Instant::now() + self.patience), |context| {
+            loop {
+                match ready!(stream.poll_capacity(context)) {
+                    Some(Ok(0)) => {}
+                    Some(Ok(_)) => return Poll::Ready(Ok(())),
+                    Some(Err(_)) | None => return Poll::Ready(Err(Closed)),
+                }
+            }
+        });
+        room.unwrap_or_else(|| {
+            self.fate.cut(format!("took no frame for {:.1} s", self.patience.as_secs_f64()));
+            Err(Closed)
+        })
+    }
+
+    pub(crate) fn close(&self) {
+        self.finish(Status::Ok, "");
+    }
+
+    /// Ends the outgoing half. Only the called side can say how it went.
+    fn finish(&self, status: Status, message: &str) {
+        let Some(mut stream) = self.stream().take() else { return };
+        // An error means that the stream is over anyway.
+        let _ = match self.role {
+            Role::Called => stream.send_trailers(status.trailers(message)),
+            Role::Caller if status == Status::Ok => stream.send_data(Bytes::new().chain(Bytes::new()), true),
+            Role::Caller => {
+                stream.send_reset(Reason::CANCEL);
+                Ok(())
+            }
+        };
+    }
+
+    pub(crate) fn abort(&self, why: &str) {
+        self.fate.cut(why.to_owned());
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic::of(&self.sent, &self.received)
+    }
+
+    pub(crate) fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    pub(crate) fn accept_payloads_up_to(&self, bytes: usize) {
+        self.payload_limit.store(bytes, Ordering::Relaxed);
+    }
+
+    fn stream(&self) -> MutexGuard<'_, Option<SendStream<Parts>>> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the thread that reads a link. It has its own because a sink may block; the sink is made in it, too.
+pub(crate) fn start_reader(
+    end: Arc<GrpcEnd>,
+    stream: RecvStream,
+    pool: Pool,
+    sink: impl FnOnce() -> Sink + Send + 'static,
+) -> io::Result<()> {
+    let reader = move || {
+        let mut sink = sink();
+        let why = read(&end, stream, pool, &mut sink);
+        end.close();
+        end.fate.done.notify_one();
+        sink(Incoming::Closed(why));
+    };
+    thread::Builder::new().name("wire reader".to_owned()).spawn(reader).map(drop)
+}
+
+/// Gives the sink every frame that comes. Returns why no more come.
+fn read(end: &GrpcEnd, mut stream: RecvStream, pool: Pool, sink: &mut Sink) -> String {
+    let mut decoder = Decoder::new(pool);
+    loop {
+        match wait(None, |context| stream.poll_data(context)).flatten() {
+            Some(Ok(mut bytes)) => {
+                let len = bytes.len();
+                if let Err(malformed) = deliver(end, &mut decoder, &mut bytes, sink) {
+                    end.finish(Status::of(&malformed), &malformed.to_string());
+                    return format!("the other side sent {malformed}");
+                }
+                // Only now may the peer send more, so a sink that blocks makes it wait. An error comes again above.
+                let _ = stream.flow_control().release_capacity(len);
+            }
+            Some(Err(error)) => return end.broken_off(&error),
+            None if !decoder.is_between_frames() => return "the link ended within a frame".to_owned(),
+            None => return end.over(&mut stream),
+        }
+    }
+}
+
+fn deliver(
+    end: &GrpcEnd,
+    decoder: &mut Decoder,
+    bytes: &mut Bytes,
+    sink: &mut Sink,
+) -> Result<(), Malformed> {
+    while let Some((frame, len)) = decoder.next(bytes, end.payload_limit.load(Ordering::Relaxed))? {
+        if end.fate.why.get().is_some() {
+            // Who aborts a link wants no more of it.
+            bytes.clear();
+            return Ok(());
+        }
+        end.received.add(len);
+        sink(Incoming::Frame(frame));
+    }
+    Ok(())
+}
+
+impl GrpcEnd {
+    fn broken_off(&self, error: &h2::Error) -> String {
+        match self.fate.why.get() {
+            Some(why) => why.clone(),
+            None if error.is_reset() => "the other side broke the link off".to_owned(),
+            None => "the connection closed".to_owned(),
+        }
+    }
+
+    /// The other side's half has ended in order.
+    fn over(&self, stream: &mut RecvStream) -> String {
+        if let Some(why) = self.fate.why.get() {
+            return why.clone();
+        }
+        match wait(None, |context| stream.poll_trailers(context)) {
+            Some(Err(error)) => self.broken_off(&error),
+            Some(Ok(Some(trailers))) if Status::is_failure(&trailers) => {
+                format!("the other side refused {}", Status::message(&trailers))
+            }
+            _ if self.stream().is_none() => "closed here".to_owned(),
+            _ => "the other side closed the link".to_owned(),
+        }
+    }
+}
+
+/// Moves a connection's bytes until the link is over, the peer is silent, or someone has had enough of it.
+pub(crate) async fn drive(
+    advance: impl FnMut(&mut Context<'_>) -> Poll<()>,
+    pulse: Pulse,
+    pings: PingPong,
+    fate: Arc<Fate>,
+    silence: Duration,
+) {
+    tokio::select! {
+        biased;
+        () = poll_fn(advance) => {}
+        () = fate.cut.notified() => {}
+        why = pulse.watch(pings, silence) => fate.cut(why),
+        // The caller closes the connection when it has heard all; it need not be waited for without end.
+        () = async { fate.done.notified().await; tokio::time::sleep(silence).await } => {}
+    }
+}
+
+/// The value of a header, if it is text.
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).map(HeaderValue::to_str)?.ok()
+}

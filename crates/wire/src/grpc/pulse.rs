@@ -1,0 +1,158 @@
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use h2::{Ping, PingPong};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::sleep_until;
+
+/// When something last came from the peer.
+///
+/// Any byte counts, not only the answer to a ping: on a slow network that answer waits behind the frames that are on
+/// their way. What was sent does not count, because a machine takes bytes for a process that stands still.
+#[derive(Clone, Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    heard_us: Arc<AtomicU64>,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), heard_us: Arc::new(AtomicU64::new(0)) }
+    }
+
+    fn beat(&self, now: Instant) {
+        self.heard_us.store((now - self.start).as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn heard(&self) -> Instant {
+        self.start + Duration::from_micros(self.heard_us.load(Ordering::Relaxed))
+    }
+
+    /// Pings when it is quiet. Ends when the peer was silent for so long, with words for it.
+    pub(crate) async fn watch(self, mut pings: PingPong, silence: Duration) -> String {
+        let interval = silence / 5;
+        let mut looked = Instant::now();
+        loop {
+            let next = (looked + interval).min(self.heard() + silence);
+            sleep_until(next.into()).await;
+            let now = Instant::now();
+            if now - next > interval {
+                // It was this process that stood still: what the peer sent meanwhile is yet to be read.
+                self.beat(now);
+            }
+            let quiet = now - self.heard();
+            if quiet >= silence {
+                return format!("silent for {:.1} s", silence.as_secs_f64());
+            }
+            if quiet >= interval / 2 {
+                // The last answer must be taken before the next ping; without one, that ping is still on its way.
+                let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+                let _ = pings.send_ping(Ping::opaque());
+            }
+            looked = now;
+        }
+    }
+}
+
+/// A connection that notes in its pulse when something comes.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    tcp: TcpStream,
+    pulse: Pulse,
+    ahead: Option<Ahead>,
+}
+
+/// What was read before it was wanted. TLS wants a few kilobytes at a time, each of which would be a system call.
+#[derive(Debug)]
+struct Ahead {
+    memory: Vec<u8>,
+    /// Where in it those bytes are.
+    bytes: Range<usize>,
+}
+
+const AHEAD_BYTES: usize = 256 << 10;
+
+impl Heard {
+    pub(crate) fn new(tcp: TcpStream, pulse: &Pulse) -> io::Result<Self> {
+        tcp.set_nodelay(true)?;
+        Ok(Self { tcp, pulse: pulse.clone(), ahead: None })
+    }
+
+    /// For who reads in small pieces.
+    pub(crate) fn reading_ahead(mut self) -> Self {
+        self.ahead = Some(Ahead { memory: vec![0; AHEAD_BYTES], bytes: 0..0 });
+        self
+    }
+}
+
+impl AsyncRead for Heard {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { tcp, pulse, ahead } = self.get_mut();
+        let Some(Ahead { memory, bytes }) = ahead else {
+            return read(tcp, pulse, context, buffer);
+        };
+        if Range::is_empty(bytes) {
+            let mut place = ReadBuf::new(memory);
+            ready!(read(tcp, pulse, context, &mut place))?;
+            *bytes = 0..place.filled().len();
+        }
+        let n = bytes.len().min(buffer.remaining());
+        buffer.put_slice(&memory[bytes.start..bytes.start + n]);
+        bytes.start += n;
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn read(
+    tcp: &mut TcpStream,
+    pulse: &Pulse,
+    context: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    let before = buffer.filled().len();
+    let result = Pin::new(tcp).poll_read(context, buffer);
+    if buffer.filled().len() > before {
+        pulse.beat(Instant::now());
+    }
+    result
+}
+
+impl AsyncWrite for Heard {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,56 @@
+//! Links between the nodes of a run: on each, both ends send frames, in order, over gRPC with TLS or in memory.
+//!
+//! This crate knows no learning: a frame is a message of `proto/fire.proto` and a payload of bytes. It is used from plain
+//! threads; the asynchronous part stays inside.
+//!
+//! Reading order:
+//!
+//! 1. `link` and `frame`: what a link is to those who use it, and what goes over it;
+//! 2. `memory`: the link within a process, the shortest that keeps every promise;
+//! 3. `grpc`: the link between processes. `listen` and `connect` make it, `end` sends and reads, `pulse` notices silence;
+//! 4. `ticket` and `identity`: who may come in, and how each side knows the other;
+//! 5. [`payload`]: numbers as bytes, and `pool`, their memory.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::mpsc::channel;
+//!
+//! use bonfire_wire::proto::Hello;
+//! use bonfire_wire::{Body, Incoming, memory_link};
+//!
+//! let (sender, inbox) = channel();
+//! let (here, _there) = memory_link(
+//!     Box::new(|_| {}),
+//!     Box::new(move |incoming| sender.send(incoming).unwrap_or_default()),
+//! );
+//! here.send(Body::Hello(Hello { node: 3, generation: 1 }))?;
+//! here.close();
+//! assert!(matches!(inbox.recv(), Ok(Incoming::Frame(frame)) if frame.payload.is_empty()));
+//! assert!(matches!(inbox.recv(), Ok(Incoming::Closed(why)) if why == "the other side closed the link"));
+//! # Ok::<(), bonfire_wire::Closed>(())
+//! ```
+
+mod base64url;
+mod frame;
+mod grpc;
+mod identity;
+mod link;
+mod memory;
+pub mod payload;
+mod pool;
+mod ticket;
+
+#[allow(missing_docs, reason = "the comments of `proto/fire.proto` are the documentation")]
+pub mod proto {
+    include!(concat!(env!("OUT_DIR"), "/bonfire.v1.rs"));
+}
+
+pub use frame::{Frame, MAX_CONTROL_BYTES};
+pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
+pub use identity::{Fingerprint, Identity};
+pub use link::{Closed, FIRST_PAYLOAD_BYTES, Incoming, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts, Traffic};
+pub use memory::memory_link;
+pub use pool::{Buffer, Pool};
+pub use proto::frame::Body;
+pub use ticket::{Secret, Ticket, TicketError};

@@ -1,0 +1,186 @@
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::frame::Frame;
+use crate::grpc::GrpcEnd;
+use crate::memory::MemoryEnd;
+
+/// What comes over a link.
+#[derive(Debug)]
+pub enum Incoming {
+    /// The other side said something.
+    Frame(Frame),
+    /// The link is over, and why, in words. The last that comes.
+    Closed(String),
+}
+
+/// Where a link's incoming frames go: called in order, by one thread at a time. It may block, which in the end makes
+/// the other side wait; no other link is the slower for it. [`Incoming::Closed`] comes exactly once, and last.
+pub type Sink = Box<dyn FnMut(Incoming) + Send>;
+
+/// The link is gone: nothing can be sent any more. Its sink hears why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the link is closed")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// What went over a link so far, as bytes of frames on the wire: headers and payloads, without HTTP/2 and TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes given to the link.
+    pub sent_bytes: u64,
+    /// Bytes of frames that came whole.
+    pub received_bytes: u64,
+    /// Frames given to the link.
+    pub sent_frames: u64,
+    /// Frames that came.
+    pub received_frames: u64,
+}
+
+/// How long one side of a link waits for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until a connection is up: reached, encrypted, and let in.
+    pub handshake: Duration,
+    /// Until a peer from which nothing comes, not even the answer to a ping, counts as lost.
+    pub silence: Duration,
+    /// Until a peer that takes none of the frames that wait for it counts as lost.
+    pub patience: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(5),
+            silence: Duration::from_secs(5),
+            patience: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The sending end of a link. When the last clone is dropped, the link closes as by [`Outbox::close`].
+#[derive(Clone)]
+pub struct Outbox {
+    end: Arc<End>,
+}
+
+enum End {
+    Memory(MemoryEnd),
+    Grpc(Arc<GrpcEnd>),
+}
+
+impl Outbox {
+    pub(crate) fn memory(end: MemoryEnd) -> Self {
+        Self { end: Arc::new(End::Memory(end)) }
+    }
+
+    pub(crate) fn grpc(end: Arc<GrpcEnd>) -> Self {
+        Self { end: Arc::new(End::Grpc(end)) }
+    }
+
+    /// Sends a frame, after those that were sent before. Waits while too much is on its way, but no longer than the
+    /// link's patience: then the link is lost.
+    pub fn send(&self, frame: impl Into<Frame>) -> Result<(), Closed> {
+        match &*self.end {
+            End::Memory(end) => end.send(frame.into()),
+            End::Grpc(end) => end.send(frame.into()),
+        }
+    }
+
+    /// Closes the link after what was sent: the other side gets all of it, and then [`Incoming::Closed`]. What it had
+    /// sent until then still comes. Does not wait for any of this; the own sink's `Closed` says that it has happened.
+    pub fn close(&self) {
+        match &*self.end {
+            End::Memory(end) => end.close(),
+            End::Grpc(end) => end.close(),
+        }
+    }
+
+    /// Ends the link at once, whatever is on its way. The own sink hears this reason.
+    pub fn abort(&self, why: &str) {
+        match &*self.end {
+            End::Memory(end) => end.abort(why),
+            End::Grpc(end) => end.abort(why),
+        }
+    }
+
+    /// What went over the link so far.
+    pub fn traffic(&self) -> Traffic {
+        match &*self.end {
+            End::Memory(end) => end.traffic(),
+            End::Grpc(end) => end.traffic(),
+        }
+    }
+
+    /// The other side's address; `memory` when it is in this process.
+    pub fn peer(&self) -> &str {
+        match &*self.end {
+            End::Memory(_) => "memory",
+            End::Grpc(end) => end.peer(),
+        }
+    }
+
+    /// From now on, payloads up to this size may come; a larger one ends the link. A peer that came to a listener
+    /// starts with [`FIRST_PAYLOAD_BYTES`], until its owner knows who it is; others with [`MAX_PAYLOAD_BYTES`].
+    pub fn accept_payloads_up_to(&self, bytes: usize) {
+        let bytes = bytes.min(MAX_PAYLOAD_BYTES);
+        match &*self.end {
+            End::Memory(end) => end.accept_payloads_up_to(bytes),
+            End::Grpc(end) => end.accept_payloads_up_to(bytes),
+        }
+    }
+}
+
+/// The largest payload that is taken from a peer that has just come.
+pub const FIRST_PAYLOAD_BYTES: usize = 64 << 10;
+
+/// The largest payload of all.
+pub const MAX_PAYLOAD_BYTES: usize = 1 << 30;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        match self {
+            Self::Memory(end) => end.close(),
+            Self::Grpc(end) => end.close(),
+        }
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").field("peer", &self.peer()).field("traffic", &self.traffic()).finish()
+    }
+}
+
+/// One direction of a [`Traffic`], counted by whoever moves the frames.
+#[derive(Debug, Default)]
+pub(crate) struct Count {
+    bytes: AtomicU64,
+    frames: AtomicU64,
+}
+
+impl Count {
+    pub(crate) fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.frames.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Traffic {
+    pub(crate) fn of(sent: &Count, received: &Count) -> Self {
+        Self {
+            sent_bytes: sent.bytes.load(Ordering::Relaxed),
+            received_bytes: received.bytes.load(Ordering::Relaxed),
+            sent_frames: sent.frames.load(Ordering::Relaxed),
+            received_frames: received.frames.load(Ordering::Relaxed),
+        }
+    }
+}

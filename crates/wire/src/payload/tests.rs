@@ -1,0 +1,405 @@
+use super::*;
+
+/// A stream of numbers that look random, the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.bits() % bound as u64) as usize
+    }
+
+    /// Around 0, and of very different sizes.
+    fn value(&mut self) -> f32 {
+        let unit = (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0;
+        unit * [1.0, 1e-2, 1e-4][self.below(3)]
+    }
+}
+
+/// A form of tensors `(rows, width)`, where width 0 makes a dense part of so many values.
+fn form(tensors: &[(usize, usize)]) -> Form {
+    let mut start = 0;
+    let part = |&(count, width): &(usize, usize)| {
+        let range = start..start + count * width.max(1);
+        start = range.end;
+        if width == 0 { Part::Dense { range } } else { Part::Rows { range, width } }
+    };
+    Form::new(tensors.iter().map(part).collect())
+}
+
+fn forms() -> Vec<Form> {
+    [
+        &[][..],
+        &[(7, 0)],
+        &[(0, 0), (1, 0)],
+        &[(100, 3)],
+        &[(1, 1), (300, 0)],
+        &[(5, 0), (40, 7), (3, 0), (60, 50), (9, 1)],
+        &[(130, 0), (200, 129), (257, 0)],
+    ]
+    .map(form)
+    .to_vec()
+}
+
+/// Some values, and for each table a share of its rows in any order. Rows that do not count hold rubbish.
+fn vector(form: &Form, share: f32, chance: &mut Chance) -> (Vec<f32>, Vec<Vec<u32>>) {
+    let mut values: Vec<f32> = (0..form.len()).map(|_| chance.value()).collect();
+    let mut tables = Vec::new();
+    for part in form.parts() {
+        let Part::Rows { range, width } = part else { continue };
+        let mut touched = Vec::new();
+        for row in 0..range.len() / width {
+            if (chance.below(1000) as f32) < share * 1000.0 {
+                touched.insert(chance.below(touched.len() + 1), row as u32);
+            } else {
+                values[range.start + row * width..][..*width].fill(f32::NAN);
+            }
+        }
+        tables.push(touched);
+    }
+    (values, tables)
+}
+
+fn encoded(form: &Form, values: &[f32], rows: &[Vec<u32>], precision: Precision) -> Vec<u8> {
+    let rows: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+    let mut out = Vec::new();
+    Encoder::default().encode(form, values, &rows, precision, &mut out);
+    out
+}
+
+/// The vector of a payload, in which rows that did not come are zero.
+fn decoded(form: &Form, view: &View<'_>) -> Vec<f32> {
+    let mut out = vec![0.0; form.len()];
+    for (i, part) in form.parts().iter().enumerate() {
+        let target = &mut out[part.range()];
+        match (view.part(i), part) {
+            (PartView::Dense(values), _) => values.copy_to(target),
+            (PartView::Rows { rows, values }, Part::Rows { width, .. }) => {
+                for (k, row) in rows.iter().enumerate() {
+                    assert_eq!(rows.get(k), Some(row));
+                    let row = &mut target[row as usize * width..][..*width];
+                    values.slice(k * width..(k + 1) * width).copy_to(row);
+                }
+            }
+            (PartView::Rows { .. }, Part::Dense { .. }) => panic!("rows of part {i}, which has none"),
+        }
+    }
+    out
+}
+
+/// What should arrive: the values with zeros for the rows that do not count.
+fn expected(form: &Form, values: &[f32], rows: &[Vec<u32>]) -> Vec<f32> {
+    let mut expect = values.to_vec();
+    let tables = form.parts().iter().filter_map(|part| match part {
+        Part::Rows { range, width } => Some((range, width)),
+        Part::Dense { .. } => None,
+    });
+    for ((range, width), touched) in tables.zip(rows) {
+        for (row, values) in expect[range.clone()].chunks_exact_mut(*width).enumerate() {
+            if !touched.contains(&(row as u32)) {
+                values.fill(0.0);
+            }
+        }
+    }
+    expect
+}
+
+fn largest(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |largest, value| value.abs().max(largest))
+}
+
+#[test]
+fn what_is_encoded_arrives() {
+    let mut chance = Chance(1);
+    for form in forms() {
+        for share in [0.0, 0.05, 0.5, 0.95, 1.0] {
+            let (values, rows) = vector(&form, share, &mut chance);
+            let expect = expected(&form, &values, &rows);
+            let bytes = encoded(&form, &values, &rows, Precision::F32);
+            let view = View::parse(&form, &bytes).unwrap();
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&decoded(&form, &view)), bits(&expect), "{form:?} {share}");
+            assert!(view.is_finite() && bytes.len() <= form.most_bytes(Precision::F32));
+
+            let bytes = encoded(&form, &values, &rows, Precision::F16);
+            let view = View::parse(&form, &bytes).unwrap();
+            let found = decoded(&form, &view);
+            assert!(view.is_finite() && bytes.len() <= form.most_bytes(Precision::F16));
+            for part in form.parts() {
+                let (found, expect) = (&found[part.range()], &expect[part.range()]);
+                // Half a unit in the eleventh digit; below 2^-29 of the largest there are fewer digits.
+                let floor = largest(expect) * 2f32.powi(-38);
+                for (found, expect) in found.iter().zip(expect) {
+                    let error = (found - expect).abs();
+                    assert!(error <= expect.abs() * 2f32.powi(-11) + floor, "{found} for {expect}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_payload_has_the_promised_size() {
+    let check = |tensors: &[(usize, usize)], rows: &[Vec<u32>], precision, expect: usize| {
+        let form = form(tensors);
+        let values = vec![1.0; form.len()];
+        let bytes = encoded(&form, &values, rows, precision);
+        assert_eq!(bytes.len(), expect, "{tensors:?} {rows:?} {precision:?}");
+        assert_eq!(decoded(&form, &View::parse(&form, &bytes).unwrap()), expected(&form, &values, rows));
+    };
+    let some = |count: u32| vec![(0..count).rev().collect::<Vec<u32>>()];
+    check(&[], &[], Precision::F32, 8);
+    check(&[(10, 0)], &[], Precision::F32, 8 + 8 + 40);
+    check(&[(11, 0)], &[], Precision::F16, 8 + 8 + 24);
+    check(&[(100, 50)], &some(3), Precision::F32, 8 + 8 + 3 * (4 + 4 * 50));
+    check(&[(100, 51)], &some(3), Precision::F16, 8 + 8 + 3 * 4 + 2 * 153 + 2);
+    check(&[(100, 50)], &some(0), Precision::F32, 8 + 8);
+    // Whole where that is fewer bytes.
+    check(&[(100, 1)], &some(50), Precision::F32, 8 + 8 + 400);
+    check(&[(100, 1)], &some(51), Precision::F32, 8 + 8 + 400);
+    check(&[(100, 50)], &some(98), Precision::F32, 8 + 8 + 98 * 204);
+    check(&[(100, 50)], &some(99), Precision::F32, 8 + 8 + 20_000);
+    check(&[(100, 50)], &some(97), Precision::F16, 8 + 8 + 10_000);
+}
+
+#[test]
+fn a_table_is_sent_whole_where_that_is_smaller() {
+    let form = form(&[(100, 1)]);
+    let check = |count: u32, whole: bool| {
+        let bytes = encoded(&form, &[2.0; 100], &[(0..count).collect()], Precision::F32);
+        let view = View::parse(&form, &bytes).unwrap();
+        assert_eq!(matches!(view.part(0), PartView::Dense(_)), whole, "{count}");
+    };
+    check(0, false);
+    check(50, false);
+    check(51, true);
+    check(100, true);
+}
+
+#[test]
+fn values_are_copied_and_added() {
+    let values: Vec<f32> = (0..300).map(|i| i as f32 - 150.0).collect();
+    let form = form(&[(300, 0)]);
+    for precision in [Precision::F32, Precision::F16] {
+        let mut bytes = vec![0; 1];
+        // Behind one byte, so that nothing is where a float should lie.
+        Encoder::default().encode(&form, &values, &[], precision, &mut bytes);
+        let view = View::parse(&form, &bytes[1..]).unwrap();
+        let PartView::Dense(sent) = view.part(0) else { panic!("not dense") };
+        let mut sum = vec![1.0; 300];
+        sent.add_to(&mut sum);
+        sent.scaled_add_to(&mut sum, 0.5);
+        let expect: Vec<f32> = values.iter().map(|value| 1.0 + value + 0.5 * value).collect();
+        assert_eq!(sum, expect, "{precision:?}");
+        let mut some = [0.0; 2];
+        sent.slice(298..300).copy_to(&mut some);
+        assert_eq!((some, sent.slice(7..7).is_empty()), ([148.0, 149.0], true));
+    }
+}
+
+#[test]
+fn halves_keep_values_of_every_size() {
+    let form = form(&[(3, 0)]);
+    let check = |largest: f32| {
+        let values = [largest, -largest / 3.0, largest / 1e6];
+        let bytes = encoded(&form, &values, &[], Precision::F16);
+        let found = decoded(&form, &View::parse(&form, &bytes).unwrap());
+        for (found, value) in found.iter().zip(values) {
+            assert!((found - value).abs() <= value.abs() * 2f32.powi(-11), "{found} for {value}");
+        }
+    };
+    for largest in [1.0, 65504.0, 65520.0, 1.999_999, 3e38, 1e-27] {
+        check(largest);
+    }
+    let smallest = [f32::from_bits(1), 0.0, -f32::from_bits(3)];
+    let bytes = encoded(&form, &smallest, &[], Precision::F16);
+    assert_eq!(decoded(&form, &View::parse(&form, &bytes).unwrap()), smallest);
+}
+
+#[test]
+fn halves_are_rounded_to_nearest_ties_to_even() {
+    let form = form(&[(2, 0)]);
+    let check = |value: f32, expect: f32| {
+        let bytes = encoded(&form, &[1.5, value], &[], Precision::F16);
+        assert_eq!(decoded(&form, &View::parse(&form, &bytes).unwrap()), [1.5, expect]);
+    };
+    let digit = 2f32.powi(-10);
+    check(1.0 + 0.5 * digit, 1.0);
+    check(1.0 + 0.501 * digit, 1.0 + digit);
+    check(1.0 + 1.5 * digit, 1.0 + 2.0 * digit);
+    check(-1.0 - 2.5 * digit, -1.0 - 2.0 * digit);
+}
+
+#[test]
+fn what_is_not_finite_is_noticed() {
+    let form = form(&[(400, 0), (20, 4)]);
+    for precision in [Precision::F32, Precision::F16] {
+        for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for place in [0, 399, 400, 412] {
+                let mut values = vec![1e-3; form.len()];
+                values[place] = bad;
+                let bytes = encoded(&form, &values, &[vec![3, 0]], precision);
+                let view = View::parse(&form, &bytes).unwrap();
+                assert!(!view.is_finite(), "{precision:?} {bad} at {place}");
+                let found = decoded(&form, &view)[place];
+                assert!(!found.is_finite(), "{found} for {bad}");
+            }
+            // A row that does not count is not looked at.
+            let mut values = vec![1.0; form.len()];
+            values[404] = bad;
+            let bytes = encoded(&form, &values, &[vec![3, 0]], precision);
+            assert!(View::parse(&form, &bytes).unwrap().is_finite());
+        }
+    }
+    // The largest float has more digits than a half, and rounded up it is beyond the floats.
+    let values = vec![f32::MAX; form.len()];
+    let bytes = encoded(&form, &values, &[vec![]], Precision::F16);
+    let view = View::parse(&form, &bytes).unwrap();
+    assert_eq!(view.is_finite(), decoded(&form, &view).iter().all(|value| value.is_finite()));
+}
+
+#[test]
+fn wrong_bytes_are_refused_in_words() {
+    let form = form(&[(3, 0), (10, 3)]);
+    let good = encoded(&form, &[1.0; 33], &[vec![2, 5]], Precision::F16);
+    let check = |place: usize, bytes: &[u8], expect: &str| {
+        let mut bad = good.clone();
+        bad[place..place + bytes.len()].copy_from_slice(bytes);
+        let error = View::parse(&form, &bad).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error:?} should say {expect:?}");
+    };
+    check(0, b"x", "the payload does not begin as a payload does");
+    check(3, &[2], "is of precision 2");
+    check(4, &[3], "has 3 parts, expected 2");
+    check(8, &[1], "part 0 of the payload has rows, expected all values");
+    check(8, &[9], "is of kind 9");
+    check(9, &[1], "has 1 in its header where 0 belongs");
+    check(10, &[200, 0], "has the scale 2^200");
+    check(12, &[4], "has 4 values, expected 3");
+    check(22, &[1], "has something after its values");
+    check(24 + 4, &[11], "part 1 of the payload has 11 rows of a table of 10");
+    check(24 + 4, &[10], "has 10 rows of a table of 10, which should have been sent whole");
+    check(24 + 4, &[0xFF; 4], "has 4294967295 rows");
+    check(24 + 8, &[5], "has rows out of order");
+    check(24 + 8, &[6], "has rows out of order");
+    check(24 + 12, &[10], "has row 10 of a table that ends with row 9");
+    let error = View::parse(&form, &good[..good.len() - 3]).unwrap_err().to_string();
+    assert_eq!(error, "part 1 of the payload breaks off, at least 3 bytes are missing");
+    let longer = [&good[..], &[0; 4]].concat();
+    let error = View::parse(&form, &longer).unwrap_err().to_string();
+    assert_eq!(error, "the payload has 4 bytes after its last part");
+}
+
+/// Small payloads with the forms they belong to.
+fn samples() -> Vec<(Form, Vec<u8>)> {
+    let mut chance = Chance(3);
+    let mut samples = Vec::new();
+    for form in forms().into_iter().filter(|form| form.len() < 4000) {
+        for (share, precision) in [(0.1, Precision::F32), (0.1, Precision::F16), (0.9, Precision::F16)] {
+            let (values, rows) = vector(&form, share, &mut chance);
+            samples.push((form.clone(), encoded(&form, &values, &rows, precision)));
+        }
+    }
+    samples
+}
+
+/// Whether bytes are a payload; if so it can be used.
+fn is_read(form: &Form, bytes: &[u8]) -> bool {
+    let Ok(view) = View::parse(form, bytes) else { return false };
+    let finite = decoded(form, &view).iter().all(|value| value.is_finite());
+    assert_eq!(view.is_finite(), finite);
+    true
+}
+
+#[test]
+fn no_payload_is_read_without_its_end() {
+    for (form, bytes) in samples() {
+        assert!(is_read(&form, &bytes));
+        for len in 0..bytes.len() {
+            assert!(!is_read(&form, &bytes[..len]), "{len} of {} bytes of {form:?}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn no_changed_byte_takes_the_program_down() {
+    for (form, mut bytes) in samples() {
+        // Past these are values only, or a longer payload of the same pieces.
+        for place in 0..bytes.len().min(400) {
+            let good = bytes[place];
+            for change in [1, 2, 0x40, 0x80, 0x7F, 0xFF] {
+                bytes[place] = good ^ change;
+                is_read(&form, &bytes);
+            }
+            bytes[place] = good;
+        }
+    }
+}
+
+#[test]
+fn no_bytes_take_the_program_down() {
+    let (samples, mut chance) = (samples(), Chance(5));
+    let mut refused = 0;
+    for _ in 0..100_000 {
+        let (form, bytes) = &samples[chance.below(samples.len())];
+        let mut bytes = bytes.clone();
+        for _ in 0..1 + chance.below(4) {
+            let place = chance.below(bytes.len().max(1));
+            match chance.below(6) {
+                _ if bytes.is_empty() => bytes.push(chance.bits() as u8),
+                0 => bytes[place] = chance.bits() as u8,
+                1 => bytes.truncate(place),
+                2 => bytes.insert(place, chance.bits() as u8),
+                3 => {
+                    let end = (place + 4).min(bytes.len());
+                    bytes[place..end].fill([0, 0x7F, 0xFF][chance.below(3)]);
+                }
+                // Headers are few among the bytes, and most of what can go wrong.
+                _ => {
+                    let place = chance.below(bytes.len().min(32));
+                    bytes[place] = chance.bits() as u8;
+                }
+            }
+        }
+        refused += usize::from(!is_read(form, &bytes));
+    }
+    assert!(refused > 50_000, "only {refused} were refused");
+}
+
+#[test]
+fn an_encoder_that_is_warm_needs_no_memory() {
+    let form = form(&[(50, 3), (10, 0)]);
+    let (mut encoder, mut out) = (Encoder::default(), Vec::new());
+    let rows: Vec<u32> = (0..40).rev().collect();
+    let mut sizes = Vec::new();
+    for _ in 0..3 {
+        out.clear();
+        encoder.encode(&form, &[1.0; 160], &[&rows], Precision::F16, &mut out);
+        sizes.push((encoder.sorted.capacity(), out.capacity(), out.as_ptr()));
+    }
+    assert_eq!(sizes[1], sizes[2]);
+}
+
+#[test]
+#[should_panic(expected = "it should begin at 4")]
+fn a_form_has_no_gaps() {
+    Form::new(vec![Part::Dense { range: 0..4 }, Part::Dense { range: 5..6 }]);
+}
+
+#[test]
+#[should_panic(expected = "is not rows of 3")]
+fn a_table_has_whole_rows() {
+    Form::new(vec![Part::Rows { range: 0..4, width: 3 }]);
+}
+
+#[test]
+#[should_panic(expected = "must be listed once")]
+fn a_row_is_listed_once() {
+    encoded(&form(&[(9, 9)]), &[0.0; 81], &[vec![3, 1, 3]], Precision::F32);
+}

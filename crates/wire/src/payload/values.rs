@@ -1,0 +1,234 @@
+//! The values of a part: floats as they are, or halves under one scale.
+//!
+//! Half precision reaches from 2^-24 to 65504, and gradients reach lower. So each part is multiplied by the power of two
+//! that brings its largest value just below 2^15; that changes no digit, and what is then too small for a half is less
+//! than a hundred-billionth of the largest.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use std::ops::Range;
+
+/// How precisely values are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// As they are.
+    F32,
+    /// Rounded to eleven binary digits, to the nearest, ties to even.
+    F16,
+}
+
+/// Some values that came.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a>(Content<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Content<'a> {
+    Singles(&'a [[u8; 4]]),
+    /// `factor` undoes the scale.
+    Halves {
+        halves: &'a [[u8; 2]],
+        factor: f32,
+    },
+}
+
+/// So many values are converted at a time, on the stack.
+const BLOCK: usize = 128;
+
+/// The exponent of the largest value of a part after scaling: one below what a half can hold, because of rounding.
+const TOP: i32 = 14;
+
+/// The exponents of scales. Below: the largest float. Above: a scale whose inverse is an ordinary float still.
+const EXPONENTS: std::ops::RangeInclusive<i32> = TOP - 127..=126;
+
+impl Precision {
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::F32 => 0,
+            Self::F16 => 1,
+        }
+    }
+
+    pub(super) fn of_code(code: u8) -> Option<Self> {
+        [Self::F32, Self::F16].into_iter().find(|precision| precision.code() == code)
+    }
+
+    /// The bytes of a value.
+    pub(super) fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
+        }
+    }
+
+    /// The bytes of so many values, with what fills them up.
+    pub(super) fn bytes(self, values: usize) -> usize {
+        (self.size() * values).next_multiple_of(4)
+    }
+
+    /// Whether a part can have this scale.
+    pub(super) fn allows(self, exponent: i16) -> bool {
+        match self {
+            Self::F32 => exponent == 0,
+            Self::F16 => EXPONENTS.contains(&i32::from(exponent)),
+        }
+    }
+
+    /// The exponent of the scale for a part of these pieces.
+    pub(super) fn exponent<'a>(self, pieces: impl Iterator<Item = &'a [f32]>) -> i16 {
+        let largest = match self {
+            Self::F32 => 0.0,
+            Self::F16 => f32::from_bits(pieces.map(largest_bits).max().unwrap_or(0)),
+        };
+        if largest == 0.0 {
+            return 0;
+        }
+        // What is below the ordinary floats counts as the lowest of them: the range ends there anyway.
+        let exponent = (largest.to_bits() >> 23) as i32 - 127;
+        (TOP - exponent).clamp(*EXPONENTS.start(), *EXPONENTS.end()) as i16
+    }
+
+    /// Appends values, in half precision times the scale.
+    pub(super) fn write(self, values: &[f32], exponent: i16, out: &mut Vec<u8>) {
+        match self {
+            Self::F32 => {
+                let mut bytes = [[0; 4]; BLOCK];
+                for values in values.chunks(BLOCK) {
+                    for (bytes, value) in bytes.iter_mut().zip(values) {
+                        *bytes = value.to_le_bytes();
+                    }
+                    out.extend_from_slice(bytes[..values.len()].as_flattened());
+                }
+            }
+            Self::F16 => write_halves(values, power_of_two(i32::from(exponent)), out),
+        }
+    }
+}
+
+fn write_halves(values: &[f32], factor: f32, out: &mut Vec<u8>) {
+    let (mut scaled, mut halves, mut bytes) = ([0.0; BLOCK], [f16::ZERO; BLOCK], [[0; 2]; BLOCK]);
+    for values in values.chunks(BLOCK) {
+        let len = values.len();
+        for (scaled, value) in scaled.iter_mut().zip(values) {
+            *scaled = value * factor;
+        }
+        halves[..len].convert_from_f32_slice(&scaled[..len]);
+        for (bytes, half) in bytes.iter_mut().zip(&halves) {
+            *bytes = half.to_le_bytes();
+        }
+        out.extend_from_slice(bytes[..len].as_flattened());
+    }
+}
+
+/// The bits of the largest magnitude among the finite values. Magnitudes are in the order of their bits, which are
+/// compared with a sign because every processor can do that for many at a time.
+fn largest_bits(values: &[f32]) -> u32 {
+    const INFINITY: i32 = f32::INFINITY.to_bits() as i32;
+    let finite = |value: &f32| {
+        let bits = value.abs().to_bits() as i32;
+        if bits < INFINITY { bits } else { 0 }
+    };
+    values.iter().map(finite).fold(0, i32::max) as u32
+}
+
+/// 2 to the power of an exponent for which that is an ordinary float.
+fn power_of_two(exponent: i32) -> f32 {
+    assert!((-126..=127).contains(&exponent), "2^{exponent} is not an ordinary float");
+    f32::from_bits(((exponent + 127) as u32) << 23)
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn of_singles(singles: &'a [[u8; 4]]) -> Self {
+        Self(Content::Singles(singles))
+    }
+
+    pub(super) fn of_halves(halves: &'a [[u8; 2]], exponent: i16) -> Self {
+        Self(Content::Halves { halves, factor: power_of_two(-i32::from(exponent)) })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Content::Singles(singles) => singles.len(),
+            Content::Halves { halves, .. } => halves.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The values where they lie: single precision on a machine that keeps floats as they were sent, in memory that is
+    /// aligned for them. That of a [`Pool`](crate::Pool) is.
+    pub fn floats(&self) -> Option<&'a [f32]> {
+        match self.0 {
+            Content::Singles(singles) if cfg!(target_endian = "little") => bytemuck::try_cast_slice(singles).ok(),
+            _ => None,
+        }
+    }
+
+    /// Some of them, such as a row.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        Self(match self.0 {
+            Content::Singles(singles) => Content::Singles(&singles[range]),
+            Content::Halves { halves, factor } => Content::Halves { halves: &halves[range], factor },
+        })
+    }
+
+    /// Replaces what is in `out`, which must be as long.
+    pub fn copy_to(&self, out: &mut [f32]) {
+        self.each(out, |old, new| *old = new);
+    }
+
+    /// Adds to what is in `out`, which must be as long.
+    pub fn add_to(&self, out: &mut [f32]) {
+        self.each(out, |sum, value| *sum += value);
+    }
+
+    /// Adds `scale` times the values to what is in `out`, which must be as long.
+    pub fn scaled_add_to(&self, out: &mut [f32], scale: f32) {
+        self.each(out, |sum, value| *sum += scale * value);
+    }
+
+    /// Whether each is a number and none is infinite, as `copy_to` gives them.
+    pub fn is_finite(&self) -> bool {
+        match self.0 {
+            // No early end: a loop that always runs to its end is done many values at a time.
+            Content::Singles(singles) => {
+                singles.iter().fold(true, |all, &single| all & f32::from_le_bytes(single).is_finite())
+            }
+            // The largest decides, also whether the scale takes it beyond the floats. What is not a number has bits
+            // above all numbers.
+            Content::Halves { halves, factor } => {
+                let magnitude = |&half: &[u8; 2]| u16::from_le_bytes(half) & 0x7FFF;
+                let largest = halves.iter().map(magnitude).fold(0, u16::max);
+                (f16::from_bits(largest).to_f32() * factor).is_finite()
+            }
+        }
+    }
+
+    /// Values are read as bytes, wherever these lie: the loops are as fast as over aligned floats.
+    #[inline(always)]
+    fn each(&self, out: &mut [f32], change: impl Fn(&mut f32, f32)) {
+        assert_eq!(out.len(), self.len(), "values go into a slice of their own length");
+        match self.0 {
+            Content::Singles(singles) => {
+                for (out, &single) in out.iter_mut().zip(singles) {
+                    change(out, f32::from_le_bytes(single));
+                }
+            }
+            Content::Halves { halves, factor } => {
+                let (mut block, mut numbers) = ([f16::ZERO; BLOCK], [0.0; BLOCK]);
+                for (out, halves) in out.chunks_mut(BLOCK).zip(halves.chunks(BLOCK)) {
+                    for (half, &bytes) in block.iter_mut().zip(halves) {
+                        *half = f16::from_le_bytes(bytes);
+                    }
+                    block[..halves.len()].convert_to_f32_slice(&mut numbers[..halves.len()]);
+                    for (out, number) in out.iter_mut().zip(&numbers) {
+                        change(out, number * factor);
+                    }
+                }
+            }
+        }
+    }
+}

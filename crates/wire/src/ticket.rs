@@ -1,0 +1,213 @@
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+
+use crate::base64url;
+use crate::grpc::ConnectSecurity;
+use crate::identity::{Fingerprint, provider};
+
+/// What lets a node join a run, in one word: `bonfire://HOST:PORT/CODE`.
+///
+/// The code is a version byte, a byte that says whether there is TLS, the certificate's fingerprint if there is, the
+/// secret, and a checksum over all that and the address, because tickets are copied by hand and cut by terminals.
+/// The checksum is at the end in every version, so that a damaged ticket is not taken for one of another version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Where the head is, as `HOST:PORT`.
+    pub address: String,
+    /// What certificate it shows; none without TLS.
+    pub fingerprint: Option<Fingerprint>,
+    /// What the head wants to see.
+    pub secret: Secret,
+}
+
+const SCHEME: &str = "bonfire://";
+const VERSION: u8 = 1;
+const PLAIN: u8 = 0;
+const TLS: u8 = 1;
+const CHECKSUM_BYTES: usize = 4;
+
+impl Ticket {
+    /// How to connect to the head.
+    pub fn security(&self) -> ConnectSecurity {
+        self.fingerprint.map_or(ConnectSecurity::Plain, ConnectSecurity::Tls)
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut code = vec![VERSION, if self.fingerprint.is_some() { TLS } else { PLAIN }];
+        if let Some(fingerprint) = &self.fingerprint {
+            code.extend_from_slice(fingerprint.as_bytes());
+        }
+        code.extend_from_slice(&self.secret.0);
+        let checksum = checksum(&self.address, &code);
+        code.extend_from_slice(&checksum);
+        write!(f, "{SCHEME}{}/{}", self.address, base64url::encode(&code))
+    }
+}
+
+fn checksum(address: &str, code: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let digest = Sha256::new().chain_update(address).chain_update([0]).chain_update(code).finalize();
+    std::array::from_fn(|i| digest[i])
+}
+
+/// Why a text is not a ticket that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TicketError {
+    /// It looks like something else.
+    NotATicket,
+    /// It was one.
+    Damaged,
+    /// It is from another version of the program.
+    OtherVersion(u8),
+}
+
+impl fmt::Display for TicketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotATicket => {
+                f.write_str("not a ticket: one looks like bonfire://HOST:PORT/CODE, as the head prints it")
+            }
+            Self::Damaged => {
+                f.write_str("the ticket is cut short or mistyped: copy the whole word that the head prints")
+            }
+            Self::OtherVersion(version) => write!(
+                f,
+                "the ticket is of version {version}, this program knows version {VERSION}: run the same version \
+                 everywhere"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TicketError {}
+
+impl FromStr for Ticket {
+    type Err = TicketError;
+
+    fn from_str(text: &str) -> Result<Self, TicketError> {
+        let rest = text.trim().strip_prefix(SCHEME).ok_or(TicketError::NotATicket)?;
+        let (address, code) = rest.split_once('/').ok_or(TicketError::Damaged)?;
+        let code = base64url::decode(code).ok_or(TicketError::Damaged)?;
+        let (body, sum) = code.split_last_chunk().ok_or(TicketError::Damaged)?;
+        if checksum(address, body) != *sum {
+            return Err(TicketError::Damaged);
+        }
+        let (fingerprint, secret) = match body {
+            [VERSION, PLAIN, secret @ ..] => (None, secret),
+            [VERSION, TLS, rest @ ..] => {
+                let (fingerprint, secret) = rest.split_first_chunk::<32>().ok_or(TicketError::Damaged)?;
+                (Some(Fingerprint::from(*fingerprint)), secret)
+            }
+            [VERSION, ..] | [] => return Err(TicketError::Damaged),
+            [version, ..] => return Err(TicketError::OtherVersion(*version)),
+        };
+        let secret = Secret(secret.try_into().map_err(|_| TicketError::Damaged)?);
+        Ok(Self { address: address.to_owned(), fingerprint, secret })
+    }
+}
+
+/// What a peer must show to be let in. Never printed but in a ticket.
+#[derive(Clone)]
+pub struct Secret([u8; 16]);
+
+impl Secret {
+    /// From the system's randomness.
+    pub fn generate() -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        let filled = provider().secure_random.fill(&mut bytes);
+        filled.map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        Ok(Self(bytes))
+    }
+
+    /// How a caller shows it.
+    pub(crate) fn bearer(&self) -> String {
+        format!("Bearer {}", base64url::encode(&self.0))
+    }
+
+    /// Whether a caller shows it. Takes the same time wherever the difference is.
+    pub(crate) fn is_shown_by(&self, authorization: &str) -> bool {
+        same(self.bearer().as_bytes(), authorization.as_bytes())
+    }
+}
+
+impl From<[u8; 16]> for Secret {
+    fn from(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+}
+
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let difference = a.iter().zip(b).fold(0, |sum, (a, b)| std::hint::black_box(sum | (a ^ b)));
+    a.len() == b.len() && difference == 0
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        same(&self.0, &other.0)
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(fingerprint: Option<Fingerprint>) -> Ticket {
+        Ticket { address: "head.local:4711".to_owned(), fingerprint, secret: Secret([7; 16]) }
+    }
+
+    #[test]
+    fn a_ticket_is_one_word_and_comes_back() {
+        for fingerprint in [None, Some(Fingerprint::from([9; 32]))] {
+            let before = ticket(fingerprint);
+            let word = before.to_string();
+            assert!(word.starts_with("bonfire://head.local:4711/"), "{word}");
+            assert!(!word.contains(char::is_whitespace) && word.is_ascii(), "{word}");
+            assert_eq!(word.parse(), Ok(before.clone()));
+            assert_eq!(format!(" {word}\n").parse(), Ok(before));
+        }
+    }
+
+    #[test]
+    fn what_is_no_ticket_is_told_apart() {
+        let check = |text: &str, expect: TicketError| {
+            assert_eq!(text.parse::<Ticket>(), Err(expect), "{text:?}");
+        };
+        let word = ticket(Some(Fingerprint::from([9; 32]))).to_string();
+        check("", TicketError::NotATicket);
+        check("head.local:4711", TicketError::NotATicket);
+        check("https://head.local:4711/abc", TicketError::NotATicket);
+        check("bonfire://head.local:4711", TicketError::Damaged);
+        for end in SCHEME.len()..word.len() {
+            check(&word[..end], TicketError::Damaged);
+        }
+        check(&word.replace("4711", "4712"), TicketError::Damaged);
+        for place in word.rfind('/').unwrap() + 1..word.len() {
+            let other = if word.as_bytes()[place] == b'x' { "y" } else { "x" };
+            let mut mistyped = word.clone();
+            mistyped.replace_range(place..=place, other);
+            check(&mistyped, TicketError::Damaged);
+        }
+        let mut code = vec![2, 0, 1, 2, 3];
+        code.extend(checksum("a:1", &code));
+        check(&format!("bonfire://a:1/{}", base64url::encode(&code)), TicketError::OtherVersion(2));
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let text = format!("{:?}", ticket(None));
+        assert!(!text.contains('7') || text.contains("4711") && text.matches('7').count() == 1, "{text}");
+        assert_ne!(Secret::generate().unwrap(), Secret::generate().unwrap());
+    }
+}
