@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use bonfire_cluster::learn::data::Shape;
 use bonfire_cluster::learn::{self, Model};
+use bonfire_cluster::remote::{Access, Gate};
 use bonfire_cluster::report::{RunFolder, Summary, View};
 use bonfire_cluster::{Job, Overrides, Run, Scale, Settings};
 
@@ -107,6 +108,18 @@ impl<'a> Training<'a> {
 
     /// Checks and loads everything and makes the run folder. If that fails, the input is wrong and nothing was left behind.
     pub fn start(self) -> Result<Run> {
+        let job = self.prepare(Scale::Threads)?;
+        self.begin(job)
+    }
+
+    /// The same for a run whose nodes are other processes, which come to the gate.
+    pub fn open(self, access: &Access) -> Result<(Run, Gate)> {
+        let job = self.prepare(Scale::Nodes)?;
+        let gate = Gate::open(access, &job.settings)?;
+        Ok((self.begin(job)?, gate))
+    }
+
+    fn prepare(&self, scale: Scale) -> Result<Job> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let overrides = Overrides { set: &self.set, workers: self.workers };
         let settings = Settings::read(&self.origin, &self.text, &overrides, cores)?;
@@ -116,11 +129,14 @@ impl<'a> Training<'a> {
                 bail!("{key} cannot change when a run is resumed: its checkpoints are of the old one");
             }
         }
-        let name = settings.file.name.clone();
-        let job = match &self.own {
-            Some(own) => Job::with_model(settings, Scale::Threads, &own.name, &*own.build)?,
-            None => Job::prepare(settings, Scale::Threads)?,
-        };
+        match &self.own {
+            Some(own) => Job::with_model(settings, scale, &own.name, &*own.build),
+            None => Job::prepare(settings, scale),
+        }
+    }
+
+    fn begin(self, job: Job) -> Result<Run> {
+        let name = job.settings.file.name.clone();
         match self.resume {
             Some(folder) => Run::resume(job, RunFolder::open(&folder)?, self.views, self.began),
             None => {

@@ -16,6 +16,7 @@ pub mod job;
 pub mod loader;
 mod local;
 pub mod mail;
+pub mod remote;
 pub mod replica;
 pub mod roles;
 pub mod run;
@@ -26,6 +27,7 @@ pub mod worker;
 
 pub use bonfire_learn as learn;
 pub use bonfire_report as report;
+pub use bonfire_wire::Ticket;
 
 pub use job::{Job, Scale};
 pub use run::Run;

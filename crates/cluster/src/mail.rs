@@ -23,6 +23,8 @@ pub enum News {
     Frame(Frame),
     /// The link is gone, and why.
     Closed(String),
+    /// Somebody at an address was turned away, and why. Of no link.
+    Stranger(String),
 }
 
 /// Puts mail into a mailbox.
@@ -62,6 +64,12 @@ impl Post {
             // Without a mailbox the node is at its end, and nobody wants to know.
             let _ = sender.send(Mail { link, news });
         })
+    }
+
+    /// Says that somebody was turned away. If there is no room for that, it is not worth waiting.
+    pub fn stranger(&self, address: &str, reason: &str) {
+        let news = News::Stranger(format!("{address} {reason}"));
+        let _ = self.sender.try_send(Mail { link: u64::MAX, news });
     }
 
     /// Says that somebody has connected.

@@ -4,7 +4,9 @@ mod bench;
 mod data;
 mod eval;
 mod export;
+mod head;
 mod import;
+mod node;
 mod train;
 
 use std::process::ExitCode;
@@ -23,7 +25,9 @@ use crate::failure::Failed;
     after_help = "Examples:\n  bonfire train                                   lenet5 on the built-in digits, no set-up\n  \
                   bonfire train run.yml --set epochs=10           a run file, with one key changed\n  \
                   bonfire train --set model=tagger --set data=grammar\n  \
-                  bonfire train --resume runs/2026-11-15T18-02-11-fashion\n\n\
+                  bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
+                  bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
+                  bonfire node bonfire://desk:4711/…              on each of them\n\n\
                   Exit codes: 0 done; 1 the run failed; 2 the input was wrong and nothing was started; \
                   130 interrupted, checkpoint written."
 )]
@@ -36,6 +40,10 @@ struct Arguments {
 enum Command {
     /// Train on this machine
     Train(train::TrainArgs),
+    /// Start a run with workers on other machines, and print the ticket that lets them join
+    Head(head::HeadArgs),
+    /// Join a run from any machine, and do there what its head says
+    Node(node::NodeArgs),
     /// Measure the checkpoints of a run, also while it goes on
     Eval(eval::EvalArgs),
     /// Write the parameters of a run for PyTorch
@@ -56,6 +64,8 @@ const INTERRUPTED: u8 = 130;
 pub fn main() -> ExitCode {
     let ran = match Arguments::parse().command {
         Command::Train(args) => train::run(args),
+        Command::Head(args) => head::run(args),
+        Command::Node(args) => node::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Eval(args) => eval::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Export(args) => export::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Import(args) => import::run(&args).map(|()| ExitCode::SUCCESS),

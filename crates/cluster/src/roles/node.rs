@@ -87,7 +87,7 @@ impl Desk {
                 self.waiting.retain(|(link, _)| *link != mail.link);
                 self.callers.retain(|(link, ..)| *link != mail.link);
             }
-            News::Frame(_) => {}
+            News::Frame(_) | News::Stranger(_) => {}
         }
         Ok(None)
     }

@@ -1,13 +1,13 @@
 //! Who takes part in a run: the head's list of nodes, from the moment they join.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, Traffic, proto};
 use bytes::Bytes;
 
-use crate::mail::{Mail, News};
+use crate::mail::{Mail, Mailbox, News};
 
 /// The nodes of a run.
 #[derive(Debug)]
@@ -74,13 +74,16 @@ pub enum Notice {
     Joined(u64),
     /// A node can be given a role.
     Ready(u64),
-    /// Somebody was turned away, and why.
-    Refused { name: String, reason: String },
+    /// Somebody was turned away, and why, in words.
+    Refused(String),
     /// A node is gone.
     Lost { node: Box<Node>, reason: String },
     /// A node in its role has something to say.
     Frame(u64, Frame),
 }
+
+/// How long nodes may take to let go when the run is over.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How much data is shipped in one frame.
 const CHUNK: usize = 1 << 20;
@@ -173,6 +176,7 @@ impl Registry {
                 self.links.insert(mail.link, Caller::Stranger(outbox));
                 None
             }
+            News::Stranger(reason) => Some(Notice::Refused(format!("turned a stranger away: {reason}"))),
             News::Closed(reason) => match self.links.remove(&mail.link)? {
                 Caller::Stranger(_) => None,
                 Caller::Node(node) => self.remove(node, reason),
@@ -204,7 +208,7 @@ impl Registry {
                 "it runs Bonfire {}, the head runs {}: install the same version on both",
                 join.version, self.entry.version
             );
-            return Some(refuse(&outbox, join.name, reason));
+            return Some(refuse(&outbox, &join.name, &reason));
         }
         let welcome = proto::Welcome {
             node: self.next,
@@ -242,27 +246,33 @@ impl Registry {
                 };
                 let node = self.nodes.remove(&number)?;
                 self.links.remove(&node.link);
-                Some(refuse(&node.outbox, node.name, reason))
+                Some(refuse(&node.outbox, &node.name, &reason))
             }
             _ if node.is_ready => Some(Notice::Frame(number, frame)),
             _ => None,
         }
     }
 
-    /// Tells all that the run is over, and lets them go.
-    pub fn dismiss(&mut self, reason: &str, failed: bool) {
+    /// Tells all that the run is over, and lets them go. Waits until they have heard it, but not for long.
+    pub fn dismiss(&mut self, reason: &str, failed: bool, mailbox: &Mailbox) {
         for node in self.nodes.values() {
             let stop = proto::Stop { reason: reason.to_owned(), failed };
             let _ = node.outbox.send(Body::Stop(stop));
             node.outbox.close();
         }
+        let deadline = Instant::now() + FAREWELL;
+        while !self.nodes.is_empty() && Instant::now() < deadline {
+            if let Some(mail) = mailbox.next(Duration::from_millis(100)) {
+                self.hear(mail);
+            }
+        }
     }
 }
 
-fn refuse(outbox: &Outbox, name: String, reason: String) -> Notice {
-    let _ = outbox.send(Body::Refused(proto::Refused { reason: reason.clone() }));
+fn refuse(outbox: &Outbox, name: &str, reason: &str) -> Notice {
+    let _ = outbox.send(Body::Refused(proto::Refused { reason: reason.to_owned() }));
     outbox.close();
-    Notice::Refused { name, reason }
+    Notice::Refused(format!("turned {name} away: {reason}"))
 }
 
 fn added(a: Traffic, b: Traffic) -> Traffic {

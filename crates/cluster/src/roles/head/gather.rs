@@ -89,8 +89,8 @@ impl Head<'_> {
                 return Ok(Some(Exit::Interrupted));
             }
             match self.next(left) {
-                Some(Notice::Refused { name, reason }) => {
-                    self.run.tell(Event::Warned { message: format!("turned {name} away: {reason}") });
+                Some(Notice::Refused(message)) => {
+                    self.run.tell(Event::Warned { message });
                 }
                 Some(Notice::Lost { node, reason }) => {
                     let message = format!("{} left before the run began: {reason}", node.name);

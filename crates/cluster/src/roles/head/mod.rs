@@ -60,7 +60,7 @@ pub fn lead(run: &mut Run, registry: Registry, mailbox: &Mailbox, stop: &AtomicB
         Err(error) => format!("{error:#}"),
     };
     head.tell_nodes();
-    head.registry.dismiss(&reason, led.is_err());
+    head.registry.dismiss(&reason, led.is_err(), head.mailbox);
     let traffic = head.registry.traffic();
     head.run.traffic = Some(Traffic {
         nodes: head.stats.nodes(),

@@ -183,8 +183,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         match notice {
             Notice::Joined(_) => Ok(()),
             Notice::Ready(node) => self.employ(node),
-            Notice::Refused { name, reason } => {
-                self.head.run.tell(Told::Warned { message: format!("turned {name} away: {reason}") });
+            Notice::Refused(message) => {
+                self.head.run.tell(Told::Warned { message });
                 Ok(())
             }
             Notice::Lost { node, reason } => self.lost(&node, reason),

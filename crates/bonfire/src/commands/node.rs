@@ -1,0 +1,73 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bonfire_cluster::Ticket;
+use bonfire_cluster::remote::{self, Part, Stage};
+use bonfire_cluster::report::number;
+
+use crate::failure::Failed;
+
+/// Join a run.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  bonfire node bonfire://192.168.2.101:4711/AQEv…\n  \
+                  bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4"
+)]
+pub struct NodeArgs {
+    /// The line that `bonfire head` printed
+    ticket: String,
+    /// What the head calls this node [default: the machine's name]
+    #[arg(long)]
+    name: Option<String>,
+    /// Where other nodes reach this one [default: a free port on the way to the head]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// How many seconds the head may take to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    wait: u64,
+    /// Say nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(args: &NodeArgs) -> Result<()> {
+    let ticket: Ticket = args.ticket.parse().context("the ticket cannot be used")?;
+    let part = Part {
+        name: args.name.clone(),
+        listen: args.listen.clone(),
+        wait: Duration::from_secs(args.wait),
+        cache: cache(),
+    };
+    let mut told = 0;
+    let mut tell = |stage: Stage| {
+        if !args.quiet {
+            say(&stage, &mut told);
+        }
+    };
+    remote::take_part(&ticket, &part, &mut tell).context(Failed("this node did not see the run to its end".to_owned()))
+}
+
+/// Where data are kept that a head has shipped.
+fn cache() -> Option<PathBuf> {
+    let folder = |key: &str| std::env::var_os(key).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+    Some(cache.join("bonfire").join("data"))
+}
+
+/// The data come in many pieces: a line for every tenth of them is enough.
+#[expect(clippy::print_stderr, reason = "a person may be watching")]
+fn say(stage: &Stage, told: &mut u64) {
+    match stage {
+        Stage::Connected { address } => eprintln!("connected to {address}"),
+        Stage::Fetching { bytes, of } => {
+            let tenth = bytes * 10 / (*of).max(1);
+            if tenth > *told {
+                *told = tenth;
+                eprintln!("data: {} of {}", number::bytes(*bytes), number::bytes(*of));
+            }
+        }
+        Stage::Ready { name } => eprintln!("ready as {name}"),
+        Stage::Stopped { reason } => eprintln!("stopped: {reason}"),
+    }
+}

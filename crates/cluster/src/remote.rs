@@ -1,0 +1,363 @@
+//! A run whose nodes are processes, here or on other machines: links are gRPC.
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bonfire_learn::data::{Dataset, pack};
+use bonfire_report::{HostFacts, Summary};
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{
+    ConnectErrorKind, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Ticket, Timeouts, Wire, proto,
+};
+use bytes::Bytes;
+
+use crate::checkpoint::layout_digest;
+use crate::mail::{Mailbox, News, Post, mailbox};
+use crate::roles::head;
+use crate::roles::network::{Grpc, Network};
+use crate::roles::node::{self, Desk, Equipment};
+use crate::roles::registry::{Entry, Registry};
+use crate::run::Run;
+use crate::run_file::{Distribute, Overrides, Settings};
+use crate::state::data_digest;
+
+/// The version that all nodes of a run must share.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How a head is reached.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Where it listens.
+    pub listen: String,
+    /// The host that the ticket names, if it is another than the one it listens on.
+    pub advertise: Option<String>,
+    /// Without TLS.
+    pub insecure: bool,
+    /// How long nodes may take to come.
+    pub wait: Duration,
+}
+
+/// An address at which a head can be reached.
+#[derive(Debug)]
+pub struct Gate {
+    ticket: Ticket,
+    wait: Duration,
+    mailbox: Mailbox,
+    /// Dropped after the listener: links end with it.
+    _listener: Listener,
+    _wire: Wire,
+}
+
+impl Gate {
+    /// Opens an address for the run of these settings.
+    pub fn open(access: &Access, settings: &Settings) -> Result<Self> {
+        let wire = Wire::start().context("cannot start the network's threads")?;
+        let secret = Secret::generate().context("cannot make a secret")?;
+        let identity = (!access.insecure).then(Identity::generate).transpose()?;
+        let fingerprint = identity.as_ref().map(Identity::fingerprint);
+        let security = identity.map_or(ListenSecurity::Plain, ListenSecurity::Tls);
+        let (post, mailbox) = mailbox();
+        let listener = listen(&wire, &access.listen, security, &secret, timeouts(settings), &post)?;
+        let address = listener.local_addr();
+        let host = match &access.advertise {
+            Some(host) => host.clone(),
+            None if address.ip().is_unspecified() => own_address("192.0.2.1:9").map_or_else(
+                || HostFacts::collect(None).hostname.unwrap_or_else(|| "localhost".to_owned()),
+                |address| address.ip().to_string(),
+            ),
+            None => match address.ip() {
+                std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+                std::net::IpAddr::V4(ip) => ip.to_string(),
+            },
+        };
+        let ticket = Ticket { address: format!("{host}:{}", address.port()), fingerprint, secret };
+        Ok(Self { ticket, wait: access.wait, mailbox, _listener: listener, _wire: wire })
+    }
+
+    /// What lets a node join.
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+}
+
+fn timeouts(settings: &Settings) -> Timeouts {
+    Timeouts { silence: Duration::from_secs_f64(settings.file.silence_s), ..Timeouts::default() }
+}
+
+/// Listens for peers, which come into a mailbox.
+fn listen(
+    wire: &Wire,
+    address: &str,
+    security: ListenSecurity,
+    secret: &Secret,
+    timeouts: Timeouts,
+    post: &Post,
+) -> Result<Listener> {
+    let (accept, turned_away) = (post.clone(), post.clone());
+    let accept = move |_: SocketAddr, outbox: Outbox| {
+        let link = accept.number();
+        accept.announce(link, outbox);
+        accept.sink(link)
+    };
+    let strangers = move |address: SocketAddr, reason: &str| turned_away.stranger(&address.to_string(), reason);
+    Ok(wire.listen(address, security, secret, timeouts, accept, strangers)?)
+}
+
+/// The address of this machine on the way to another. Nothing is sent.
+fn own_address(towards: &str) -> Option<SocketAddr> {
+    let target = towards.to_socket_addrs().ok()?.next()?;
+    let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(target).ok()?;
+    socket.local_addr().ok()
+}
+
+impl Run {
+    /// Trains with the nodes that come to the gate. As [`Run::finish`] in all else.
+    pub fn lead(mut self, gate: &Gate, stop: &AtomicBool) -> Result<Summary> {
+        let led = self.entry().and_then(|entry| {
+            head::lead(&mut self, Registry::new(entry), &gate.mailbox, stop, gate.wait)
+        });
+        self.end(led)
+    }
+
+    /// What nodes must know, and be.
+    fn entry(&self) -> Result<Entry> {
+        let job = &self.job;
+        let shipment = match job.settings.file.distribute {
+            Distribute::Local => None,
+            Distribute::Ship => {
+                let mut bytes = Vec::new();
+                pack::write(&job.dataset, &mut bytes)?;
+                Some(Bytes::from(bytes))
+            }
+        };
+        let state = 1 + job.replica.optimizer.moments().len();
+        Ok(Entry {
+            version: VERSION.to_owned(),
+            run_file: job.settings.to_yaml()?,
+            data_digest: data_digest(&job.dataset)?,
+            layout_digest: layout_digest(job.layout()).into_bytes(),
+            shipment,
+            payload_bytes: job.layout().len() * 4 * state + (1 << 16),
+        })
+    }
+}
+
+/// How a node takes part.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What the head calls it; otherwise the machine's name.
+    pub name: Option<String>,
+    /// Where other nodes reach it; otherwise a free port on the way to the head.
+    pub listen: Option<String>,
+    /// How long the head may take to answer.
+    pub wait: Duration,
+    /// Where data that were shipped are kept.
+    pub cache: Option<PathBuf>,
+}
+
+/// What a node has to tell while it takes part.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    Connected { address: String },
+    /// So many bytes of the data have come.
+    Fetching { bytes: u64, of: u64 },
+    Ready { name: String },
+    Stopped { reason: String },
+}
+
+/// Takes part in a run until it is over. An error if it failed, or this node did.
+pub fn take_part(ticket: &Ticket, part: &Part, tell: &mut dyn FnMut(Stage)) -> Result<()> {
+    let wire = Arc::new(Wire::start().context("cannot start the network's threads")?);
+    let (post, mailbox) = mailbox();
+    let head_link = post.number();
+    let head = connect(&wire, ticket, part.wait, &post, head_link)?;
+    tell(Stage::Connected { address: ticket.address.clone() });
+    let identity = ticket.fingerprint.is_some().then(Identity::generate).transpose()?;
+    let fingerprint = identity.as_ref().map(|identity| identity.fingerprint().as_bytes().to_vec());
+    let security = identity.map_or(ListenSecurity::Plain, ListenSecurity::Tls);
+    let at = match (&part.listen, own_address(&ticket.address)) {
+        (Some(address), _) => address.clone(),
+        (None, Some(own)) => SocketAddr::new(own.ip(), 0).to_string(),
+        (None, None) => "0.0.0.0:0".to_owned(),
+    };
+    let listener = listen(&wire, &at, security, &ticket.secret, Timeouts::default(), &post)?;
+    let facts = HostFacts::collect(None);
+    let name = part.name.clone().or(facts.hostname).unwrap_or_else(|| "node".to_owned());
+    head.send(Body::Join(proto::Join {
+        version: VERSION.to_owned(),
+        name,
+        machine: machine_id(),
+        cores: facts.cores.unwrap_or(1) as u32,
+        memory_mb: facts.memory_mb.unwrap_or(0),
+        address: listener.local_addr().to_string(),
+        fingerprint: fingerprint.unwrap_or_default().into(),
+    }))?;
+    let welcome = await_welcome(&mailbox, head_link, part.wait)?;
+    let mut newcomer = Newcomer { head: &head, head_link, mailbox: &mailbox, cache: part.cache.as_deref() };
+    let equipment = match newcomer.prepare(&welcome, tell) {
+        Ok(equipment) => equipment,
+        Err(error) => {
+            let ready = proto::Ready { error: format!("{error:#}"), ..proto::Ready::default() };
+            let _ = head.send(Body::Ready(ready));
+            head.close();
+            return Err(error);
+        }
+    };
+    let silence = timeouts(&equipment.settings);
+    let network = Network::Grpc(Arc::new(Grpc { wire, secret: ticket.secret.clone(), timeouts: silence }));
+    tell(Stage::Ready { name: format!("node {}", welcome.node) });
+    let mut desk = Desk::new(welcome.node, head_link, head, post, mailbox, network);
+    let stop = node::serve(&mut desk, equipment)?;
+    tell(Stage::Stopped { reason: stop.reason.clone() });
+    ensure!(!stop.failed, "the run failed: {}", stop.reason);
+    Ok(())
+}
+
+/// Connects to the head, which may not be there yet.
+fn connect(wire: &Wire, ticket: &Ticket, wait: Duration, post: &Post, link: u64) -> Result<Outbox> {
+    let deadline = Instant::now() + wait;
+    loop {
+        let connected = wire.connect(
+            &ticket.address,
+            ticket.security(),
+            &ticket.secret,
+            Timeouts::default(),
+            post.sink(link),
+        );
+        match connected {
+            Err(error) if matches!(error.kind, ConnectErrorKind::Unreachable(_)) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            connected => return Ok(connected?),
+        }
+    }
+}
+
+fn await_welcome(mailbox: &Mailbox, head_link: u64, wait: Duration) -> Result<proto::Welcome> {
+    let deadline = Instant::now() + wait;
+    while Instant::now() < deadline {
+        let Some(mail) = mailbox.next(Duration::from_millis(200)) else { continue };
+        if mail.link != head_link {
+            continue;
+        }
+        match mail.news {
+            News::Frame(Frame { body: Body::Welcome(welcome), .. }) => return Ok(welcome),
+            News::Frame(Frame { body: Body::Refused(refused), .. }) => {
+                bail!("the head turned this node away: {}", refused.reason)
+            }
+            News::Closed(reason) => bail!("the head closed the link: {reason}"),
+            _ => {}
+        }
+    }
+    bail!("the head did not answer within {} s", wait.as_secs())
+}
+
+/// The same for all processes on a machine, and for no other machine.
+fn machine_id() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let name = || HostFacts::collect(None).hostname.unwrap_or_default();
+    boot.map_or_else(|_| name(), |boot| boot.trim().to_owned())
+}
+
+/// A node between its welcome and its first role.
+struct Newcomer<'a> {
+    head: &'a Outbox,
+    head_link: u64,
+    mailbox: &'a Mailbox,
+    cache: Option<&'a Path>,
+}
+
+impl Newcomer<'_> {
+    /// Loads data and model, and says that this node is ready.
+    fn prepare(&mut self, welcome: &proto::Welcome, tell: &mut dyn FnMut(Stage)) -> Result<Equipment> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let settings = Settings::read("the head's run file", &welcome.run_file, &Overrides::default(), cores)?;
+        let (dataset, digest) = match welcome.ship {
+            true => (self.shipped(welcome, tell)?, welcome.data_digest.clone()),
+            false => {
+                let dataset = settings.file.data.load().map_err(|error| {
+                    anyhow!("{error}; `distribute: ship` in the run file takes the data from the head")
+                })?;
+                let digest = data_digest(&dataset)?.into();
+                (dataset, digest)
+            }
+        };
+        let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
+        let layout_digest = layout_digest(&layout).into_bytes().into();
+        self.head.send(Body::Ready(proto::Ready { data_digest: digest, layout_digest, error: String::new() }))?;
+        Ok(Equipment { settings, dataset: Arc::new(dataset), layout, worker: None })
+    }
+
+    /// The head's data: from the cache, or over the wire.
+    fn shipped(&self, welcome: &proto::Welcome, tell: &mut dyn FnMut(Stage)) -> Result<Dataset> {
+        let digest: String = welcome.data_digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = self.cache.map(|cache| cache.join(format!("{digest}.pack")));
+        let cached = file.as_ref().and_then(|file| read_pack(file, &welcome.data_digest).ok());
+        if let Some(dataset) = cached {
+            return Ok(dataset);
+        }
+        let bytes = self.fetch(welcome.data_bytes, tell)?;
+        let dataset = pack::read(&mut bytes.as_slice())?;
+        ensure!(*data_digest(&dataset)? == *welcome.data_digest, "the data that the head sent are damaged");
+        if let Some(file) = file {
+            // A cache that cannot be written costs time, not the run.
+            let _ = keep(&file, &bytes);
+        }
+        Ok(dataset)
+    }
+
+    fn fetch(&self, of: u64, tell: &mut dyn FnMut(Stage)) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < of {
+            self.head.send(Body::Fetch(proto::Fetch { offset: bytes.len() as u64 }))?;
+            let chunk = self.chunk(bytes.len() as u64)?;
+            ensure!(!chunk.is_empty(), "the head's data ended too soon");
+            bytes.extend_from_slice(&chunk);
+            tell(Stage::Fetching { bytes: bytes.len() as u64, of });
+        }
+        Ok(bytes)
+    }
+
+    fn chunk(&self, offset: u64) -> Result<Bytes> {
+        let deadline = Instant::now() + CHUNK_WAIT;
+        while Instant::now() < deadline {
+            let Some(mail) = self.mailbox.next(Duration::from_millis(200)) else { continue };
+            match mail.news {
+                News::Frame(Frame { body: Body::Data(data), payload }) if data.offset == offset => {
+                    return Ok(payload);
+                }
+                News::Closed(reason) if mail.link == self.head_link => bail!("the head is gone: {reason}"),
+                _ => {}
+            }
+        }
+        bail!("the head sent no data for {} s", CHUNK_WAIT.as_secs())
+    }
+}
+
+/// How long a piece of the data may take.
+const CHUNK_WAIT: Duration = Duration::from_secs(60);
+
+fn read_pack(file: &Path, digest: &[u8]) -> Result<Dataset> {
+    let dataset = pack::read(&mut BufReader::new(File::open(file)?))?;
+    ensure!(data_digest(&dataset)? == digest, "{} is not what its name says", file.display());
+    Ok(dataset)
+}
+
+fn keep(file: &Path, mut bytes: &[u8]) -> Result<()> {
+    let folder = file.parent().context("a folder")?;
+    fs::create_dir_all(folder)?;
+    let aside = file.with_extension(format!("{}.part", std::process::id()));
+    let mut out = File::create(&aside)?;
+    std::io::copy(&mut bytes.by_ref(), &mut out)?;
+    out.flush()?;
+    fs::rename(&aside, file)?;
+    Ok(())
+}
