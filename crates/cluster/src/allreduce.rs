@@ -3,13 +3,14 @@
 //! A buffer is cut into as many segments as there are members. A segment starts at its member, and at every hop the next
 //! one adds its own part, until it has gone around; the whole sum then goes around once more to be kept by everybody. So
 //! each member sends and receives 2 (n - 1) / n of the buffer, every segment is added in one order, and all members end
-//! with the same bits. Segments travel in pieces, so that a piece is on its way while the next is added.
+//! with the same bits. Segments travel in pieces, so that a piece is on its way while the next is added; a member deals with each as it comes.
 
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
 use bytes::Bytes;
 
 /// One member's place in a ring, for one exchange after the other.
+#[expect(missing_debug_implementations, reason = "holds a closure")]
 pub struct Circle<'a, E> {
     pub index: usize,
     pub members: usize,
@@ -49,20 +50,22 @@ impl<E: From<Closed>> Circle<'_, E> {
         for part in own.by_ref().take(AHEAD) {
             self.send(0, part.start, copied(self.pool, &buffer[part]))?;
         }
-        for hop in 0..hops {
-            for part in pieces((self.index + 2 * n - hop - 1) % n) {
-                if let Some(part) = own.next() {
-                    self.send(0, part.start, copied(self.pool, &buffer[part]))?;
-                }
-                let arrived = self.piece(hop, part.start, part.len() * 4)?;
-                let local = &mut buffer[part.clone()];
-                let onward = if hop < n - 1 { added(self.pool, &arrived, local) } else { arrived };
-                if hop >= n - 2 {
-                    keep(&onward, local);
-                }
-                if hop + 1 < hops {
-                    self.send(hop + 1, part.start, onward)?;
-                }
+        // Each segment but one comes by twice: on its way to be summed, and on its way to be kept.
+        let coming = (0..hops).map(|hop| pieces((self.index + 2 * n - hop - 1) % n).count()).sum::<usize>();
+        for _ in 0..coming {
+            if let Some(part) = own.next() {
+                self.send(0, part.start, copied(self.pool, &buffer[part]))?;
+            }
+            let (hop, start, arrived) = self.piece()?;
+            let end = start + arrived.len() / 4;
+            assert!(hop < hops && end <= len, "a neighbour with another buffer");
+            let local = &mut buffer[start..end];
+            let onward = if hop < n - 1 { added(self.pool, &arrived, local) } else { arrived };
+            if hop >= n - 2 {
+                keep(&onward, local);
+            }
+            if hop + 1 < hops {
+                self.send(hop + 1, start, onward)?;
             }
         }
         Ok(())
@@ -78,7 +81,7 @@ impl<E: From<Closed>> Circle<'_, E> {
             all[from] = onward.clone();
             if hop + 1 < n {
                 self.send(hop, from, onward)?;
-                onward = self.any(hop)?.1;
+                onward = self.piece()?.2;
             }
         }
         Ok(all)
@@ -94,21 +97,13 @@ impl<E: From<Closed>> Circle<'_, E> {
         Ok(self.right.send(Frame { body: Body::Piece(piece), payload })?)
     }
 
-    /// A certain piece. Pieces of one link come in order; what is not it is left over from an exchange that broke off.
-    fn piece(&mut self, hop: usize, index: usize, bytes: usize) -> Result<Bytes, E> {
-        loop {
-            let (piece, payload) = self.any(hop)?;
-            if piece.index as usize == index && payload.len() == bytes {
-                return Ok(payload);
-            }
-        }
-    }
-
-    fn any(&mut self, hop: usize) -> Result<(proto::Piece, Bytes), E> {
+    /// The next piece of this exchange: its hop, where it belongs, and its content. What is not of this exchange is left
+    /// over from one that broke off.
+    fn piece(&mut self) -> Result<(usize, usize, Bytes), E> {
         loop {
             let (piece, payload) = (self.receive)()?;
-            if (piece.generation, piece.round, piece.step as usize) == (self.generation, self.round, hop) {
-                return Ok((piece, payload));
+            if (piece.generation, piece.round) == (self.generation, self.round) {
+                return Ok((piece.step as usize, piece.index as usize, payload));
             }
         }
     }
@@ -191,7 +186,9 @@ mod tests {
                     let (right, member) = (&rights[index], &member);
                     scope.spawn(move || {
                         let mut receive = || match left.recv_timeout(Duration::from_secs(20)) {
-                            Ok(Incoming::Frame(Frame { body: Body::Piece(piece), payload })) => Ok((piece, payload)),
+                            Ok(Incoming::Frame(Frame { body: Body::Piece(piece), payload })) => {
+                                Ok((piece, payload))
+                            }
                             other => panic!("no piece but {other:?}"),
                         };
                         let pool = Pool::default();

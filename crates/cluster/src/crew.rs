@@ -115,7 +115,12 @@ impl Crew {
         }
     }
 
-    fn update(&mut self, replica: &mut Replica, round: Round, load: impl Fn(&mut Worker, usize) + Sync) -> Tally {
+    fn update(
+        &mut self,
+        replica: &mut Replica,
+        round: Round,
+        load: impl Fn(&mut Worker, usize) + Sync,
+    ) -> Tally {
         if self.gradients.is_empty() {
             self.gradients = vec![Gradient::new(self.workers[0].layout()); self.workers.len()];
         }

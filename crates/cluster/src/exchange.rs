@@ -124,7 +124,9 @@ impl Codec {
                 (PartView::Rows { rows, values }, Part::Rows { width, .. }) => {
                     for (place, row) in rows.iter().enumerate() {
                         let at = range.start + row as usize * width;
-                        values.slice(place * width..(place + 1) * width).copy_to(&mut parameters[at..at + width]);
+                        values
+                            .slice(place * width..(place + 1) * width)
+                            .copy_to(&mut parameters[at..at + width]);
                     }
                 }
                 (PartView::Dense(values), _) => values.copy_to(&mut parameters[range]),

@@ -67,12 +67,16 @@ impl Job {
     }
 
     fn with_data(
-        settings: Settings,
+        mut settings: Settings,
         dataset: Arc<Dataset>,
         scale: Scale,
         model_name: &str,
         build: Build<'_>,
     ) -> Result<Self> {
+        if scale == Scale::Threads {
+            // Part of what is computed, so part of what is saved.
+            settings.file.threads = Some(settings.threads);
+        }
         let workers = settings.workers;
         if workers > dataset.train.len() {
             let samples = dataset.train.len();
@@ -93,8 +97,7 @@ impl Job {
             .collect();
         let spare = spare?;
         let models = models(&settings, &dataset, crew * hands, build)?;
-        let replica =
-            Replica::new(models[0].layout(), settings.file.optimizer.clone(), settings.file.seed);
+        let replica = Replica::new(models[0].layout(), settings.file.optimizer.clone(), settings.file.seed);
         let pool = ThreadPoolBuilder::new()
             .num_threads((crew * hands).min(cores))
             .thread_name(|i| format!("worker-{i}"))
@@ -103,16 +106,7 @@ impl Job {
         let course = Course::of(&settings, dataset.train.len());
         let crew = Crew::new(models, crew, settings.file.seed);
         let model_name = model_name.to_owned();
-        Ok(Self {
-            settings,
-            dataset,
-            replica,
-            crew,
-            spare,
-            model_name,
-            pool,
-            course,
-        })
+        Ok(Self { settings, dataset, replica, crew, spare, model_name, pool, course })
     }
 
     pub fn layout(&self) -> &Layout {

@@ -64,7 +64,7 @@ pub(crate) fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
                 .spawn_scoped(scope, move || {
                     let (equipment, worker) = equipment;
                     // What goes wrong in a node shows in the head, which loses it.
-                    let _ = node::serve(&mut desk(), Equipment { worker, ..equipment });
+                    let _ = node::serve(&mut desk(), Equipment { worker, ..equipment }, &mut |_| ());
                 })
                 .context("cannot start a thread for a node")?;
         }

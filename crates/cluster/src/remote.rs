@@ -13,7 +13,8 @@ use bonfire_learn::data::{Dataset, pack};
 use bonfire_report::{HostFacts, Summary};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{
-    ConnectErrorKind, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Ticket, Timeouts, Wire, proto,
+    ConnectErrorKind, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Ticket, Timeouts, Wire,
+    proto,
 };
 use bytes::Bytes;
 
@@ -105,7 +106,8 @@ fn listen(
         accept.announce(link, outbox);
         accept.sink(link)
     };
-    let strangers = move |address: SocketAddr, reason: &str| turned_away.stranger(&address.to_string(), reason);
+    let strangers =
+        move |address: SocketAddr, reason: &str| turned_away.stranger(&address.to_string(), reason);
     Ok(wire.listen(address, security, secret, timeouts, accept, strangers)?)
 }
 
@@ -121,9 +123,9 @@ fn own_address(towards: &str) -> Option<SocketAddr> {
 impl Run {
     /// Trains with the nodes that come to the gate. As [`Run::finish`] in all else.
     pub fn lead(mut self, gate: &Gate, stop: &AtomicBool) -> Result<Summary> {
-        let led = self.entry().and_then(|entry| {
-            head::lead(&mut self, Registry::new(entry), &gate.mailbox, stop, gate.wait)
-        });
+        let led = self
+            .entry()
+            .and_then(|entry| head::lead(&mut self, Registry::new(entry), &gate.mailbox, stop, gate.wait));
         self.end(led)
     }
 
@@ -166,11 +168,24 @@ pub struct Part {
 /// What a node has to tell while it takes part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stage {
-    Connected { address: String },
+    Connected {
+        address: String,
+    },
     /// So many bytes of the data have come.
-    Fetching { bytes: u64, of: u64 },
-    Ready { name: String },
-    Stopped { reason: String },
+    Fetching {
+        bytes: u64,
+        of: u64,
+    },
+    Ready {
+        name: String,
+    },
+    /// The head has given this node a role.
+    Assigned {
+        role: String,
+    },
+    Stopped {
+        reason: String,
+    },
 }
 
 /// Takes part in a run until it is over. An error if it failed, or this node did.
@@ -215,7 +230,8 @@ pub fn take_part(ticket: &Ticket, part: &Part, tell: &mut dyn FnMut(Stage)) -> R
     let network = Network::Grpc(Arc::new(Grpc { wire, secret: ticket.secret.clone(), timeouts: silence }));
     tell(Stage::Ready { name: format!("node {}", welcome.node) });
     let mut desk = Desk::new(welcome.node, head_link, head, post, mailbox, network);
-    let stop = node::serve(&mut desk, equipment)?;
+    let stop =
+        node::serve(&mut desk, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))?;
     tell(Stage::Stopped { reason: stop.reason.clone() });
     ensure!(!stop.failed, "the run failed: {}", stop.reason);
     Ok(())
@@ -233,7 +249,9 @@ fn connect(wire: &Wire, ticket: &Ticket, wait: Duration, post: &Post, link: u64)
             post.sink(link),
         );
         match connected {
-            Err(error) if matches!(error.kind, ConnectErrorKind::Unreachable(_)) && Instant::now() < deadline => {
+            Err(error)
+                if matches!(error.kind, ConnectErrorKind::Unreachable(_)) && Instant::now() < deadline =>
+            {
                 std::thread::sleep(Duration::from_millis(200));
             }
             connected => return Ok(connected?),
@@ -279,7 +297,8 @@ impl Newcomer<'_> {
     /// Loads data and model, and says that this node is ready.
     fn prepare(&mut self, welcome: &proto::Welcome, tell: &mut dyn FnMut(Stage)) -> Result<Equipment> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let settings = Settings::read("the head's run file", &welcome.run_file, &Overrides::default(), cores)?;
+        let settings =
+            Settings::read("the head's run file", &welcome.run_file, &Overrides::default(), cores)?;
         let (dataset, digest) = match welcome.ship {
             true => (self.shipped(welcome, tell)?, welcome.data_digest.clone()),
             false => {
@@ -292,7 +311,11 @@ impl Newcomer<'_> {
         };
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
         let layout_digest = layout_digest(&layout).into_bytes().into();
-        self.head.send(Body::Ready(proto::Ready { data_digest: digest, layout_digest, error: String::new() }))?;
+        self.head.send(Body::Ready(proto::Ready {
+            data_digest: digest,
+            layout_digest,
+            error: String::new(),
+        }))?;
         Ok(Equipment { settings, dataset: Arc::new(dataset), layout, worker: None })
     }
 

@@ -113,7 +113,10 @@ fn refuse_if_complete(job: &Job, folder: &RunFolder, progress: &Progress) -> Res
             Span::Epochs(_) => "epochs",
             Span::Rounds(_) => "num_server_rounds",
         };
-        bail!("{path}: the run is complete, all {} rounds are done; to go on: --set {key}=N", job.course.updates());
+        bail!(
+            "{path}: the run is complete, all {} rounds are done; to go on: --set {key}=N",
+            job.course.updates()
+        );
     }
     let round = progress.target_reached_round.unwrap_or(progress.round);
     bail!("{path}: the run reached its target in round {round}; to go on: --set target_accuracy=");
@@ -239,11 +242,6 @@ impl Run {
         Ok(summary)
     }
 
-    /// Whether the run had come to its end before it was resumed.
-    pub(crate) fn is_complete(&self) -> bool {
-        planned_end(&self.job, &self.progress).is_some()
-    }
-
     fn train(&mut self, stop: &AtomicBool) -> Result<Exit> {
         while self.progress.round < self.job.course.updates() {
             let number = self.progress.round;
@@ -253,7 +251,9 @@ impl Run {
             let tally = self.job.train_round(number);
             self.count(Update { tally: &tally, samples, units, lr })?;
             let round = self.progress.round;
-            let epoch = round.is_multiple_of(self.job.course.rounds_per_epoch).then(|| round / self.job.course.rounds_per_epoch);
+            let epoch = round
+                .is_multiple_of(self.job.course.rounds_per_epoch)
+                .then(|| round / self.job.course.rounds_per_epoch);
             if let Some(exit) = self.after_round(epoch) {
                 return Ok(exit);
             }

@@ -56,7 +56,9 @@ pub fn sum<A: Addend>(layout: &Layout, addends: &[A], sum: &mut Gradient) {
         match tensor.kind {
             Kind::Rows { .. } => {
                 for addend in summed.heavy() {
-                    addend.for_each_row(number, &mut |row| { sum.touch(number, row); });
+                    addend.for_each_row(number, &mut |row| {
+                        sum.touch(number, row);
+                    });
                 }
             }
             Kind::Dense | Kind::Buffer => {

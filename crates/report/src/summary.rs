@@ -120,7 +120,14 @@ mod tests {
         json.as_object_mut().unwrap().retain(|key, _| !newer.contains(&key.as_str()));
         let back: Summary = serde_json::from_value(json).unwrap();
         let expect = Summary { first_step_s: None, macro_f1: None, ..sample::summary() };
-        let alone = Summary { nodes: None, sent_bytes: None, received_bytes: None, late: None, head_share: None, ..expect };
+        let alone = Summary {
+            nodes: None,
+            sent_bytes: None,
+            received_bytes: None,
+            late: None,
+            head_share: None,
+            ..expect
+        };
         assert_eq!(back, alone);
     }
 }

@@ -1,5 +1,8 @@
-use anyhow::Result;
-use bonfire_cluster::bench::{self, StepSpeed};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use bonfire_cluster::bench::exchange::{self, ExchangeSpeed, Task, Via};
+use bonfire_cluster::bench::step::{self, StepSpeed};
 use bonfire_cluster::learn::ModelSpec;
 use bonfire_cluster::report::number;
 use bonfire_cluster::{Overrides, Settings};
@@ -18,6 +21,41 @@ enum BenchCommand {
         after_help = "Examples:\n  bonfire bench step\n  bonfire bench step --model lenet5 --threads 2 --json"
     )]
     Step(StepArgs),
+    /// An exchange of gradients between processes on this machine: around a ring, or through a server
+    #[command(after_help = "Examples:\n  bonfire bench exchange --workers 4 --bytes 4200000\n  \
+                      bonfire bench exchange --via server --workers 8 --bytes 178000 --tls --json")]
+    Exchange(ExchangeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ExchangeArgs {
+    /// How many processes exchange
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    workers: usize,
+    /// The size of the gradient
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
+    bytes: usize,
+    /// How they exchange
+    #[arg(long, value_enum, default_value_t = Way::Ring)]
+    via: Way,
+    /// With TLS, as runs have it unless they are insecure
+    #[arg(long)]
+    tls: bool,
+    /// How long to measure
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Print the result as a line of JSON
+    #[arg(long)]
+    json: bool,
+    /// One of the processes: learns the rest from its standard input
+    #[arg(long, hide = true)]
+    member: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Way {
+    Ring,
+    Server,
 }
 
 #[derive(Debug, clap::Args)]
@@ -40,11 +78,52 @@ struct StepArgs {
 }
 
 pub fn run(args: &BenchArgs) -> Result<()> {
-    let BenchCommand::Step(args) = &args.command;
+    match &args.command {
+        BenchCommand::Step(args) => run_step(args),
+        BenchCommand::Exchange(args) if args.member => exchange::take_part(),
+        BenchCommand::Exchange(args) => run_exchange(args),
+    }
+}
+
+fn run_exchange(args: &ExchangeArgs) -> Result<()> {
+    let via = match args.via {
+        Way::Ring => Via::Ring,
+        Way::Server => Via::Server,
+    };
+    let ExchangeArgs { workers, bytes, seconds, tls, .. } = *args;
+    let member = || {
+        let program = std::env::current_exe().context("cannot tell where this program is")?;
+        let mut command = Command::new(program);
+        command.args(["bench", "exchange", "--member"]);
+        Ok(command)
+    };
+    let speed = exchange::measure(Task { via, workers, bytes, seconds, tls }, member)?;
+    print_exchange(&speed, args.json);
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the result of the command")]
+fn print_exchange(speed: &ExchangeSpeed, json: bool) {
+    if json {
+        println!("{}", serde_json::to_string(speed).unwrap_or_default());
+    } else {
+        let via = if speed.via == Via::Ring { "ring" } else { "server" };
+        let tls = if speed.tls { ", TLS" } else { "" };
+        println!(
+            "{via} of {}{tls}: {} in {:.3} ms, {:.3} GB/s",
+            speed.workers,
+            number::bytes(speed.bytes as u64),
+            speed.ms,
+            speed.gb_per_s
+        );
+    }
+}
+
+fn run_step(args: &StepArgs) -> Result<()> {
     let names = if args.model == "all" { ModelSpec::NAMES.to_vec() } else { vec![args.model.as_str()] };
     let specs: Vec<ModelSpec> = names.into_iter().map(spec).collect::<Result<_>>()?;
     for spec in specs {
-        print(&bench::step(&spec, args.batch, args.threads, args.seconds)?, args.json);
+        print(&step::step(&spec, args.batch, args.threads, args.seconds)?, args.json);
     }
     Ok(())
 }

@@ -10,10 +10,8 @@ use crate::failure::Failed;
 
 /// Join a run.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  bonfire node bonfire://192.168.2.101:4711/AQEv…\n  \
-                  bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4"
-)]
+#[command(after_help = "Examples:\n  bonfire node bonfire://192.168.2.101:4711/AQEv…\n  \
+                  bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4")]
 pub struct NodeArgs {
     /// The line that `bonfire head` printed
     ticket: String,
@@ -45,7 +43,8 @@ pub fn run(args: &NodeArgs) -> Result<()> {
             say(&stage, &mut told);
         }
     };
-    remote::take_part(&ticket, &part, &mut tell).context(Failed("this node did not see the run to its end".to_owned()))
+    remote::take_part(&ticket, &part, &mut tell)
+        .context(Failed("this node did not see the run to its end".to_owned()))
 }
 
 /// Where data are kept that a head has shipped.
@@ -68,6 +67,7 @@ fn say(stage: &Stage, told: &mut u64) {
             }
         }
         Stage::Ready { name } => eprintln!("ready as {name}"),
+        Stage::Assigned { role } => eprintln!("works as {role}"),
         Stage::Stopped { reason } => eprintln!("stopped: {reason}"),
     }
 }

@@ -1,18 +1,23 @@
 //! The program as its users meet it: every test starts the real binary in a folder of its own.
 //!
-//! `program` starts it and never waits without a deadline, `record` reads what a run left behind. The rest is one file
+//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `record` reads what a run
+//! left behind. The rest is one file
 //! for each promise.
 
 #![allow(clippy::print_stderr, reason = "a test tells its seed, and what it leaves out")]
 
+mod fire;
 mod program;
 mod record;
 
+mod cluster;
 mod crash;
 mod crates;
 mod data;
 mod evaluator;
+mod exchange;
 mod interchange;
+mod joining;
 mod learning;
 mod output;
 mod python;

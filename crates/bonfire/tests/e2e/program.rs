@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ impl Dir {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bonfire"));
         command.current_dir(self.0.path()).args(arguments.split_whitespace());
         // Data sets of whoever runs the tests are not looked at.
-        command.env("HOME", self.0.path()).env_remove("XDG_DATA_HOME");
+        command.env("HOME", self.0.path()).env_remove("XDG_DATA_HOME").env_remove("XDG_CACHE_HOME");
         Bonfire(command)
     }
 
@@ -83,8 +84,8 @@ impl Bonfire {
         self.0.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let line = format!("{:?}", self.0);
         let mut child = self.0.spawn().expect("the program");
-        let stdout = Some(listen(child.stdout.take().expect("a pipe")));
-        let stderr = Some(listen(child.stderr.take().expect("a pipe")));
+        let stdout = Ear::at(child.stdout.take().expect("a pipe"));
+        let stderr = Ear::at(child.stderr.take().expect("a pipe"));
         Running { child, line, stdout, stderr, deadline: Instant::now() + DEADLINE }
     }
 
@@ -101,12 +102,33 @@ impl Bonfire {
 }
 
 /// Reads a pipe to its end beside the test, so that the program never waits for its reader.
-fn listen(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes).expect("a pipe that can be read");
-        String::from_utf8(bytes).expect("UTF-8")
-    })
+#[derive(Debug)]
+struct Ear {
+    heard: Arc<Mutex<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ear {
+    fn at(mut pipe: impl Read + Send + 'static) -> Self {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&heard);
+        let thread = thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(len @ 1..) = pipe.read(&mut chunk) {
+                into.lock().expect("a lock").extend_from_slice(&chunk[..len]);
+            }
+        });
+        Self { heard, thread: Some(thread) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8(self.heard.lock().expect("a lock").clone()).expect("UTF-8")
+    }
+
+    fn all(&mut self) -> String {
+        self.thread.take().expect("a thread").join().expect("all of it");
+        self.so_far()
+    }
 }
 
 /// The program while it runs. Dropped, it is killed.
@@ -114,8 +136,8 @@ fn listen(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
 pub struct Running {
     child: Child,
     line: String,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
+    stdout: Ear,
+    stderr: Ear,
     deadline: Instant,
 }
 
@@ -147,6 +169,33 @@ impl Running {
         }
     }
 
+    /// The first line that it prints, without its end. Panics if it ends without one.
+    #[track_caller]
+    pub fn first_line(&mut self) -> String {
+        let heard = Arc::clone(&self.stdout.heard);
+        let is_there = || heard.lock().expect("a lock").contains(&b'\n');
+        assert!(self.until("a line", is_there), "no line from {}:\n{}", self.line, self.stderr.so_far());
+        self.stdout.so_far().lines().next().expect("a line").to_owned()
+    }
+
+    /// What it said on stderr so far.
+    pub fn said(&self) -> String {
+        self.stderr.so_far()
+    }
+
+    /// Waits until something stands in what it said on stderr.
+    #[track_caller]
+    pub fn until_said(&mut self, fragment: &str) {
+        let heard = Arc::clone(&self.stderr.heard);
+        let is_there = || String::from_utf8_lossy(&heard.lock().expect("a lock")).contains(fragment);
+        assert!(
+            self.until(fragment, is_there),
+            "{} did not say {fragment:?}:\n{}",
+            self.line,
+            self.stderr.so_far()
+        );
+    }
+
     /// Lets it run for a while, then kills it without a warning, as a power cut would.
     pub fn kill_after(mut self, time: Duration) -> Outcome {
         let end = Instant::now() + time;
@@ -164,8 +213,7 @@ impl Running {
 
     fn outcome(&mut self) -> Outcome {
         let status: ExitStatus = self.child.wait().expect("a status");
-        let join = |pipe: Option<JoinHandle<String>>| pipe.expect("a pipe").join().expect("a text");
-        let (stdout, stderr) = (join(self.stdout.take()), join(self.stderr.take()));
+        let (stdout, stderr) = (self.stdout.all(), self.stderr.all());
         Outcome { line: self.line.clone(), code: status.code(), stdout, stderr }
     }
 }

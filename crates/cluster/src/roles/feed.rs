@@ -69,7 +69,13 @@ impl Feed {
     }
 
     /// Sends a member its order, with what it needs to be up to date: it has the version `has`, if any.
-    pub fn send(&self, outbox: &Outbox, has: Option<u64>, order: Order, replica: &Replica) -> Result<(), Closed> {
+    pub fn send(
+        &self,
+        outbox: &Outbox,
+        has: Option<u64>,
+        order: Order,
+        replica: &Replica,
+    ) -> Result<(), Closed> {
         let steps = match has.and_then(|has| self.steps(has, order.version)) {
             Some(steps) => steps,
             None => {

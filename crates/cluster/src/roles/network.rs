@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
-use bonfire_wire::{
-    ConnectSecurity, Fingerprint, Outbox, Secret, Sink, Timeouts, Wire, memory_link, proto,
-};
+use bonfire_wire::{ConnectSecurity, Fingerprint, Outbox, Secret, Sink, Timeouts, Wire, memory_link, proto};
 
 use crate::mail::Post;
 

@@ -103,8 +103,8 @@ impl Desk {
     }
 }
 
-/// Does what the head says until the run is over for this node. Returns why it is.
-pub fn serve(desk: &mut Desk, equipment: Equipment) -> Result<proto::Stop> {
+/// Does what the head says until the run is over for this node, telling each role it gets. Returns why it is over.
+pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) -> Result<proto::Stop> {
     let Equipment { settings, dataset, layout, mut worker } = equipment;
     let mut next = desk.await_word()?;
     loop {
@@ -120,7 +120,14 @@ pub fn serve(desk: &mut Desk, equipment: Equipment) -> Result<proto::Stop> {
             };
             Station::new(&settings, &dataset, worker)
         };
-        next = match assignment.role.context("the head gave no role")? {
+        let role = assignment.role.context("the head gave no role")?;
+        tell(match role {
+            Role::Worker(_) => "a worker",
+            Role::Relay(_) => "a relay",
+            Role::Evaluator(_) => "the evaluator",
+            Role::RingMember(_) => "a member of the ring",
+        });
+        next = match role {
             Role::Worker(role) => {
                 let mut station = station()?;
                 worker::work(desk, &mut station, role.parent.as_ref())?
@@ -139,7 +146,6 @@ pub fn serve(desk: &mut Desk, equipment: Equipment) -> Result<proto::Stop> {
 }
 
 fn build_worker(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Worker> {
-    let models: Result<Vec<_>, _> =
-        (0..threads).map(|_| settings.file.model.build(&dataset.shape)).collect();
+    let models: Result<Vec<_>, _> = (0..threads).map(|_| settings.file.model.build(&dataset.shape)).collect();
     Ok(Worker::new(models?))
 }

@@ -61,9 +61,16 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Under a relay, or under the head.
-    Worker { number: usize, relay: Option<u64> },
-    Relay { number: usize },
-    RingMember { number: usize },
+    Worker {
+        number: usize,
+        relay: Option<u64>,
+    },
+    Relay {
+        number: usize,
+    },
+    RingMember {
+        number: usize,
+    },
     Evaluator,
 }
 

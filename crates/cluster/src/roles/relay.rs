@@ -37,7 +37,9 @@ pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto
             (News::Frame(Frame { body: Body::Go(go), payload }), None) if mail.link == desk.head_link => {
                 relaying.ordered(&go, payload).context("the head sent something that does not fit")?;
             }
-            (News::Frame(Frame { body: Body::State(state), payload }), None) if mail.link == desk.head_link => {
+            (News::Frame(Frame { body: Body::State(state), payload }), None)
+                if mail.link == desk.head_link =>
+            {
                 unpack_state(&mut relaying.replica, &state, &payload)?;
                 relaying.restart(state.round);
             }
@@ -153,7 +155,8 @@ impl Relaying {
     fn ordered(&mut self, go: &proto::Go, payload: Bytes) -> Result<()> {
         take(&mut self.replica, &mut self.codec, &mut self.update, self.clip, go, payload.clone())?;
         if go.news() != proto::News::Nothing && !self.is_async {
-            let state_bytes = self.replica.parameters.len() * 4 * (1 + self.replica.optimizer.moments().len());
+            let state_bytes =
+                self.replica.parameters.len() * 4 * (1 + self.replica.optimizer.moments().len());
             self.feed.add(Entry::of(go, self.version, payload), state_bytes);
         }
         self.version = go.version;

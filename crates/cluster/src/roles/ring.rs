@@ -12,10 +12,10 @@ use bytes::Bytes;
 
 use super::node::{Desk, Next};
 use crate::allreduce::{Circle, adasum};
+use crate::course::Course;
 use crate::exchange::{bytes_to_floats, floats_to_bytes};
 use crate::mail::News;
 use crate::run_file::{RingOp, Settings, Topology};
-use crate::course::Course;
 use crate::station::{Computed, Station, pack_state, unpack_state};
 
 /// Takes part in the run's ring until the head has something else to do for this node.
@@ -260,7 +260,8 @@ impl Member {
         let epoch = self.plan.epoch_done(&formed.view, round).map(|epoch| epoch + 1);
         let last = self.plan.is_last(&formed.view, round);
         let due = self.course.due(round, epoch, last);
-        if (formed.index == 0 && (due.evaluation || due.checkpoint)) || std::mem::take(&mut self.state_wanted) {
+        if (formed.index == 0 && (due.evaluation || due.checkpoint)) || std::mem::take(&mut self.state_wanted)
+        {
             self.send_state(desk, station, true);
         }
         Ok(())
@@ -297,7 +298,9 @@ impl Member {
             let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
             let is_head = mail.link == desk.head_link;
             match mail.news {
-                News::Frame(Frame { body: Body::Piece(piece), payload }) if Some(mail.link) == formed.left => {
+                News::Frame(Frame { body: Body::Piece(piece), payload })
+                    if Some(mail.link) == formed.left =>
+                {
                     return Ok((piece, payload));
                 }
                 News::Closed(reason) if Some(mail.link) == formed.left => {

@@ -281,7 +281,8 @@ struct Patience {
 fn rule(tree: &Tree, server: &str, patience: &Patience) -> Result<ServerRule, Wrong> {
     let key = |name: &str| format!("{server}.{name}");
     let is_async = patience.aggregation == Aggregation::Async;
-    let only_async = [("max_staleness", patience.max_staleness.is_some()), ("damping", patience.damping.is_some())];
+    let only_async =
+        [("max_staleness", patience.max_staleness.is_some()), ("damping", patience.damping.is_some())];
     if let Some((name, _)) = only_async.iter().find(|(_, given)| *given && !is_async) {
         return Err(tree.wrong(&key(name), "is only for `aggr_type: async`"));
     }

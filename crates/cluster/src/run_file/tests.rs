@@ -24,12 +24,11 @@ fn refuse(text: &str, set: &[&str], expect: &str) {
 
 #[test]
 fn everything_has_a_default() {
-    let Settings { file, workers, length, notes, .. } = read("", &[]);
+    let Settings { file, workers, length, threads, .. } = read("", &[]);
     let expect =
         RunFile { name: "lenet5-digits".to_owned(), epochs: Some(5), workers: Some(4), ..RunFile::default() };
     assert_eq!(file, expect);
-    assert_eq!((workers, length), (4, Span::Epochs(5)));
-    assert_eq!(notes, [""; 0]);
+    assert_eq!((workers, length, threads), (4, Span::Epochs(5), 1));
     assert_eq!(read("{}", &[]).file, expect);
 }
 
@@ -202,19 +201,69 @@ fn workers_are_where_the_architecture_has_them() {
 }
 
 #[test]
-fn what_one_machine_does_otherwise_is_noted() {
-    let check = |text: &str, expect: &[&str]| assert_eq!(read(text, &[]).notes, expect, "{text}");
-    let share = "on one machine the 5 workers share memory: they train";
-    check("workers: 5", &[]);
-    check("arch: flat\nparameter_server: {num_workers: 5}", &[]);
-    let in_step = format!("{share} in step instead of async");
-    check("arch: flat\nparameter_server: {type: async, num_workers: 5}", &[&in_step]);
-    check(HIERARCHY, &[&format!("{share} without local servers, and in step instead of async")]);
-    check(&HIERARCHY.replace("async", "sync"), &[&format!("{share} without local servers")]);
+fn every_architecture_comes_to_a_topology() {
+    let sync = ServerRule { is_async: false, max_staleness: 0, damping: 0.0, straggler: None };
+    let check = |text: &str, expect: Topology| assert_eq!(read(text, &[]).topology, expect, "{text}");
+    check("workers: 5", Topology::Single { workers: 5 });
     check(
-        &HIERARCHY.replace("type: sync", "type: async"),
-        &[&format!("{share} without local servers, and in step instead of async")],
+        "arch: flat\nparameter_server: {num_workers: 5, backup_workers: 2, straggler_s: 1.5}",
+        Topology::Flat {
+            rule: ServerRule { straggler: Some(std::time::Duration::from_millis(1500)), ..sync },
+            workers: 5,
+            backup: 2,
+        },
     );
+    let bounded = |max_staleness| ServerRule { is_async: true, max_staleness, ..sync };
+    let flat = |rule| Topology::Flat { rule, workers: 5, backup: 0 };
+    check("arch: flat\nparameter_server: {type: async, num_workers: 5}", flat(bounded(8)));
+    check(
+        "arch: flat\nparameter_server: {type: async, num_workers: 5, max_staleness: 0, damping: 0.5}",
+        flat(ServerRule { damping: 0.5, ..bounded(0) }),
+    );
+    let relay = |is_async, workers| RelayPlan { is_async, workers };
+    check(HIERARCHY, Topology::Hierarchical { rule: sync, relays: vec![relay(true, 2), relay(false, 3)] });
+    let ring = |op| Topology::Ring { workers: 3, op };
+    check("arch: allreduce\nallreduce: {num_workers: 3}", ring(RingOp::Mean));
+    check("arch: allreduce\nallreduce: {num_workers: 3, op: adasum, engine: grpc}", ring(RingOp::Adasum));
+}
+
+#[test]
+fn options_of_another_kind_of_server_are_refused() {
+    let check = |server: &str, expect: &str| {
+        refuse(&format!("arch: flat\nparameter_server: {{num_workers: 2, {server}}}"), &[], expect);
+    };
+    let at = |key: &str, rule: &str| format!("run.yml:2: parameter_server.{key}: {rule}");
+    check("max_staleness: 2", &at("max_staleness", "is only for `aggr_type: async`"));
+    check("damping: 1", &at("damping", "is only for `aggr_type: async`"));
+    check("type: async, straggler_s: 1", &at("straggler_s", "is only for `aggr_type: sync`"));
+    check("type: async, damping: -1", &at("damping", "must be from 0 (none) to 4"));
+    check("straggler_s: 0", &at("straggler_s", "must be above 0 and at most 86400"));
+    let backup = "is only for `aggr_type: sync`: an async server waits for nobody";
+    check("type: async, backup_workers: 1", &at("backup_workers", backup));
+    refuse("silence_s: 0.1", &[], "run.yml:1: silence_s: must be from 0.5 to 86400");
+    refuse(
+        "workers: 2\nmin_workers: 3",
+        &[],
+        "run.yml:2: min_workers: must be at most the number of workers, which is 2",
+    );
+}
+
+#[test]
+fn cores_are_shared_out_among_workers() {
+    let check = |text: &str, cores: usize, workers: usize, expect: usize| {
+        assert_eq!(
+            read(text, &[]).file.threads_on(cores, workers),
+            expect,
+            "{text}: {workers} on {cores} cores"
+        );
+    };
+    check("", 4, 4, 1);
+    check("", 4, 2, 2);
+    check("", 4, 3, 1);
+    check("", 2, 8, 1);
+    check("batch_size: 16", 64, 1, 2);
+    check("batch_size: 4", 64, 1, 1);
+    check("threads: 3", 1, 8, 3);
 }
 
 #[test]
@@ -223,6 +272,10 @@ fn the_resolved_file_reads_back_the_same() {
         "",
         HIERARCHY,
         "arch: flat\nparameter_server: {aggr_type: async, num_workers: 2}\nnum_server_rounds: 5",
+        "arch: flat\nparameter_server: {type: async, num_workers: 2, max_staleness: 3, damping: 0.25}",
+        "arch: flat\nparameter_server: {num_workers: 2, backup_workers: 1, straggler_s: 2.5}\nthreads: 2",
+        "arch: allreduce\nallreduce: {num_workers: 2, op: adasum}\ncompression: f16\ndistribute: ship",
+        "evaluator: true\nsilence_s: 2.5\nworkers: 3\nmin_workers: 2",
         "model: {tagger: {cell: lstm, dropout: 0.1}}\ndata: {name: grammar, tags: xpos, lower_case: false}",
         "model: {sentiment: {classes: 5}}\ndata: {path: 'a: b # c', max_words: 50}\nname: \"yes\"",
         "model: {mlp: {hidden: []}}\noptimizer: {sgd: {lr: 0.1, momentum: 0.9, nesterov: true, rows: all}}",

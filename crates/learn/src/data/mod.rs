@@ -12,6 +12,7 @@ pub mod conllu;
 pub mod csv;
 pub mod digits;
 pub mod grammar;
+mod hdf5;
 pub mod idx;
 pub mod images;
 pub mod mat;

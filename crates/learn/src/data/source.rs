@@ -10,7 +10,7 @@ use super::augment::Augment;
 use super::cifar::Labels;
 use super::conllu::TagColumn;
 use super::normalize::Normalize;
-use super::{Dataset, digits, grammar, reviews};
+use super::{Dataset, digits, grammar, hdf5, reviews};
 use crate::error::{Error, Result};
 use crate::random::mix;
 use serde::de::value::MapAccessDeserializer;
@@ -31,13 +31,13 @@ const MOST: usize = 100_000_000;
 /// A data set and how to prepare it. In a run file either a name or folder alone, or a mapping of these fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
-    /// A known name or the path of a folder.
+    /// A known name, the path of a folder, or that of an HDF5 file.
     pub name: String,
     /// Made data: how many samples to make. Read data: keep the first so many.
     pub train: Option<usize>,
     /// The same for the samples to measure on.
     pub test: Option<usize>,
-    /// Made data only.
+    /// What is made, and which texts of an HDF5 file are measured on.
     pub seed: u64,
     /// Words that occur less often in the training half have no number of their own.
     pub min_frequency: usize,
@@ -109,7 +109,13 @@ impl Source {
             Some(_) => folder::load(&self.find()?, self),
             None => {
                 let path = Path::new(&self.name);
-                if path.is_dir() { folder::load(path, self) } else { Err(self.unknown(path)) }
+                if path.is_dir() {
+                    folder::load(path, self)
+                } else if hdf5::is_named(path) {
+                    hdf5::load(path, self)
+                } else {
+                    Err(self.unknown(path))
+                }
             }
         }
     }
@@ -165,7 +171,9 @@ impl Source {
 
     fn unknown(&self, path: &Path) -> Error {
         if path.is_file() {
-            return Error::format(path, "is a file, expected the folder that holds both halves of the data");
+            let message = "is a file, expected the folder that holds both halves of the data, or a file that ends in \
+                           .h5 or .hdf5";
+            return Error::format(path, message);
         }
         // Only what can be had without a visit to a web page.
         let at_hand = KNOWN.iter().filter(|known| known.home.is_none());

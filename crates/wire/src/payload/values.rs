@@ -162,7 +162,9 @@ impl<'a> Values<'a> {
     /// aligned for them. That of a [`Pool`](crate::Pool) is.
     pub fn floats(&self) -> Option<&'a [f32]> {
         match self.0 {
-            Content::Singles(singles) if cfg!(target_endian = "little") => bytemuck::try_cast_slice(singles).ok(),
+            Content::Singles(singles) if cfg!(target_endian = "little") => {
+                bytemuck::try_cast_slice(singles).ok()
+            }
             _ => None,
         }
     }

@@ -81,7 +81,8 @@ impl Head<'_> {
                 return Ok(None);
             }
             if left.is_zero() {
-                let missing = if missing.is_empty() { "nodes that load their data".to_owned() } else { missing };
+                let missing =
+                    if missing.is_empty() { "nodes that load their data".to_owned() } else { missing };
                 let (wanted, seconds) = (wanted.len(), self.wait.as_secs());
                 bail!("only {ready} of {wanted} nodes were there after {seconds} s; missing: {missing}");
             }
@@ -102,7 +103,8 @@ impl Head<'_> {
     }
 
     fn assign(&mut self, wanted: &[Wanted]) {
-        let ready: Vec<u64> = self.registry.nodes().filter(|node| node.is_ready).map(|node| node.number).collect();
+        let ready: Vec<u64> =
+            self.registry.nodes().filter(|node| node.is_ready).map(|node| node.number).collect();
         let (mut relay, mut relays, mut workers) = (None, 0, 0);
         let mut roles = Vec::new();
         for (&node, wanted) in ready.iter().zip(wanted) {
@@ -147,9 +149,7 @@ impl Head<'_> {
                 assignment::Role::Worker(proto::Worker { parent })
             }
             Role::Relay { .. } => {
-                let is_its = |role: Option<Role>| {
-                    matches!(role, Some(Role::Worker { relay: Some(relay), .. }) if relay == number)
-                };
+                let is_its = |role: Option<Role>| matches!(role, Some(Role::Worker { relay: Some(relay), .. }) if relay == number);
                 let workers = self.registry.nodes().filter(|node| is_its(node.role)).map(|node| node.peer());
                 let is_async = plan.is_some_and(|plan| plan.is_async);
                 assignment::Role::Relay(proto::Relay { is_async, workers: workers.collect() })
@@ -215,7 +215,8 @@ mod tests {
         let rule = Topology::Single { workers: 1 }.rule();
         let relays = vec![RelayPlan { is_async: false, workers: 2 }; 2];
         let all = wanted(&Topology::Hierarchical { rule, relays }, true);
-        let check = |joined: usize, expect: &str| assert_eq!(in_words(&all[joined..]), expect, "{joined} joined");
+        let check =
+            |joined: usize, expect: &str| assert_eq!(in_words(&all[joined..]), expect, "{joined} joined");
         check(0, "2 relays, 4 workers, 1 evaluator");
         check(3, "1 relay, 2 workers, 1 evaluator");
         check(6, "1 evaluator");

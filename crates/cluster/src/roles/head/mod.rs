@@ -39,7 +39,13 @@ pub struct Head<'a> {
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Leads a run with nodes that are about to join. Whatever happens, they are told in the end.
-pub fn lead(run: &mut Run, registry: Registry, mailbox: &Mailbox, stop: &AtomicBool, wait: Duration) -> Result<Exit> {
+pub fn lead(
+    run: &mut Run,
+    registry: Registry,
+    mailbox: &Mailbox,
+    stop: &AtomicBool,
+    wait: Duration,
+) -> Result<Exit> {
     let started = Instant::now();
     let mut head = Head {
         run,
@@ -81,7 +87,9 @@ impl Head<'_> {
         self.stats.restart(self.started);
         match self.run.job.settings.topology {
             Topology::Ring { .. } => ring::lead(self),
-            Topology::Flat { .. } | Topology::Hierarchical { .. } | Topology::Single { .. } => server::lead(self),
+            Topology::Flat { .. } | Topology::Hierarchical { .. } | Topology::Single { .. } => {
+                server::lead(self)
+            }
         }
     }
 

@@ -72,7 +72,8 @@ impl<'h, 'a> Leading<'h, 'a> {
 
     fn enroll(&mut self) -> Result<()> {
         let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
-        let members: Vec<u64> = self.head.registry.nodes().filter(is_member).map(|node| node.number).collect();
+        let members: Vec<u64> =
+            self.head.registry.nodes().filter(is_member).map(|node| node.number).collect();
         for member in members {
             self.decide(Event::Joined { member })?;
         }
@@ -187,14 +188,18 @@ impl<'h, 'a> Leading<'h, 'a> {
                     self.send(&members, &Body::Halt(proto::Halt { generation }));
                 }
                 Action::Form { view, source, behind, .. } => self.form(view, source, behind),
-                Action::RoundDone { round, epoch_done } => self.round_done(round, epoch_done.map(|epoch| epoch + 1))?,
+                Action::RoundDone { round, epoch_done } => {
+                    self.round_done(round, epoch_done.map(|epoch| epoch + 1))?
+                }
                 Action::Expel { member, reason } => {
                     if let Some(node) = self.head.registry.get(member) {
                         node.outbox.abort(&reason);
                     }
                 }
                 Action::Waiting { reason } => self.head.run.tell(Told::Noted { message: reason }),
-                Action::StateLost { reason, .. } => bail!("no member of the ring is left that has the parameters: {reason}"),
+                Action::StateLost { reason, .. } => {
+                    bail!("no member of the ring is left that has the parameters: {reason}")
+                }
                 Action::Finished { .. } => self.finished = true,
             }
         }
@@ -209,8 +214,12 @@ impl<'h, 'a> Leading<'h, 'a> {
     }
 
     fn form(&mut self, view: View, source: Option<u64>, behind: Vec<u64>) {
-        let peers: Vec<proto::Peer> =
-            view.members.iter().filter_map(|&member| self.head.registry.get(member)).map(Node::peer).collect();
+        let peers: Vec<proto::Peer> = view
+            .members
+            .iter()
+            .filter_map(|&member| self.head.registry.get(member))
+            .map(Node::peer)
+            .collect();
         // Without a source all begin from the head's own: the seed's, or a checkpoint's, which only the head has.
         let from_head = source.is_none() && view.round > 0;
         for &member in &view.members {

@@ -222,7 +222,9 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn smallest_relay(&self) -> Option<u64> {
         let nodes = || self.head.registry.nodes();
         let workers = |relay: u64| {
-            nodes().filter(|node| matches!(node.role, Some(Role::Worker { relay: Some(at), .. }) if at == relay)).count()
+            nodes()
+                .filter(|node| matches!(node.role, Some(Role::Worker { relay: Some(at), .. }) if at == relay))
+                .count()
         };
         let relays = nodes().filter(|node| matches!(node.role, Some(Role::Relay { .. })));
         relays.map(|node| node.number).min_by_key(|&relay| workers(relay))
@@ -384,7 +386,14 @@ impl<'h, 'a> Serving<'h, 'a> {
             let (payload, weight) = (codec.pack(sum), sum.weight);
             // What the members apply may be rounded, and the head applies the same.
             job.pool.install(|| codec.sum(&[Parcel { payload: payload.clone(), weight }], sum))?;
-            let entry = Entry { from: version - 1, to: version, news: proto::News::Update, lr: step.lr, weight, payload };
+            let entry = Entry {
+                from: version - 1,
+                to: version,
+                news: proto::News::Update,
+                lr: step.lr,
+                weight,
+                payload,
+            };
             let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
             self.feed.add(entry, state_bytes);
         }

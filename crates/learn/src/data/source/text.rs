@@ -73,6 +73,9 @@ pub fn tagging(source: &Source, train: &[TaggedSentence], test: &[TaggedSentence
     })
 }
 
+/// The classes of texts.
+pub const STARS: [&str; 5] = ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"];
+
 /// A data set of texts with stars. Class 0 is one star.
 pub fn texts(source: &Source, train: &[Review], test: &[Review]) -> Result<Dataset> {
     let normal = |half: &[Review]| -> Vec<(String, u8)> {
@@ -107,10 +110,10 @@ pub fn texts(source: &Source, train: &[Review], test: &[Review]) -> Result<Datas
     };
     Ok(Dataset {
         name: source.name.clone(),
-        shape: Shape::Texts { words: vocabulary.len(), classes: 5 },
+        shape: Shape::Texts { words: vocabulary.len(), classes: STARS.len() },
         train: Arc::new(encode(&train, "training")?),
         test: Arc::new(encode(&test, "test")?),
-        classes: ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"].map(str::to_owned).to_vec(),
+        classes: STARS.map(str::to_owned).to_vec(),
         vocabulary: Some(vocabulary),
     })
 }
@@ -127,7 +130,8 @@ fn fold(word: &str, lower_case: bool) -> Cow<'_, str> {
     if lower_case && !is_lower() { Cow::Owned(word.to_lowercase()) } else { Cow::Borrowed(word) }
 }
 
-fn start(source: &Source, words: usize) -> Result<u32> {
+/// Where a text begins that follows so many words.
+pub fn start(source: &Source, words: usize) -> Result<u32> {
     u32::try_from(words).map_err(|_| {
         Error::Mismatch(format!(
             "data {}: has more than 2^32 words; limit it with `train` and `test`",

@@ -1,0 +1,54 @@
+//! A run of real processes on loopback: a head and its nodes.
+
+use std::path::PathBuf;
+
+use crate::program::{Dir, Outcome, Running};
+use crate::record::Record;
+
+/// A head that runs, and the nodes that were started for it.
+#[derive(Debug)]
+pub struct Fire {
+    pub head: Running,
+    pub ticket: String,
+    pub nodes: Vec<Running>,
+    folder: PathBuf,
+}
+
+impl Fire {
+    /// Starts a head with these settings, a line each; `arguments` is what else its command line has.
+    #[track_caller]
+    pub fn light(dir: &Dir, name: &str, arguments: &str, settings: &str) -> Self {
+        let line = format!("head --listen 127.0.0.1:0 --wait 60 --out {name} {arguments}");
+        let mut head = dir.bonfire(&line).set(settings).start();
+        let ticket = head.first_line();
+        assert!(ticket.starts_with("bonfire://127.0.0.1:"), "{ticket}");
+        Self { head, ticket, nodes: Vec::new(), folder: dir.path(name) }
+    }
+
+    /// Starts so many nodes more.
+    pub fn join(mut self, dir: &Dir, nodes: usize) -> Self {
+        for _ in 0..nodes {
+            let name = format!("n{}", self.nodes.len() + 1);
+            self.nodes.push(dir.bonfire("node").arg(&self.ticket).arg("--name").arg(name).start());
+        }
+        self
+    }
+
+    /// Waits for the end of all, which must be a good one.
+    #[track_caller]
+    pub fn burn_down(self) -> Record {
+        let head = self.head.wait();
+        let said: Vec<Outcome> = self.nodes.into_iter().map(Running::wait).collect();
+        head.expect(0);
+        for node in said {
+            node.expect(0);
+        }
+        Record::of(self.folder)
+    }
+}
+
+/// A whole run with so many nodes.
+#[track_caller]
+pub fn burn(dir: &Dir, name: &str, nodes: usize, settings: &str) -> Record {
+    Fire::light(dir, name, "--quiet", settings).join(dir, nodes).burn_down()
+}
