@@ -23,8 +23,8 @@ pub struct Circle<'a, E> {
     pub pool: &'a Pool,
 }
 
-/// How many floats travel in one piece, at most: 256 KiB.
-const PIECE: usize = 64 << 10;
+/// How many floats travel in one piece, at most: 512 KiB.
+const PIECE: usize = 128 << 10;
 
 /// And at least, unless there are no more.
 const SMALL_PIECE: usize = 8 << 10;
@@ -60,10 +60,14 @@ impl<E: From<Closed>> Circle<'_, E> {
             let end = start + arrived.len() / 4;
             assert!(hop < hops && end <= len, "a neighbour with another buffer");
             let local = &mut buffer[start..end];
-            let onward = if hop < n - 1 { added(self.pool, &arrived, local) } else { arrived };
-            if hop >= n - 2 {
-                keep(&onward, local);
-            }
+            let onward = match hop {
+                _ if hop + 2 < n => added(self.pool, &arrived, local),
+                _ if hop + 2 == n => summed(self.pool, &arrived, local),
+                _ => {
+                    keep(&arrived, local);
+                    arrived
+                }
+            };
             if hop + 1 < hops {
                 self.send(hop + 1, start, onward)?;
             }
@@ -122,6 +126,17 @@ fn added(pool: &Pool, bytes: &[u8], floats: &[f32]) -> Bytes {
     let sums = buffer.as_mut().as_chunks_mut().0.iter_mut();
     for ((sum, bytes), float) in sums.zip(bytes.as_chunks().0).zip(floats) {
         *sum = (f32::from_le_bytes(*bytes) + float).to_le_bytes();
+    }
+    buffer.freeze()
+}
+
+/// The same, and the sums stay here too: nobody has more to add to them.
+fn summed(pool: &Pool, bytes: &[u8], floats: &mut [f32]) -> Bytes {
+    let mut buffer = pool.take(bytes.len());
+    let sums = buffer.as_mut().as_chunks_mut().0.iter_mut();
+    for ((sum, bytes), float) in sums.zip(bytes.as_chunks().0).zip(floats) {
+        *float += f32::from_le_bytes(*bytes);
+        *sum = float.to_le_bytes();
     }
     buffer.freeze()
 }

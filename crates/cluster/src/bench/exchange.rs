@@ -86,6 +86,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Measures an exchange between processes of this program, which `command` starts so that they call [`take_part`].
 pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<ExchangeSpeed> {
     ensure!(task.workers > 0 && task.workers <= 64, "--workers must be from 1 to 64");
+    ensure!(task.workers > 1 || task.via == Via::Server, "a ring of one has nothing to exchange");
     ensure!(task.bytes >= 4 && task.bytes <= 1 << 30, "--bytes must be from 4 to {}", 1 << 30);
     ensure!(task.seconds > 0.0 && task.seconds.is_finite(), "--seconds must be above 0");
     let processes = task.workers + usize::from(task.via == Via::Server);
@@ -233,9 +234,6 @@ impl From<Closed> for Broken {
 /// The seconds of an exchange around the ring.
 fn around(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
     let Task { workers, bytes, seconds, .. } = party.task;
-    if workers == 1 {
-        bail!("a ring of one has nothing to exchange");
-    }
     let right = party.connect(peers, (party.index + 1) % workers)?;
     links.push(right.clone());
     let mut receive = || match party.frame(links) {
