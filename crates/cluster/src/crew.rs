@@ -56,7 +56,7 @@ pub fn round_seed(seed: u64, round: u64) -> u64 {
 impl Crew {
     /// So many workers, among whom the models, which are equal, are shared out.
     pub fn new(models: Vec<Box<dyn Model>>, workers: usize, seed: u64) -> Self {
-        assert!(workers > 0 && models.len() % workers == 0, "every worker has as many hands");
+        assert!(workers > 0 && models.len().is_multiple_of(workers), "every worker has as many hands");
         let hands = models.len() / workers;
         let mut models = models.into_iter();
         let worker = |_| Worker::new(models.by_ref().take(hands).collect());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use bonfire_wire::{Frame, Incoming, Outbox, Sink};
@@ -81,10 +81,6 @@ impl Post {
 impl Mailbox {
     /// The next mail, if any comes in time.
     pub fn next(&self, timeout: Duration) -> Option<Mail> {
-        match self.0.recv_timeout(timeout) {
-            Ok(mail) => Some(mail),
-            // Nobody can write any more, so waiting is all that is left.
-            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => None,
-        }
+        self.0.recv_timeout(timeout).ok()
     }
 }

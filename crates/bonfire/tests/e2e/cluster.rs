@@ -55,13 +55,14 @@ fn flat_sync_of_processes_is_that_of_threads_bit_for_bit() {
 fn every_architecture_learns_what_one_process_learns() {
     let learns = |data: &str, workers: usize, nodes: usize, arch: &str| {
         let dir = Dir::new();
-        let expect = alone(&dir, "alone", workers, data).number("accuracy");
+        let data = format!("{data}\n epochs=6");
+        let expect = alone(&dir, "alone", workers, &data).number("accuracy");
         let fire = burn(&dir, "fire", nodes, &format!("{data}\n{arch}"));
         let found = fire.number("accuracy");
         // Better is fine: many small updates learn faster than few large ones. Small data make small runs noisy.
-        assert!(found > expect - 0.02, "{arch}: {found} against {expect}");
+        assert!(found > expect - 0.03, "{arch}: {found} against {expect}");
         let epochs = fire.number("epochs");
-        assert!((epochs - 3.0).abs() < 1e-9, "{arch}: every sample counts once an epoch, not {epochs}");
+        assert!((epochs - 6.0).abs() < 1e-9, "{arch}: every sample counts once an epoch, not {epochs}");
     };
     learns(DIGITS, 2, 3, &flat(2, ", backup_workers: 1"));
     learns(DIGITS, 3, 3, &flat(3, ", type: async, max_staleness: 2"));
