@@ -1,6 +1,7 @@
 //! Gradients and parameters on their way: a model's vectors as payloads, and payloads as something that can be summed.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
 use bonfire_learn::layout::Kind;
@@ -18,8 +19,52 @@ pub struct Codec {
     form: Form,
     precision: Precision,
     encoder: Encoder,
+    shelf: Shelf,
     /// Gradients that came in another precision are unpacked into these.
     unpacked: Vec<Gradient>,
+}
+
+/// Memory of payloads that were sent, to be written again: after some rounds a push needs no new memory.
+#[derive(Clone, Debug, Default)]
+struct Shelf(Arc<Mutex<Vec<Vec<u8>>>>);
+
+/// A payload's memory, which returns to its shelf with the last one who reads it.
+#[derive(Debug)]
+struct Page {
+    bytes: Vec<u8>,
+    shelf: Shelf,
+}
+
+/// More pages than this are not on their way at a time.
+const PAGES: usize = 8;
+
+impl Shelf {
+    fn pages(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An empty page.
+    fn take(&self) -> Page {
+        let mut bytes = self.pages().pop().unwrap_or_default();
+        bytes.clear();
+        Page { bytes, shelf: self.clone() }
+    }
+}
+
+impl AsRef<[u8]> for Page {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut pages = self.shelf.pages();
+        if pages.len() < PAGES {
+            pages.push(bytes);
+        }
+    }
 }
 
 /// A gradient that came, and how many losses it is the sum of.
@@ -43,6 +88,7 @@ impl Codec {
                 Compression::F16 => Precision::F16,
             },
             encoder: Encoder::default(),
+            shelf: Shelf::default(),
             unpacked: Vec::new(),
         }
     }
@@ -56,9 +102,9 @@ impl Codec {
     pub fn pack(&mut self, gradient: &Gradient) -> Bytes {
         let tables = (0..self.layout.tensors().len()).filter_map(|i| gradient.rows(i));
         let rows: Vec<&[u32]> = tables.map(|rows| rows.touched.as_slice()).collect();
-        let mut bytes = Vec::with_capacity(self.form.most_bytes(self.precision));
-        self.encoder.encode(&self.form, &gradient.values, &rows, self.precision, &mut bytes);
-        bytes.into()
+        let mut page = self.shelf.take();
+        self.encoder.encode(&self.form, &gradient.values, &rows, self.precision, &mut page.bytes);
+        Bytes::from_owner(page)
     }
 
     /// Whether a payload is a gradient of this layout, and of numbers only.
@@ -110,9 +156,9 @@ impl Codec {
 
     /// The payload of those parameters that changed: of tables only these rows, the list of each.
     pub fn pack_changes(&mut self, parameters: &[f32], rows: &[&[u32]]) -> Bytes {
-        let mut bytes = Vec::new();
-        self.encoder.encode(&self.form, parameters, rows, Precision::F32, &mut bytes);
-        bytes.into()
+        let mut page = self.shelf.take();
+        self.encoder.encode(&self.form, parameters, rows, Precision::F32, &mut page.bytes);
+        Bytes::from_owner(page)
     }
 
     /// Puts changed parameters in their places.
@@ -243,4 +289,107 @@ fn unpack(form: &Form, parcel: &Parcel, gradient: &mut Gradient) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_learn::layout::Init;
+
+    /// A table of 50 rows of 4, a dense tensor of 6 and a statistic of 2.
+    fn layout() -> Layout {
+        let mut layout = Layout::default();
+        layout.rows("table".into(), 50, 4, Init::Uniform(1.0));
+        layout.vector("dense".into(), 6, Init::Uniform(1.0));
+        layout.buffer("mean".into(), 2, Init::Constant(0.0));
+        layout
+    }
+
+    /// A gradient by `weight` samples that touches some rows.
+    fn gradient(weight: f64, rows: &[u32], value: f32) -> Gradient {
+        let mut gradient = Gradient::new(&layout());
+        gradient.values.fill(f32::NAN);
+        gradient.weight = weight;
+        for &row in rows {
+            gradient.touch(0, row).fill(value + row as f32);
+        }
+        gradient.write(1).fill(value);
+        gradient.write(2).fill(value);
+        gradient
+    }
+
+    fn parcel(codec: &mut Codec, gradient: &Gradient) -> Parcel {
+        Parcel { payload: codec.pack(gradient), weight: gradient.weight }
+    }
+
+    #[test]
+    fn sums_of_payloads_are_sums_of_gradients() {
+        let many: Vec<u32> = (0..50).collect();
+        let gradients =
+            [gradient(3.0, &[7, 2], 0.5), gradient(1.0, &[2, 40], 0.25), gradient(2.0, &many, 1.0)];
+        let (layout, mut expect) = (layout(), Gradient::new(&layout()));
+        sum(&layout, &gradients, &mut expect);
+        for compression in [Compression::None, Compression::F16] {
+            let mut codec = Codec::new(&layout, compression);
+            let parcels: Vec<Parcel> =
+                gradients.iter().map(|gradient| parcel(&mut codec, gradient)).collect();
+            let mut total = Gradient::new(&layout);
+            codec.sum(&parcels, &mut total).expect("a sum");
+            // These numbers are exact in half precision too.
+            assert_eq!(total.weight, 6.0);
+            assert_eq!(total.values[200..], expect.values[200..], "{compression:?}");
+            assert_eq!(total.row(0, 2), expect.row(0, 2));
+            let (mut one_by_one, mut spare) = (Gradient::new(&layout), Gradient::new(&layout));
+            one_by_one.finish();
+            for parcel in &parcels {
+                codec.add(parcel, &mut one_by_one, &mut spare).expect("added");
+            }
+            assert_eq!(one_by_one.values[200..206], expect.values[200..206], "{compression:?}");
+        }
+        // Statistics are means by samples, not sums.
+        assert!((expect.values[206] - (3.0 * 0.5 + 0.25 + 2.0) / 6.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_weighs_nothing_is_not_read() {
+        let (layout, mut total) = (layout(), Gradient::new(&layout()));
+        let mut codec = Codec::new(&layout, Compression::None);
+        let empty = Parcel { payload: Bytes::from_static(b"nonsense"), weight: 0.0 };
+        let parcels = [empty, parcel(&mut codec, &gradient(1.0, &[3], 2.0))];
+        codec.sum(&parcels, &mut total).expect("a sum");
+        assert_eq!(total.row(0, 3), Some(&[5.0; 4][..]));
+    }
+
+    #[test]
+    fn what_is_no_number_or_does_not_fit_is_refused() {
+        let mut codec = Codec::new(&layout(), Compression::None);
+        let good = codec.pack(&gradient(1.0, &[3], 2.0));
+        codec.check(&good).expect("a gradient");
+        let bad = codec.pack(&gradient(1.0, &[3], f32::NAN));
+        assert!(codec.check(&bad).is_err());
+        assert!(codec.check(&good[..good.len() - 1]).is_err());
+    }
+
+    #[test]
+    fn changed_rows_find_their_places() {
+        let (layout, mut codec) = (layout(), Codec::new(&layout(), Compression::F16));
+        let (old, new) = (layout.initial(1), layout.initial(2));
+        let payload = codec.pack_changes(&new, &[&[9, 4]]);
+        let mut found = old.clone();
+        codec.unpack_changes(&payload, &mut found).expect("changes");
+        assert_eq!(found[16..20], new[16..20]);
+        assert_eq!(found[36..40], new[36..40]);
+        assert_eq!(found[..16], old[..16]);
+        assert_eq!(found[200..], new[200..], "parameters are never rounded");
+    }
+
+    #[test]
+    fn memory_is_used_again() {
+        let mut codec = Codec::new(&layout(), Compression::None);
+        let gradient = gradient(1.0, &[3], 2.0);
+        let first = codec.pack(&gradient).as_ptr();
+        for _ in 0..10 {
+            assert_eq!(codec.pack(&gradient).as_ptr(), first);
+        }
+    }
 }

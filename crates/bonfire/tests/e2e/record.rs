@@ -85,6 +85,18 @@ impl Record {
         self.checkpoints().pop().and_then(number).unwrap_or(0)
     }
 
+    /// The numbers of the newest parameters, in the order of the file.
+    #[track_caller]
+    pub fn floats(&self) -> Vec<f32> {
+        let bytes = self.parameters();
+        let (header, rest) = bytes.split_at(8);
+        let header = u64::from_le_bytes(header.try_into().expect("eight bytes")) as usize;
+        rest[header..]
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes(b.try_into().expect("four bytes")))
+            .collect()
+    }
+
     /// The newest parameters.
     #[track_caller]
     pub fn parameters(&self) -> Vec<u8> {

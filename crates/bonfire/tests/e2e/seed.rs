@@ -55,3 +55,22 @@ fn the_command_line_sets_the_workers_of_any_file() {
     check("arch: flat");
     check("arch: flat\nparameter_server: {num_workers: 4}");
 }
+
+#[test]
+fn more_workers_with_smaller_batches_learn_the_same() {
+    let dir = Dir::new();
+    // The last round of an epoch has 20 samples: unequal shares for three workers, which count by their samples.
+    let settings = |workers: usize, batch: usize| {
+        format!(
+            "data={{name: digits, train: 500, test: 50}}\n threads=1\n workers={workers}\n batch_size={batch}\n optimizer=sgd"
+        )
+    };
+    let one = Record::of(dir.path("one"));
+    let three = Record::of(dir.path("three"));
+    dir.bonfire("train --quiet --out one").set(&settings(1, 48)).succeed();
+    dir.bonfire("train --quiet --out three").set(&settings(3, 16)).succeed();
+    let (one, three) = (one.floats(), three.floats());
+    let furthest = one.iter().zip(&three).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(one.len() == three.len() && furthest < 1e-5, "{furthest}");
+    assert!(one != three, "sums in another order are not the same to the last bit");
+}
