@@ -1,3 +1,4 @@
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,16 +55,24 @@ fn cache() -> Option<PathBuf> {
     Some(cache.join("bonfire").join("data"))
 }
 
-/// The data come in many pieces: a line for every tenth of them is enough.
+/// How wide a bar is.
+const BAR: usize = 24;
+
+/// The data come in many pieces: a bar on a terminal, and elsewhere a line for every tenth of them.
 #[expect(clippy::print_stderr, reason = "a person may be watching")]
 fn say(stage: &Stage, told: &mut u64) {
     match stage {
         Stage::Connected { address } => eprintln!("connected to {address}"),
         Stage::Fetching { bytes, of } => {
             let tenth = bytes * 10 / (*of).max(1);
-            if tenth > *told {
+            let line = format!("data: {} of {}", number::bytes(*bytes), number::bytes(*of));
+            if std::io::stderr().is_terminal() {
+                let done = (bytes * BAR as u64 / (*of).max(1)) as usize;
+                let bar = "━".repeat(done) + &"─".repeat(BAR.saturating_sub(done));
+                eprint!("\r{bar} {line:<40}{}", if bytes == of { "\n" } else { "" });
+            } else if tenth > *told {
                 *told = tenth;
-                eprintln!("data: {} of {}", number::bytes(*bytes), number::bytes(*of));
+                eprintln!("{line}");
             }
         }
         Stage::Ready { name } => eprintln!("ready as {name}"),

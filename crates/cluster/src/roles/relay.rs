@@ -8,7 +8,7 @@ use bonfire_learn::{Gradient, Layout};
 use bonfire_strategy::Unit;
 use bonfire_strategy::relay::{Action, Event, Relay, RelayRule, Share};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Frame, Outbox, proto};
+use bonfire_wire::{Frame, Outbox, Traffic, proto};
 use bytes::Bytes;
 
 use super::feed::{Entry, Feed, Order};
@@ -77,6 +77,24 @@ struct Member {
     outbox: Outbox,
     /// The version that it was last brought to.
     has: Option<u64>,
+    /// What it did since that was last told.
+    part: proto::Part,
+    /// What had been sent and received then.
+    told: Traffic,
+}
+
+impl Member {
+    /// What the member did since this was last asked.
+    fn part(&mut self) -> proto::Part {
+        let traffic = self.outbox.traffic();
+        let before = std::mem::replace(&mut self.told, traffic);
+        proto::Part {
+            // What the relay receives, the worker has sent.
+            sent_bytes: traffic.received_bytes - before.received_bytes,
+            received_bytes: traffic.sent_bytes - before.sent_bytes,
+            ..std::mem::take(&mut self.part)
+        }
+    }
 }
 
 struct Pushed {
@@ -122,7 +140,8 @@ impl Relaying {
     fn welcome(&mut self, link: u64, outbox: Outbox, node: u64) -> Result<()> {
         outbox.accept_payloads_up_to(self.codec.most_bytes());
         // All replicas begin alike.
-        let member = Member { link, outbox, has: Some(0) };
+        let (part, told) = Default::default();
+        let member = Member { link, outbox, has: Some(0), part, told };
         self.workers.insert(node, member);
         let actions = self.strategy.on(Event::Joined { worker: node });
         self.act(actions)
@@ -146,6 +165,10 @@ impl Relaying {
         };
         let parcel = Parcel { payload, weight: push.weight };
         let pushed = Pushed { parcel, tally: push.tally.unwrap_or_default(), seconds: push.compute_s };
+        if let Some(member) = self.workers.get_mut(&worker) {
+            member.part.samples += pushed.tally.samples;
+            member.part.compute_s += pushed.seconds;
+        }
         self.pushes.insert((worker, push.order), pushed);
         let actions = self.strategy.on(Event::Pushed { worker, order: push.order, unit });
         self.act(actions)
@@ -238,7 +261,11 @@ impl Relaying {
             units: done.iter().copied().map(to_proto).collect(),
             unused: unused.iter().copied().map(to_proto).collect(),
             compute_s: self.sum.seconds,
-            lost: Vec::new(),
+            parts: self
+                .workers
+                .iter_mut()
+                .map(|(&node, member)| proto::Part { node, ..member.part() })
+                .collect(),
         };
         self.sum.clear();
         let _ = self.parent.send(Frame { body: Body::Push(push), payload });

@@ -162,8 +162,9 @@ impl<'h, 'a> Leading<'h, 'a> {
     /// A member has done a round.
     fn done(&mut self, node: u64, done: &proto::RingRound) -> Result<()> {
         let tally = done.tally.unwrap_or_default();
-        self.head.stats.pushed(node, &tally, done.compute_s);
-        self.head.stats.aside(node, done.sent_bytes);
+        self.head.stats.pushed(node, tally.samples, done.compute_s);
+        // Around a ring everybody receives as much as it sends.
+        self.head.stats.aside(node, done.sent_bytes, done.sent_bytes);
         if tally.samples > 0 || done.compute_s > 0.0 {
             self.add(done.round, &tally);
         }

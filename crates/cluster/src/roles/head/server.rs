@@ -287,7 +287,11 @@ impl<'h, 'a> Serving<'h, 'a> {
             let message = format!("refused a gradient of {}: {wrong}", self.head.name(node));
             self.head.run.tell(Told::Warned { message });
         }
-        self.head.stats.pushed(node, &tally, push.compute_s);
+        self.head.stats.pushed(node, tally.samples, push.compute_s);
+        for part in push.parts.iter().filter(|part| self.head.registry.get(part.node).is_some()) {
+            self.head.stats.pushed(part.node, part.samples, part.compute_s);
+            self.head.stats.aside(part.node, part.sent_bytes, part.received_bytes);
+        }
         let done: Vec<Unit> = push.units.iter().map(from_proto).collect();
         let unused = push.unused.iter().map(from_proto).collect();
         let empty = wrong.is_some() || push.weight == 0.0;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bonfire_report::NodeLine;
-use bonfire_wire::{Traffic, proto};
+use bonfire_wire::Traffic;
 
 use super::super::registry::Registry;
 
@@ -30,8 +30,8 @@ struct Count {
     late: u64,
     /// What was sent and received when it was last said.
     traffic: Traffic,
-    /// What went past the head.
-    aside_bytes: u64,
+    /// What was sent and received past the head.
+    aside: (u64, u64),
 }
 
 /// How often it is said at first, and later at most.
@@ -64,9 +64,9 @@ impl Stats {
     }
 
     /// A node has done its part of an update.
-    pub fn pushed(&mut self, node: u64, tally: &proto::Tally, compute_s: f64) {
+    pub fn pushed(&mut self, node: u64, samples: u64, compute_s: f64) {
         let count = self.nodes.entry(node).or_default();
-        count.samples += tally.samples;
+        count.samples += samples;
         count.compute_s += compute_s;
     }
 
@@ -82,9 +82,10 @@ impl Stats {
         self.nodes.entry(node).or_default().late += 1;
     }
 
-    /// A node sent this to another.
-    pub fn aside(&mut self, node: u64, bytes: u64) {
-        self.nodes.entry(node).or_default().aside_bytes += bytes;
+    /// A node sent and received this past the head.
+    pub fn aside(&mut self, node: u64, sent: u64, received: u64) {
+        let aside = &mut self.nodes.entry(node).or_default().aside;
+        *aside = (aside.0 + sent, aside.1 + received);
     }
 
     /// The head was at work for so long.
@@ -129,8 +130,8 @@ impl Stats {
                 staleness: (count.pushes > 0 && count.staleness > 0)
                     .then(|| count.staleness as f64 / count.pushes as f64),
                 // What the head receives, the node has sent.
-                sent_bytes: traffic.received_bytes - count.traffic.received_bytes + count.aside_bytes,
-                received_bytes: traffic.sent_bytes - count.traffic.sent_bytes,
+                sent_bytes: traffic.received_bytes - count.traffic.received_bytes + count.aside.0,
+                received_bytes: traffic.sent_bytes - count.traffic.sent_bytes + count.aside.1,
                 late: count.late,
             });
             *count = Count { traffic, ..Count::default() };
