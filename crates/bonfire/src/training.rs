@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use bonfire_cluster::learn::data::Shape;
 use bonfire_cluster::learn::{self, Model};
-use bonfire_cluster::remote::{Access, Gate};
+use bonfire_cluster::remote::{Access, Gate, Keys};
 use bonfire_cluster::report::{RunFolder, Summary, View};
 use bonfire_cluster::{Job, Overrides, Run, Scale, Settings};
 
@@ -115,8 +115,11 @@ impl<'a> Training<'a> {
     /// The same for a run whose nodes are other processes, which come to the gate.
     pub fn open(self, access: &Access) -> Result<(Run, Gate)> {
         let job = self.prepare(Scale::Nodes)?;
-        let gate = Gate::open(access, &job.settings)?;
-        Ok((self.begin(job)?, gate))
+        let keys = self.resume.as_deref().map(Keys::load).transpose()?;
+        let gate = Gate::open(access, &job.settings, keys)?;
+        let run = self.begin(job)?;
+        gate.save(&run)?;
+        Ok((run, gate))
     }
 
     fn prepare(&self, scale: Scale) -> Result<Job> {

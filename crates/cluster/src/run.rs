@@ -122,6 +122,18 @@ fn refuse_if_complete(job: &Job, folder: &RunFolder, progress: &Progress) -> Res
     bail!("{path}: the run reached its target in round {round}; to go on: --set target_accuracy=");
 }
 
+/// The last round that the log of a run speaks of.
+fn rounds_told(folder: &RunFolder) -> u64 {
+    let events = read_events(&folder.events()).unwrap_or_default();
+    let round = |event: &Event| match event {
+        Event::Progress { round, .. } | Event::EpochEnded { round, .. } | Event::Nodes { round, .. } => {
+            *round
+        }
+        _ => 0,
+    };
+    events.iter().map(|stamped| round(&stamped.event)).max().unwrap_or(0)
+}
+
 /// How often progress is told at first, and later at most: the log of a long run stays small.
 const PROGRESS_S: (f64, f64) = (0.2, 10.0);
 
@@ -158,6 +170,7 @@ impl Run {
             }
         }
         refuse_if_complete(&job, &folder, &progress)?;
+        let lost = rounds_told(&folder).saturating_sub(progress.round);
         write_atomically(&folder.run_file(), job.settings.to_yaml()?.as_bytes())?;
         let mut run = Self::start(job, folder, views, progress, began)?;
         for reason in skipped {
@@ -166,6 +179,10 @@ impl Run {
         let (round, epoch) = (run.progress.round, run.epochs());
         let checkpoint = file.map_or_else(|| "the beginning".to_owned(), |file| file.display().to_string());
         run.tell(Event::Resumed { round, epoch, checkpoint });
+        if lost > 0 {
+            let message = format!("the last {lost} rounds before that were not saved, and are done again");
+            run.tell(Event::Noted { message });
+        }
         Ok(run)
     }
 
@@ -203,6 +220,11 @@ impl Run {
 
     fn announce(&mut self) {
         self.tell(self.job.started());
+    }
+
+    /// Where the run is written.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// How many times the training data were gone through.

@@ -14,22 +14,48 @@ use sha2::{Digest, Sha256};
 pub struct Identity {
     config: Arc<ServerConfig>,
     fingerprint: Fingerprint,
+    der: Arc<Der>,
+}
+
+/// A certificate and its key as bytes, to be kept where only their owner can read them.
+#[derive(Clone)]
+pub struct Der {
+    /// X.509.
+    pub certificate: Vec<u8>,
+    /// PKCS #8.
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for Der {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Der")
+    }
 }
 
 impl Identity {
     /// A new key, and a certificate for it.
     pub fn generate() -> io::Result<Self> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(io::Error::other)?;
-        let certificate = made.cert.der().clone();
+        Self::from_der(Der { certificate: made.cert.der().to_vec(), key: made.signing_key.serialize_der() })
+    }
+
+    /// One that was kept.
+    pub fn from_der(der: Der) -> io::Result<Self> {
+        let certificate = CertificateDer::from(der.certificate.clone());
         let fingerprint = Fingerprint::of(&certificate);
-        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let key = PrivatePkcs8KeyDer::from(der.key.clone());
         let config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .map(|builder| builder.with_no_client_auth())
             .and_then(|builder| builder.with_single_cert(vec![certificate], key.into()));
         let mut config = config.map_err(io::Error::other)?;
         config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Self { config: Arc::new(config), fingerprint })
+        Ok(Self { config: Arc::new(config), fingerprint, der: Arc::new(der) })
+    }
+
+    /// To be kept: whoever has it can take this identity's place.
+    pub fn to_der(&self) -> &Der {
+        &self.der
     }
 
     /// What peers are told, so that they recognise the certificate.

@@ -48,7 +48,7 @@ pub mod proto {
 
 pub use frame::{Frame, MAX_CONTROL_BYTES};
 pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
-pub use identity::{Fingerprint, Identity};
+pub use identity::{Der, Fingerprint, Identity};
 pub use link::{Closed, FIRST_PAYLOAD_BYTES, Incoming, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts, Traffic};
 pub use memory::memory_link;
 pub use pool::{Buffer, Pool};

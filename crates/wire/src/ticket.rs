@@ -123,6 +123,11 @@ impl Secret {
         Ok(Self(bytes))
     }
 
+    /// The secret itself, to be kept where only its owner can read it.
+    pub fn reveal(&self) -> [u8; 16] {
+        self.0
+    }
+
     /// How a caller shows it.
     pub(crate) fn bearer(&self) -> String {
         format!("Bearer {}", base64url::encode(&self.0))

@@ -18,14 +18,15 @@ use crate::failure::Failed;
                   bonfire node TICKET\n\n\
                   Examples:\n  bonfire head run.yml --listen 0.0.0.0:4711\n  \
                   bonfire head run.yml --listen 127.0.0.1:0 --out runs/first --set epochs=3\n  \
-                  bonfire head --set arch=allreduce --set allreduce.num_workers=3 --listen 0.0.0.0:4711"
+                  bonfire head --set arch=allreduce --set allreduce.num_workers=3 --listen 0.0.0.0:4711\n  \
+                  bonfire head --resume runs/first"
 )]
 pub struct HeadArgs {
     /// The run file (YAML): its `arch` says which nodes the run waits for
     run_file: Option<PathBuf>,
-    /// Where nodes reach this process; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:4711")]
-    listen: String,
+    /// Where nodes reach this process; port 0 takes a free one [default: 0.0.0.0:4711, or where a resumed run was]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
     /// The name or address that the ticket gives for this machine [default: the one it listens on]
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
@@ -41,6 +42,9 @@ pub struct HeadArgs {
     /// The run folder itself [default: a new one below runs/]
     #[arg(long, value_name = "RUN_DIR")]
     out: Option<PathBuf>,
+    /// Go on with the run of a folder, from its newest whole checkpoint, under the same ticket: its nodes come back
+    #[arg(long, value_name = "RUN_DIR", conflicts_with_all = ["run_file", "out", "insecure"])]
+    resume: Option<PathBuf>,
     /// Show nothing but the ticket, warnings and errors
     #[arg(long, short)]
     quiet: bool,
@@ -50,9 +54,10 @@ pub struct HeadArgs {
 }
 
 pub fn run(args: HeadArgs) -> Result<ExitCode> {
-    let training = match &args.run_file {
-        Some(path) => Training::of_file(path)?,
-        None => Training::of(""),
+    let training = match (&args.resume, &args.run_file) {
+        (Some(folder), _) => Training::resume(folder)?,
+        (None, Some(path)) => Training::of_file(path)?,
+        (None, None) => Training::of(""),
     };
     let mut training = training.view(View::choose(args.quiet, args.json, std::io::stderr().is_terminal()));
     for assignment in args.set {

@@ -25,6 +25,9 @@ pub struct NodeArgs {
     /// How many seconds the head may take to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     wait: u64,
+    /// How many seconds a head that is gone is waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    patience: u64,
     /// Say nothing but errors
     #[arg(long, short)]
     quiet: bool,
@@ -36,6 +39,7 @@ pub fn run(args: &NodeArgs) -> Result<()> {
         name: args.name.clone(),
         listen: args.listen.clone(),
         wait: Duration::from_secs(args.wait),
+        patience: Duration::from_secs(args.patience),
         cache: cache(),
     };
     let mut told = 0;
@@ -76,6 +80,7 @@ fn say(stage: &Stage, told: &mut u64) {
             }
         }
         Stage::Ready { name } => eprintln!("ready as {name}"),
+        Stage::HeadGone { reason, patience_s } => eprintln!("{reason}; waiting up to {patience_s} s for it"),
         Stage::Assigned { role } => eprintln!("works as {role}"),
         Stage::Stopped { reason } => eprintln!("stopped: {reason}"),
     }

@@ -185,3 +185,21 @@ fn the_workers_of_a_relay_that_died_find_another_parent() {
     assert_eq!(record.told("node_lost").len(), 1);
     assert!((record.number("epochs") - 20.0).abs() < 1e-9, "{}", record.number("epochs"));
 }
+
+#[test]
+fn a_head_that_died_comes_back_and_its_nodes_with_it() {
+    for arch in [flat(2, ""), ring(2, "mean"), hierarchy("sync", ["sync", "async"])] {
+        let nodes = if arch.contains("hierarchical") { 6 } else { 2 };
+        let dir = Dir::new();
+        let settings = format!("{DIGITS}\n epochs=20\n checkpoint_every=20 rounds\n{arch}");
+        let mut fire = Fire::light(&dir, "run", "", &settings).join(&dir, nodes);
+        fire.head.until_said("epoch  3/20");
+        fire.head.signal("KILL");
+        let ticket = fire.ticket.clone();
+        let record = fire.relight(&dir).burn_down();
+        assert_eq!(record.told("resumed").len(), 1);
+        assert!(record.number("accuracy") > 0.9, "{arch}: {}", record.number("accuracy"));
+        let started = record.told("started");
+        assert_eq!(started.len(), 2, "{ticket}");
+    }
+}

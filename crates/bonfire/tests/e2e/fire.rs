@@ -34,6 +34,15 @@ impl Fire {
         self
     }
 
+    /// Starts the head again in the same folder; its nodes are as they were.
+    #[track_caller]
+    pub fn relight(mut self, dir: &Dir) -> Self {
+        self.head.until("its end", || false);
+        self.head = dir.bonfire("head --wait 60 --resume").arg(&self.folder).start();
+        assert_eq!(self.head.first_line(), self.ticket, "the ticket is the same");
+        self
+    }
+
     /// Waits for the end of all, which must be a good one.
     #[track_caller]
     pub fn burn_down(self) -> Record {

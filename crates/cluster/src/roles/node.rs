@@ -43,6 +43,18 @@ pub enum Next {
     Stopped(proto::Stop),
 }
 
+/// The link to the head is gone, and why: the head may come back.
+#[derive(Debug)]
+pub struct HeadGone(pub String);
+
+impl std::fmt::Display for HeadGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the head is gone: {}", self.0)
+    }
+}
+
+impl std::error::Error for HeadGone {}
+
 /// What a node trains on and with.
 #[derive(Debug)]
 pub struct Equipment {
@@ -82,7 +94,7 @@ impl Desk {
                 Body::Refused(refused) => bail!("the head refused this node: {}", refused.reason),
                 _ => {}
             },
-            News::Closed(reason) if mail.link == self.head_link => bail!("the head is gone: {reason}"),
+            News::Closed(reason) if mail.link == self.head_link => return Err(HeadGone(reason).into()),
             News::Closed(_) => {
                 self.waiting.retain(|(link, _)| *link != mail.link);
                 self.callers.retain(|(link, ..)| *link != mail.link);

@@ -15,7 +15,7 @@ use super::feed::{Entry, Feed, Order};
 use super::node::{Desk, Next};
 use super::worker::{from_proto, to_proto};
 use crate::exchange::{Codec, Parcel};
-use crate::mail::News;
+use crate::mail::{Mail, News};
 use crate::replica::Replica;
 use crate::run_file::Settings;
 use crate::station::{take, unpack_state};
@@ -44,7 +44,7 @@ pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto
                 relaying.restart(state.round);
             }
             (news, _) => {
-                let mail = crate::mail::Mail { link: mail.link, news };
+                let mail = Mail { link: mail.link, news };
                 if let Some(next) = desk.hear(mail)? {
                     relaying.close();
                     return Ok(next);
@@ -209,7 +209,10 @@ impl Relaying {
                     self.push_up(order, &shares, &done, &unused)?;
                 }
                 // A parent that is gone is heard of in the mail.
-                Action::Offer { lease } => drop(self.parent.send(Body::Offer(proto::Offer { lease }))),
+                Action::Offer { lease } => {
+                    let offer = proto::Offer { lease, workers: self.workers.len() as u32 };
+                    let _ = self.parent.send(Body::Offer(offer));
+                }
                 Action::Discard { worker, order, .. } => drop(self.pushes.remove(&(worker, order))),
                 Action::Forget { .. } => self.pushes.clear(),
             }

@@ -14,7 +14,7 @@ use super::node::{Desk, Next};
 use crate::allreduce::{Circle, adasum};
 use crate::course::Course;
 use crate::exchange::{bytes_to_floats, floats_to_bytes};
-use crate::mail::News;
+use crate::mail::{Mail, News};
 use crate::run_file::{RingOp, Settings, Topology};
 use crate::station::{Computed, Station, pack_state, unpack_state};
 
@@ -141,7 +141,7 @@ impl Member {
     }
 
     fn hear(&mut self, desk: &mut Desk, link: u64, news: News) -> Result<(), Break> {
-        match desk.hear(crate::mail::Mail { link, news })? {
+        match desk.hear(Mail { link, news })? {
             Some(next) => Err(Break::Over(next)),
             None => Ok(()),
         }
@@ -311,7 +311,7 @@ impl Member {
                 }
                 News::Frame(Frame { body: Body::StateWanted(_), .. }) if is_head => wanted = true,
                 news => {
-                    if let Some(next) = desk.hear(crate::mail::Mail { link: mail.link, news })? {
+                    if let Some(next) = desk.hear(Mail { link: mail.link, news })? {
                         return Err(Break::Over(next));
                     }
                 }

@@ -8,38 +8,62 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 
 use super::node::{Desk, Next};
-use crate::mail::News;
+use crate::mail::{Mail, News};
 use crate::station::{Station, unpack_state};
 
 /// Works for a parent until the head has something else to do for this node.
 pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>) -> Result<Next> {
     let (link, outbox) = match parent {
         None => (desk.head_link, desk.head.clone()),
-        Some(peer) => {
-            let link = desk.post.number();
-            let outbox = desk.network.connect(peer, desk.post.sink(link))?;
-            outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: 0 }))?;
-            (link, outbox)
-        }
+        Some(peer) => match reach(desk, peer)? {
+            Reached::Relay(link, outbox) => (link, outbox),
+            Reached::Word(next) => return Ok(next),
+        },
     };
     loop {
         let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
-        if mail.link == link
-            && let News::Frame(Frame { body: Body::Go(_) | Body::State(_), .. }) = mail.news
-        {
-            let News::Frame(frame) = mail.news else { continue };
-            answer(station, &outbox, frame).context("the parent sent something that does not fit")?;
-        } else if mail.link == link && parent.is_some() && matches!(mail.news, News::Closed(_)) {
+        let is_parent = mail.link == link;
+        match mail.news {
+            News::Frame(frame) if is_parent && matches!(frame.body, Body::Go(_) | Body::State(_)) => {
+                answer(station, &outbox, frame).context("the parent sent something that does not fit")?;
+            }
             // The head will say where to go.
-        } else if let Some(next) = desk.hear(mail)? {
-            outbox_closed(parent, &outbox);
-            return Ok(next);
+            News::Closed(_) if is_parent && parent.is_some() => {}
+            news => {
+                if let Some(next) = desk.hear(Mail { link: mail.link, news })? {
+                    close(parent, &outbox);
+                    return Ok(next);
+                }
+            }
+        }
+    }
+}
+
+enum Reached {
+    Relay(u64, Outbox),
+    /// The head had something else to say meanwhile.
+    Word(Next),
+}
+
+/// Connects to a relay. One that cannot be reached is tried again, until the head says otherwise: it knows who is gone.
+fn reach(desk: &mut Desk, peer: &proto::Peer) -> Result<Reached> {
+    loop {
+        let link = desk.post.number();
+        if let Ok(outbox) = desk.network.connect(peer, desk.post.sink(link))
+            && outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: 0 })).is_ok()
+        {
+            return Ok(Reached::Relay(link, outbox));
+        }
+        if let Some(mail) = desk.mailbox.next(Duration::from_secs(1))
+            && let Some(next) = desk.hear(mail)?
+        {
+            return Ok(Reached::Word(next));
         }
     }
 }
 
 /// A link to a relay is this role's own, that to the head is the node's.
-fn outbox_closed(parent: Option<&proto::Peer>, outbox: &Outbox) {
+fn close(parent: Option<&proto::Peer>, outbox: &Outbox) {
     if parent.is_some() {
         outbox.close();
     }

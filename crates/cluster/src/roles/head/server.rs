@@ -191,7 +191,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             Notice::Frame(node, Frame { body, payload }) => match body {
                 Body::Push(push) => self.pushed(node, push, payload),
                 Body::Offer(offer) => {
-                    self.offered.insert(node, offer.lease);
+                    self.offered.insert(node, offer.workers);
                     self.decide(Event::Lease { member: node, lease: offer.lease })
                 }
                 Body::Evaluated(found) => {
