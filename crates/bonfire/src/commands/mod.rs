@@ -7,6 +7,7 @@ mod export;
 mod head;
 mod import;
 mod node;
+mod run_args;
 mod train;
 
 use std::process::ExitCode;

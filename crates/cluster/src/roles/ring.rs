@@ -34,8 +34,8 @@ pub fn take_part(desk: &mut Desk, settings: &Settings, station: &mut Station) ->
                 member.answer(desk, generation, "told to stop")?;
             }
             Err(Break::Neighbour(reason)) => {
-                let generation = member.formed.take().map_or(0, |formed| formed.view.generation);
-                member.answer(desk, generation, &reason)?;
+                member.formed = None;
+                member.answer(desk, member.generation, &reason)?;
             }
             Err(Break::Failed(error)) => return Err(error),
         }
@@ -160,6 +160,9 @@ impl Member {
         if ring.behind && ring.round == 0 {
             station.restart();
         }
+        if ring.source {
+            self.send_state(desk, station, true);
+        }
         let n = ring.members.len();
         let right = if n == 1 {
             None
@@ -195,6 +198,7 @@ impl Member {
                     unpack_state(&mut station.replica, &state, &payload)?;
                     self.round = state.round;
                 }
+                News::Frame(Frame { body: Body::StateWanted(_), .. }) if is_head => self.state_wanted = true,
                 news => self.hear(desk, mail.link, news)?,
             }
         }

@@ -3,7 +3,9 @@
 mod gather;
 mod ring;
 mod server;
+mod stamps;
 mod stats;
+mod update_log;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +35,8 @@ pub struct Head<'a> {
     stats: Stats,
     /// What the evaluator was asked to measure and has not answered: the round, and how far the run was.
     measuring: Vec<(u64, f64)>,
+    /// How the run is to end, once that is known.
+    exit: Option<Exit>,
 }
 
 /// How often the head looks whether it is to stop.
@@ -56,6 +60,7 @@ pub fn lead(
         started,
         stats: Stats::new(started),
         measuring: Vec::new(),
+        exit: None,
     };
     let led = head.lead();
     let reason = match &led {
@@ -107,6 +112,34 @@ impl Head<'_> {
         self.registry.hear(mail)
     }
 
+    /// Deals with what is the same for every kind of head, and gives back what is not.
+    fn settle(&mut self, notice: Notice) -> Option<Notice> {
+        match notice {
+            Notice::Joined(_) => None,
+            Notice::Refused(message) => {
+                self.run.tell(Event::Warned { message });
+                None
+            }
+            Notice::Frame(_, Frame { body: Body::Evaluated(found), .. }) => {
+                self.measured(&found);
+                None
+            }
+            notice => Some(notice),
+        }
+    }
+
+    /// Gives a node that came during the run a role: the evaluator's if that is vacant, otherwise `role`.
+    fn employ(&mut self, node: u64, role: impl FnOnce(usize) -> Role) -> Role {
+        let is_vacant = self.run.job.settings.file.evaluator && self.evaluator().is_none();
+        let number = self.registry.nodes().filter(|node| node.role.is_some()).count();
+        let role = if is_vacant { Role::Evaluator } else { role(number) };
+        if let Some(node) = self.registry.get_mut(node) {
+            node.role = Some(role);
+        }
+        self.appoint(node, role, None);
+        role
+    }
+
     fn name(&self, node: u64) -> String {
         self.registry.get(node).map_or_else(|| format!("node {node}"), |node| node.name.clone())
     }
@@ -149,22 +182,23 @@ impl Head<'_> {
         self.registry.nodes().find(|node| node.role == Some(Role::Evaluator))
     }
 
-    /// Has done what is due after an update: by the evaluator, if there is one. Some if the run is to end.
-    fn carry_out(&mut self, due: Due) -> Option<Exit> {
-        let Some(evaluator) = self.evaluator() else { return self.run.carry_out(due) };
-        if due.evaluation {
+    /// Has done what is due after an update: by the evaluator, if there is one.
+    fn carry_out(&mut self, due: Due) {
+        let mut here = due;
+        if let Some(evaluator) = self.evaluator().filter(|_| due.evaluation) {
             let payload = crate::exchange::floats_to_bytes([self.run.job.replica.parameters.as_slice()]);
             let round = self.run.progress.round;
             // An evaluator that is gone is heard of in the mail.
             let _ = evaluator.outbox.send(Frame { body: Body::Measure(proto::Measure { round }), payload });
             self.measuring.push((round, self.run.epochs()));
+            here.evaluation = false;
         }
-        self.run.carry_out(Due { evaluation: false, ..due })
+        self.exit = self.exit.or(self.run.carry_out(here));
     }
 
-    /// Takes what the evaluator found. Some if the run is to end.
-    fn measured(&mut self, found: &proto::Evaluated) -> Option<Exit> {
-        let place = self.measuring.iter().position(|(round, _)| *round == found.round)?;
+    /// Takes what the evaluator found.
+    fn measured(&mut self, found: &proto::Evaluated) {
+        let Some(place) = self.measuring.iter().position(|(round, _)| *round == found.round) else { return };
         let (round, epoch) = self.measuring.remove(place);
         let evaluated = Evaluated {
             loss: found.loss,
@@ -172,18 +206,17 @@ impl Head<'_> {
             macro_f1: found.macro_f1,
             seconds: found.seconds,
         };
-        if !self.run.measured(round, epoch, evaluated) {
-            return None;
+        if self.run.measured(round, epoch, evaluated) {
+            self.run.checkpoint();
+            self.exit = self.exit.or(Some(Exit::TargetReached));
         }
-        self.run.checkpoint();
-        Some(Exit::TargetReached)
     }
 
     /// Without its evaluator the run goes on; what it was to measure last is measured here.
-    fn evaluator_lost(&mut self) -> Option<Exit> {
-        if std::mem::take(&mut self.measuring).is_empty() {
-            return None;
+    fn evaluator_lost(&mut self) {
+        if !std::mem::take(&mut self.measuring).is_empty() {
+            let due = Due { evaluation: true, checkpoint: false };
+            self.exit = self.exit.or(self.run.carry_out(due));
         }
-        self.run.carry_out(Due { evaluation: true, checkpoint: false })
     }
 }

@@ -41,7 +41,6 @@ struct Leading<'h, 'a> {
     /// Who waits for the state of a round.
     behind: Vec<u64>,
     finished: bool,
-    exit: Option<Exit>,
     stopping: bool,
 }
 
@@ -64,7 +63,6 @@ impl<'h, 'a> Leading<'h, 'a> {
             early: None,
             behind: Vec::new(),
             finished: false,
-            exit: None,
             stopping: false,
             head,
         }
@@ -94,9 +92,9 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
         self.head.tell_nodes_if_due();
         if self.finished && self.due.is_none() && self.head.measuring.is_empty() {
-            self.exit = self.exit.or(Some(Exit::Done));
+            self.head.exit.get_or_insert(Exit::Done);
         }
-        if self.head.is_stopped() && !self.stopping && self.exit.is_none() {
+        if self.head.is_stopped() && !self.stopping && self.head.exit.is_none() {
             self.stopping = true;
             let first = self.view.as_ref().and_then(|view| self.head.registry.get(*view.members.first()?));
             match first {
@@ -104,44 +102,25 @@ impl<'h, 'a> Leading<'h, 'a> {
                 None => return Ok(Some(self.head.run.interrupt())),
             }
         }
-        Ok(self.exit)
+        Ok(self.head.exit)
     }
 
     fn notice(&mut self, notice: Notice) -> Result<()> {
-        match notice {
-            Notice::Joined(_) => Ok(()),
-            Notice::Ready(node) => self.employ(node),
-            Notice::Refused(message) => {
-                self.head.run.tell(Told::Warned { message });
-                Ok(())
-            }
-            Notice::Lost { node, reason } => self.lost(&node, reason),
-            Notice::Frame(node, Frame { body, payload }) => match body {
+        match self.head.settle(notice) {
+            Some(Notice::Ready(node)) => match self.head.employ(node, |number| Role::RingMember { number }) {
+                Role::RingMember { .. } => self.decide(Event::Joined { member: node }),
+                _ => Ok(()),
+            },
+            Some(Notice::Lost { node, reason }) => self.lost(&node, reason),
+            Some(Notice::Frame(node, Frame { body, payload })) => match body {
                 Body::RingRound(done) => self.done(node, &done),
                 Body::RingBroken(broken) => {
                     let (generation, round) = (broken.generation, broken.round);
                     self.decide(Event::Broken { member: node, generation, round })
                 }
                 Body::State(state) => self.state(state, payload),
-                Body::Evaluated(found) => {
-                    self.exit = self.exit.or(self.head.measured(&found));
-                    Ok(())
-                }
                 _ => Ok(()),
             },
-        }
-    }
-
-    fn employ(&mut self, node: u64) -> Result<()> {
-        let number = self.head.registry.nodes().filter(|node| node.role.is_some()).count();
-        let wants_evaluator = self.head.run.job.settings.file.evaluator && self.head.evaluator().is_none();
-        let role = if wants_evaluator { Role::Evaluator } else { Role::RingMember { number } };
-        if let Some(node) = self.head.registry.get_mut(node) {
-            node.role = Some(role);
-        }
-        self.head.appoint(node, role, None);
-        match role {
-            Role::RingMember { .. } => self.decide(Event::Joined { member: node }),
             _ => Ok(()),
         }
     }
@@ -154,9 +133,16 @@ impl<'h, 'a> Leading<'h, 'a> {
         };
         self.head.tell_lost(node, &reason, consequence);
         if node.role == Some(Role::Evaluator) {
-            self.exit = self.exit.or(self.head.evaluator_lost());
+            self.head.evaluator_lost();
         }
-        self.decide(Event::Lost { member: node.number, reason })
+        self.decide(Event::Lost { member: node.number, reason })?;
+        if self.finished && self.due.is_some() {
+            // It may have been the one that was to send the last state; any other has the same.
+            let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
+            let other = self.head.registry.nodes().find(is_member).map(|node| node.number);
+            self.send(other.as_slice(), &Body::StateWanted(proto::StateWanted {}));
+        }
+        Ok(())
     }
 
     /// A member has done a round.
@@ -221,8 +207,14 @@ impl<'h, 'a> Leading<'h, 'a> {
             .filter_map(|&member| self.head.registry.get(member))
             .map(Node::peer)
             .collect();
-        // Without a source all begin from the head's own: the seed's, or a checkpoint's, which only the head has.
+        // Without a source all begin from a checkpoint, which only the head has, or from the seed, which all have.
         let from_head = source.is_none() && view.round > 0;
+        let from_seed = view.round == 0;
+        // What is due with the state of an earlier round is lost with who had it.
+        self.due = self.due.take_if(|(round, _)| *round == view.round);
+        let is_wanted = !behind.is_empty() || self.due.is_some();
+        let gives =
+            source.or(view.members.first().copied()).filter(|_| is_wanted && !from_head && !from_seed);
         for &member in &view.members {
             let ring = proto::Ring {
                 generation: view.generation,
@@ -230,15 +222,15 @@ impl<'h, 'a> Leading<'h, 'a> {
                 round: view.round,
                 units_done: view.units_done,
                 behind: from_head || behind.contains(&member),
+                source: gives == Some(member),
             };
             self.send(&[member], &Body::Ring(ring));
         }
         if from_head {
             let (state, payload) = pack_state(&self.head.run.job.replica, view.round, true);
             self.forward(&view.members.clone(), state, &payload);
-        } else if let Some(source) = source.filter(|_| !behind.is_empty()) {
-            self.behind = behind;
-            self.send(&[source], &Body::StateWanted(proto::StateWanted {}));
+        } else {
+            self.behind = if from_seed { Vec::new() } else { behind };
         }
         self.rounds.retain(|round, _| *round <= view.round);
         self.view = Some(view);
@@ -286,9 +278,10 @@ impl<'h, 'a> Leading<'h, 'a> {
         unpack_state(&mut self.head.run.job.replica, &state, &payload)?;
         self.head.run.progress.optimizer_steps = state.steps;
         if self.stopping {
-            self.exit = Some(self.head.run.interrupt());
+            let exit = self.head.run.interrupt();
+            self.head.exit = Some(exit);
         } else if let Some((_, due)) = self.due.take_if(|(round, _)| *round == state.round) {
-            self.exit = self.exit.or(self.head.carry_out(due));
+            self.head.carry_out(due);
         }
         Ok(())
     }

@@ -16,6 +16,8 @@ use super::super::feed::{Entry, Feed, Order};
 use super::super::registry::{Node, Notice, Role};
 use super::super::worker::from_proto;
 use super::Head;
+use super::stamps::Stamps;
+use super::update_log::UpdateLog;
 use crate::course::Due;
 use crate::exchange::{Codec, Parcel};
 use crate::replica::Step;
@@ -55,7 +57,6 @@ struct Serving<'h, 'a> {
     started: bool,
     start_by: Instant,
     finished: bool,
-    exit: Option<Exit>,
 }
 
 /// A push that waits to be applied.
@@ -107,7 +108,6 @@ impl<'h, 'a> Serving<'h, 'a> {
             started: false,
             start_by: Instant::now() + RELAYS_GATHER,
             finished: false,
-            exit: None,
             head,
         }
     }
@@ -170,52 +170,32 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.log.flush(self.head);
             self.head.tell_nodes_if_due();
         }
-        if self.exit.is_none() && self.finished && self.head.measuring.is_empty() {
-            self.exit = Some(Exit::Done);
+        if self.finished && self.head.measuring.is_empty() {
+            self.head.exit.get_or_insert(Exit::Done);
         }
-        if self.exit.is_none() && self.head.is_stopped() {
+        if self.head.exit.is_none() && self.head.is_stopped() {
             return Ok(Some(self.head.run.interrupt()));
         }
-        Ok(self.exit)
+        Ok(self.head.exit)
     }
 
     fn notice(&mut self, notice: Notice) -> Result<()> {
-        match notice {
-            Notice::Joined(_) => Ok(()),
-            Notice::Ready(node) => self.employ(node),
-            Notice::Refused(message) => {
-                self.head.run.tell(Told::Warned { message });
-                Ok(())
+        match self.head.settle(notice) {
+            Some(Notice::Ready(node)) => {
+                let relay = self.smallest_relay();
+                let role = self.head.employ(node, |number| Role::Worker { number, relay });
+                self.join(node, role)
             }
-            Notice::Lost { node, reason } => self.lost(&node, reason),
-            Notice::Frame(node, Frame { body, payload }) => match body {
-                Body::Push(push) => self.pushed(node, push, payload),
-                Body::Offer(offer) => {
-                    self.offered.insert(node, offer.workers);
-                    self.decide(Event::Lease { member: node, lease: offer.lease })
-                }
-                Body::Evaluated(found) => {
-                    self.exit = self.exit.or(self.head.measured(&found));
-                    Ok(())
-                }
-                _ => Ok(()),
-            },
+            Some(Notice::Lost { node, reason }) => self.lost(&node, reason),
+            Some(Notice::Frame(node, Frame { body: Body::Push(push), payload })) => {
+                self.pushed(node, push, payload)
+            }
+            Some(Notice::Frame(node, Frame { body: Body::Offer(offer), .. })) => {
+                self.offered.insert(node, offer.workers);
+                self.decide(Event::Lease { member: node, lease: offer.lease })
+            }
+            _ => Ok(()),
         }
-    }
-
-    /// Gives a node that came during the run something to do.
-    fn employ(&mut self, node: u64) -> Result<()> {
-        let number = self.head.registry.nodes().filter(|node| node.role.is_some()).count();
-        let has_evaluator = self.head.evaluator().is_some();
-        let role = match self.head.run.job.settings.file.evaluator && !has_evaluator {
-            true => Role::Evaluator,
-            false => Role::Worker { number, relay: self.smallest_relay() },
-        };
-        if let Some(node) = self.head.registry.get_mut(node) {
-            node.role = Some(role);
-        }
-        self.head.appoint(node, role, None);
-        self.join(node, role)
     }
 
     /// The relay with the fewest workers, if there is any.
@@ -243,7 +223,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         self.has.remove(&node.number);
         self.offered.remove(&node.number);
         match node.role {
-            Some(Role::Evaluator) => self.exit = self.exit.or(self.head.evaluator_lost()),
+            Some(Role::Evaluator) => self.head.evaluator_lost(),
             Some(Role::Relay { .. }) => self.rehouse(node.number)?,
             _ => {}
         }
@@ -341,7 +321,7 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn after_update(&mut self, epoch: Option<u64>) {
         let due: Due = self.head.run.after_update(epoch);
         if due.evaluation || due.checkpoint {
-            self.exit = self.exit.or(self.head.carry_out(due));
+            self.head.carry_out(due);
         }
     }
 
@@ -441,65 +421,5 @@ impl<'h, 'a> Serving<'h, 'a> {
         let mut feed = Feed::default();
         feed.add(entry, usize::MAX);
         let _ = feed.send(&node.outbox, Some(has.unwrap_or(0)), order, replica);
-    }
-}
-
-/// When each row of each table last changed, for optimisers that change only what was touched.
-struct Stamps {
-    tables: Vec<(usize, Vec<u64>)>,
-    changed: Vec<Vec<u32>>,
-}
-
-impl Stamps {
-    fn new(layout: &bonfire_learn::Layout) -> Self {
-        let tables = layout.tensors().iter().enumerate().filter_map(|(i, tensor)| match tensor.kind {
-            bonfire_learn::layout::Kind::Rows { width } => Some((i, vec![0; tensor.range.len() / width])),
-            _ => None,
-        });
-        let tables: Vec<_> = tables.collect();
-        Self { changed: vec![Vec::new(); tables.len()], tables }
-    }
-
-    fn stamp(&mut self, update: &Gradient, version: u64) {
-        for (tensor, stamps) in &mut self.tables {
-            for &row in update.rows(*tensor).into_iter().flat_map(|rows| &rows.touched) {
-                stamps[row as usize] = version;
-            }
-        }
-    }
-
-    /// The rows of each table that changed after a version.
-    fn since(&mut self, version: u64) -> Vec<&[u32]> {
-        for ((_, stamps), changed) in self.tables.iter().zip(&mut self.changed) {
-            changed.clear();
-            let newer = stamps.iter().enumerate().filter(|(_, stamp)| **stamp > version);
-            changed.extend(newer.map(|(row, _)| row as u32));
-        }
-        self.changed.iter().map(Vec::as_slice).collect()
-    }
-}
-
-/// The order of asynchronous updates, told in stretches.
-#[derive(Default)]
-struct UpdateLog {
-    first: u64,
-    by: Vec<Vec<u64>>,
-    staleness: Vec<u64>,
-}
-
-impl UpdateLog {
-    fn add(&mut self, version: u64, pushes: &[Contribution]) {
-        if self.by.is_empty() {
-            self.first = version;
-        }
-        self.by.push(pushes.iter().map(|push| push.member).collect());
-        self.staleness.push(pushes.iter().map(|push| push.staleness).max().unwrap_or(0));
-    }
-
-    fn flush(&mut self, head: &mut Head<'_>) {
-        if !self.by.is_empty() {
-            let Self { first, by, staleness } = std::mem::take(self);
-            head.run.tell(Told::Updates { first, by, staleness });
-        }
     }
 }

@@ -1,0 +1,183 @@
+//! Where a head is reached, and the run that it leads from there.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bonfire_learn::data::pack;
+use bonfire_report::{HostFacts, Summary};
+use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Secret, Ticket, Wire};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{VERSION, listen, own_address, timeouts};
+use crate::checkpoint::layout_digest;
+use crate::mail::{Mailbox, mailbox};
+use crate::roles::head;
+use crate::roles::registry::{Entry, Registry};
+use crate::run::Run;
+use crate::run_file::{Distribute, Settings};
+use crate::state::data_digest;
+
+/// How a head is reached.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Where it listens; a run that is resumed otherwise listens where it did before.
+    pub listen: Option<String>,
+    /// The host that the ticket names, if it is another than the one it listens on.
+    pub advertise: Option<String>,
+    /// Without TLS.
+    pub insecure: bool,
+    /// How long nodes may take to come.
+    pub wait: Duration,
+}
+
+/// Where a head listens that was not told.
+const LISTEN: &str = "0.0.0.0:4711";
+
+/// What a head needs to come back under the same ticket. In a file that only its owner can read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Keys {
+    listen: String,
+    advertise: Option<String>,
+    secret: [u8; 16],
+    /// Certificate and key; none without TLS.
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Keys {
+    fn new(access: &Access) -> Result<Self> {
+        let secret = Secret::generate().context("cannot make a secret")?.reveal();
+        let identity = (!access.insecure).then(Identity::generate).transpose()?;
+        let identity =
+            identity.map(|identity| (identity.to_der().certificate.clone(), identity.to_der().key.clone()));
+        let listen = access.listen.clone().unwrap_or_else(|| LISTEN.to_owned());
+        Ok(Self { listen, advertise: access.advertise.clone(), secret, identity })
+    }
+
+    /// Those of a run that is to be resumed.
+    pub fn load(folder: &Path) -> Result<Self> {
+        let path = folder.join(KEYS);
+        let text = fs::read_to_string(&path).with_context(|| {
+            format!("{}: without it the nodes' ticket is of no use; start a new head", path.display())
+        })?;
+        serde_json::from_str(&text).with_context(|| format!("{}", path.display()))
+    }
+
+    fn save(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(KEYS);
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let text = serde_json::to_string(self)?;
+        options.open(&path)?.write_all(text.as_bytes()).with_context(|| format!("{}", path.display()))
+    }
+}
+
+/// The file of a run folder that holds its keys.
+const KEYS: &str = "keys.json";
+
+/// An address at which a head can be reached.
+#[derive(Debug)]
+pub struct Gate {
+    ticket: Ticket,
+    keys: Keys,
+    wait: Duration,
+    mailbox: Mailbox,
+    /// Dropped after the listener: links end with it.
+    _listener: Listener,
+    _wire: Wire,
+}
+
+impl Gate {
+    /// Opens an address for the run of these settings: a new one, or that of a run that comes back.
+    pub fn open(access: &Access, settings: &Settings, keys: Option<Keys>) -> Result<Self> {
+        let wire = Wire::start().context("cannot start the network's threads")?;
+        let mut keys = keys.map_or_else(|| Keys::new(access), Ok)?;
+        if let Some(listen) = &access.listen {
+            keys.listen.clone_from(listen);
+        }
+        if let Some(host) = &access.advertise {
+            keys.advertise = Some(host.clone());
+        }
+        let secret = Secret::from(keys.secret);
+        let identity =
+            keys.identity.clone().map(|(certificate, key)| Identity::from_der(Der { certificate, key }));
+        let identity = identity.transpose()?;
+        let fingerprint = identity.as_ref().map(Identity::fingerprint);
+        let security = identity.map_or(ListenSecurity::Plain, ListenSecurity::Tls);
+        let (post, mailbox) = mailbox();
+        let listener = listen(&wire, &keys.listen, security, &secret, timeouts(settings), &post)?;
+        let address = listener.local_addr();
+        // A port that was free is the one to come back to.
+        if let Some((host, _)) = keys.listen.rsplit_once(':') {
+            keys.listen = format!("{host}:{}", address.port());
+        }
+        let host = keys.advertise.clone().unwrap_or_else(|| host_of(address));
+        let ticket = Ticket { address: format!("{host}:{}", address.port()), fingerprint, secret };
+        Ok(Self { ticket, keys, wait: access.wait, mailbox, _listener: listener, _wire: wire })
+    }
+
+    /// What lets a node join.
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// Keeps what the head needs to come back.
+    pub fn save(&self, run: &Run) -> Result<()> {
+        self.keys.save(run.folder())
+    }
+}
+
+/// How others name this machine: by the address it listens on, or by the one on the way out.
+fn host_of(address: SocketAddr) -> String {
+    let name = || HostFacts::collect(None).hostname.unwrap_or_else(|| "localhost".to_owned());
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        _ => match own_address("192.0.2.1:9") {
+            Some(own) => own.ip(),
+            None => return name(),
+        },
+    };
+    match ip {
+        IpAddr::V6(ip) => format!("[{ip}]"),
+        IpAddr::V4(ip) => ip.to_string(),
+    }
+}
+
+impl Run {
+    /// Trains with the nodes that come to the gate. As [`Run::finish`] in all else.
+    pub fn lead(mut self, gate: &Gate, stop: &AtomicBool) -> Result<Summary> {
+        let led = self
+            .entry()
+            .and_then(|entry| head::lead(&mut self, Registry::new(entry), &gate.mailbox, stop, gate.wait));
+        self.end(led)
+    }
+
+    /// What nodes must know, and be.
+    fn entry(&self) -> Result<Entry> {
+        let job = &self.job;
+        let shipment = match job.settings.file.distribute {
+            Distribute::Local => None,
+            Distribute::Ship => {
+                let mut bytes = Vec::new();
+                pack::write(&job.dataset, &mut bytes)?;
+                Some(Bytes::from(bytes))
+            }
+        };
+        let state = 1 + job.replica.optimizer.moments().len();
+        Ok(Entry {
+            version: VERSION.to_owned(),
+            run_file: job.settings.to_yaml()?,
+            data_digest: data_digest(&job.dataset)?,
+            layout_digest: layout_digest(job.layout()).into_bytes(),
+            shipment,
+            payload_bytes: job.layout().len() * 4 * state + (1 << 16),
+        })
+    }
+}
