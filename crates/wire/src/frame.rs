@@ -55,6 +55,10 @@ impl From<Body> for Frame {
 /// gRPC puts before each message whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
+/// The smallest payload that may stay where it came: it keeps all the memory around it, which HTTP/2 takes in blocks of
+/// 64 KiB for frames that are smaller.
+const SHARED_BYTES: usize = 64 << 10;
+
 const LENGTH_DELIMITED: u64 = 2;
 const PAYLOAD_KEY: u64 = 2047 << 3 | LENGTH_DELIMITED;
 
@@ -89,8 +93,9 @@ impl fmt::Display for Malformed {
 
 /// Takes frames out of the bytes of a gRPC stream, however these are cut.
 ///
-/// The payload is copied once, from what came from the socket to a buffer of its own; no other part is large. Every
-/// length is compared with its limit before there is memory for it.
+/// The payload is copied once, from what came from the socket to a buffer of its own, where it is aligned. Only that of a
+/// ring's piece, which is read as bytes, stays where it came. No other part is large. Every length is compared with its
+/// limit before there is memory for it.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pool: Pool,
@@ -100,7 +105,7 @@ pub(crate) struct Decoder {
     message_len: usize,
     varint: Varint,
     control: BytesMut,
-    payload: Option<Buffer>,
+    payload: Bytes,
 }
 
 #[derive(Debug)]
@@ -109,7 +114,8 @@ enum State {
     Key,
     Length { key: u64 },
     Control { left: usize },
-    Payload { filled: usize },
+    Payload { len: usize },
+    PartOfPayload { buffer: Buffer, filled: usize },
     SkippedVarint,
     Skipped { left: usize },
 }
@@ -148,7 +154,7 @@ impl Decoder {
             message_len: 0,
             varint: Varint::default(),
             control: BytesMut::new(),
-            payload: None,
+            payload: Bytes::new(),
         }
     }
 
@@ -202,7 +208,11 @@ impl Decoder {
                     self.state = State::Key;
                 }
             }
-            State::Control { .. } | State::Payload { .. } | State::Skipped { .. } => self.fill(input)?,
+            State::Payload { len } => {
+                let len = *len;
+                self.place(input, len);
+            }
+            State::Control { .. } | State::PartOfPayload { .. } | State::Skipped { .. } => self.fill(input),
         }
         Ok(())
     }
@@ -252,8 +262,8 @@ impl Decoder {
             if size > payload_limit {
                 return Err(Malformed::TooLarge { bytes: len, limit: payload_limit });
             }
-            self.payload = Some(self.pool.take(size));
-            self.state = if size == 0 { State::Key } else { State::Payload { filled: 0 } };
+            self.payload = Bytes::new();
+            self.state = if size == 0 { State::Key } else { State::Payload { len: size } };
             return Ok(());
         }
         if self.control.len() + size + 20 > MAX_CONTROL_BYTES {
@@ -265,8 +275,25 @@ impl Decoder {
         Ok(())
     }
 
+    /// Leaves a payload where it came, if all of it is there and it may stay, or finds it another place.
+    fn place(&mut self, input: &mut Bytes, len: usize) {
+        if input.len() < len || len < SHARED_BYTES || !self.is_piece() {
+            self.state = State::PartOfPayload { buffer: self.pool.take(len), filled: 0 };
+            return;
+        }
+        self.payload = input.split_to(len);
+        self.remaining -= len;
+        self.state = State::Key;
+    }
+
+    /// Whether what has come of the frame says that it is a piece of a ring's sum.
+    fn is_piece(&self) -> bool {
+        let control = proto::Frame::decode(&self.control[..]);
+        matches!(control, Ok(proto::Frame { body: Some(Body::Piece(_)), .. }))
+    }
+
     /// Moves what has come of a field's content.
-    fn fill(&mut self, input: &mut Bytes) -> Result<(), Malformed> {
+    fn fill(&mut self, input: &mut Bytes) {
         let (left, n);
         match &mut self.state {
             State::Control { left: wanted } => {
@@ -275,28 +302,26 @@ impl Decoder {
                 *wanted -= n;
                 left = *wanted;
             }
-            State::Payload { filled } => {
-                let Some(payload) = &mut self.payload else {
-                    return Err(Malformed::Garbled("a payload has no place"));
-                };
-                n = input.len().min(payload.len() - *filled);
-                payload.write(*filled, &input[..n]);
+            State::PartOfPayload { buffer, filled } => {
+                n = input.len().min(buffer.len() - *filled);
+                buffer.write(*filled, &input[..n]);
                 *filled += n;
-                left = payload.len() - *filled;
+                left = buffer.len() - *filled;
             }
             State::Skipped { left: wanted } => {
                 n = input.len().min(*wanted);
                 *wanted -= n;
                 left = *wanted;
             }
-            _ => return Ok(()),
+            _ => return,
         }
         input.advance(n);
         self.remaining -= n;
-        if left == 0 {
-            self.state = State::Key;
+        if left == 0
+            && let State::PartOfPayload { buffer, .. } = std::mem::replace(&mut self.state, State::Key)
+        {
+            self.payload = buffer.freeze();
         }
-        Ok(())
     }
 
     fn finish(&mut self) -> Result<(Frame, usize), Malformed> {
@@ -305,7 +330,7 @@ impl Decoder {
         }
         self.state = State::START;
         let control = self.control.split().freeze();
-        let payload = self.payload.take().filter(|p| !p.is_empty()).map_or_else(Bytes::new, Buffer::freeze);
+        let payload = std::mem::take(&mut self.payload);
         let message =
             proto::Frame::decode(control).map_err(|_| Malformed::Garbled("its fields do not parse"))?;
         let body = message.body.ok_or(Malformed::Garbled("it says nothing that is known here"))?;

@@ -58,6 +58,27 @@ fn frames_come_back_however_they_are_cut() {
 }
 
 #[test]
+fn only_a_large_piece_that_came_whole_stays_where_it_came() {
+    let check = |body: Body, len: usize, cut: usize, expect: bool| {
+        let bytes = Bytes::from(wire(&Frame { body, payload: Bytes::from(vec![3; len]) }));
+        let (mut first, mut second) = (bytes.slice(..bytes.len() - cut), bytes.slice(bytes.len() - cut..));
+        let mut decoder = decoder();
+        let mut frame = decoder.next(&mut first, LIMIT).unwrap();
+        if frame.is_none() {
+            frame = decoder.next(&mut second, LIMIT).unwrap();
+        }
+        let payload = frame.unwrap().0.payload;
+        assert_eq!(payload, vec![3; len]);
+        assert_eq!(bytes.as_ptr_range().contains(&payload.as_ptr()), expect, "{len} bytes, cut at {cut}");
+    };
+    let piece = || Body::Piece(Piece { step: 1, ..Piece::default() });
+    check(piece(), SHARED_BYTES, 0, true);
+    check(piece(), SHARED_BYTES - 1, 0, false);
+    check(piece(), SHARED_BYTES, 1, false);
+    check(Body::Push(proto::Push::default()), SHARED_BYTES, 0, false);
+}
+
+#[test]
 fn what_is_no_frame_is_refused_before_it_costs_memory() {
     let check = |bytes: &[u8], expect: &str| {
         let mut decoder = decoder();

@@ -1,7 +1,7 @@
 //! Links over gRPC: the one call `bonfire.v1.Fire/Link`, with its messages framed here.
 //!
 //! Any gRPC client made from `proto/fire.proto` can speak to it. The framing is our own because payloads are large:
-//! they go to the socket from where they are, and come from it with one copy.
+//! they go to the socket from where they are, and come from it with one copy at most.
 
 mod connect;
 mod end;
