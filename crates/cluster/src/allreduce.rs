@@ -5,6 +5,7 @@
 //! each member sends and receives 2 (n - 1) / n of the buffer, every segment is added in one order, and all members end
 //! with the same bits. Segments travel in pieces, so that a piece is on its way while the next is added; a member deals with each as it comes.
 
+use bonfire_learn::kernels::vectorized;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
 use bytes::Bytes;
@@ -23,14 +24,15 @@ pub struct Circle<'a, E> {
     pub pool: &'a Pool,
 }
 
-/// How many floats travel in one piece, at most: 512 KiB.
-const PIECE: usize = 128 << 10;
+/// How many floats travel in one piece, at most. With its head it just fits into what HTTP/2 reads at once, a mebibyte:
+/// what comes whole need not be copied, and every piece costs hand-overs from thread to thread.
+const PIECE: usize = 255 << 10;
 
 /// And at least, unless there are no more.
 const SMALL_PIECE: usize = 8 << 10;
 
 /// How many pieces of its own a member sends before the first one has come from the left.
-const AHEAD: usize = 8;
+const AHEAD: usize = 4;
 
 impl<E: From<Closed>> Circle<'_, E> {
     /// Replaces the buffer by its sum over all members. All have buffers of one length.
@@ -58,7 +60,8 @@ impl<E: From<Closed>> Circle<'_, E> {
             }
             let (hop, start, arrived) = self.piece()?;
             let end = start + arrived.len() / 4;
-            assert!(hop < hops && end <= len, "a neighbour with another buffer");
+            let fits = hop < hops && end <= len && arrived.len() % 4 == 0;
+            assert!(fits, "a neighbour with another buffer");
             let local = &mut buffer[start..end];
             let onward = match hop {
                 _ if hop + 2 < n => added(self.pool, &arrived, local),
@@ -115,35 +118,52 @@ impl<E: From<Closed>> Circle<'_, E> {
 
 fn copied(pool: &Pool, floats: &[f32]) -> Bytes {
     let mut buffer = pool.take(floats.len() * 4);
-    for (bytes, float) in buffer.as_mut().as_chunks_mut().0.iter_mut().zip(floats) {
-        *bytes = float.to_le_bytes();
-    }
+    // The C library's copy beats a loop: it need not read what it is about to overwrite.
+    buffer.write(0, bytemuck::cast_slice(floats));
+    swap_if_big_endian(buffer.as_mut());
     buffer.freeze()
 }
 
 fn added(pool: &Pool, bytes: &[u8], floats: &[f32]) -> Bytes {
     let mut buffer = pool.take(bytes.len());
-    let sums = buffer.as_mut().as_chunks_mut().0.iter_mut();
-    for ((sum, bytes), float) in sums.zip(bytes.as_chunks().0).zip(floats) {
-        *sum = (f32::from_le_bytes(*bytes) + float).to_le_bytes();
-    }
+    let sums = buffer.as_mut().as_chunks_mut().0;
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((sum, bytes), float) in sums.iter_mut().zip(bytes.as_chunks().0).zip(floats) {
+                *sum = (f32::from_le_bytes(*bytes) + float).to_le_bytes();
+            }
+        },
+    );
     buffer.freeze()
 }
 
 /// The same, and the sums stay here too: nobody has more to add to them.
 fn summed(pool: &Pool, bytes: &[u8], floats: &mut [f32]) -> Bytes {
     let mut buffer = pool.take(bytes.len());
-    let sums = buffer.as_mut().as_chunks_mut().0.iter_mut();
-    for ((sum, bytes), float) in sums.zip(bytes.as_chunks().0).zip(floats) {
-        *float += f32::from_le_bytes(*bytes);
-        *sum = float.to_le_bytes();
-    }
+    let sums = buffer.as_mut().as_chunks_mut().0;
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((sum, bytes), float) in sums.iter_mut().zip(bytes.as_chunks().0).zip(floats) {
+                *float += f32::from_le_bytes(*bytes);
+                *sum = float.to_le_bytes();
+            }
+        },
+    );
     buffer.freeze()
 }
 
 fn keep(bytes: &[u8], floats: &mut [f32]) {
-    for (float, bytes) in floats.iter_mut().zip(bytes.as_chunks().0) {
-        *float = f32::from_le_bytes(*bytes);
+    let place: &mut [u8] = bytemuck::cast_slice_mut(floats);
+    place.copy_from_slice(bytes);
+    swap_if_big_endian(place);
+}
+
+/// Turns floats as this machine has them into little-endian ones, or back.
+fn swap_if_big_endian(floats: &mut [u8]) {
+    if cfg!(target_endian = "big") {
+        floats.as_chunks_mut::<4>().0.iter_mut().for_each(|float| float.reverse());
     }
 }
 
