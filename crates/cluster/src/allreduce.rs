@@ -3,7 +3,11 @@
 //! A buffer is cut into as many segments as there are members. A segment starts at its member, and at every hop the next
 //! one adds its own part, until it has gone around; the whole sum then goes around once more to be kept by everybody. So
 //! each member sends and receives 2 (n - 1) / n of the buffer, every segment is added in one order, and all members end
-//! with the same bits. Segments travel in pieces, so that a piece is on its way while the next is added; a member deals with each as it comes.
+//! with the same bits. Segments travel in pieces, so that a piece is on its way while the next is
+//! added; a member deals with each as it comes.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use bonfire_learn::kernels::vectorized;
 use bonfire_wire::proto::frame::Body;
@@ -35,12 +39,23 @@ const SMALL_PIECE: usize = 8 << 10;
 const AHEAD: usize = 4;
 
 impl<E: From<Closed>> Circle<'_, E> {
-    /// Replaces the buffer by its sum over all members. All have buffers of one length.
-    pub fn sum(&mut self, buffer: &mut [f32]) -> Result<(), E> {
-        let (n, len) = (self.members, buffer.len());
-        if n == 1 || len == 0 {
+    /// Replaces the buffer by its sum over all members. All have buffers of one length. `spare` is memory to use, and
+    /// again afterwards.
+    pub fn sum(&mut self, buffer: &mut Vec<f32>, spare: &mut Vec<f32>) -> Result<(), E> {
+        if self.members == 1 || buffer.is_empty() {
             return Ok(());
         }
+        // What is sent from it must not change until it has been read; so the sums go elsewhere.
+        let own = Arc::new(std::mem::take(buffer));
+        spare.resize(own.len(), 0.0);
+        self.go_around(&own, spare)?;
+        *buffer = std::mem::take(spare);
+        *spare = Arc::try_unwrap(own).unwrap_or_default();
+        Ok(())
+    }
+
+    fn go_around(&mut self, own: &Arc<Vec<f32>>, sums: &mut [f32]) -> Result<(), E> {
+        let (n, len) = (self.members, own.len());
         let piece = (len / n / 4).clamp(SMALL_PIECE, PIECE);
         let hops = 2 * (n - 1);
         // Segment `k` in pieces.
@@ -48,26 +63,27 @@ impl<E: From<Closed>> Circle<'_, E> {
             let (start, end) = (len * k / n, len * (k + 1) / n);
             (start..end).step_by(piece).map(move |at| at..(at + piece).min(end))
         };
-        let mut own = pieces(self.index);
-        for part in own.by_ref().take(AHEAD) {
-            self.send(0, part.start, copied(self.pool, &buffer[part]))?;
+        let mut first = pieces(self.index);
+        for part in first.by_ref().take(AHEAD) {
+            self.send(0, part.start, in_place(own, part))?;
         }
         // Each segment but one comes by twice: on its way to be summed, and on its way to be kept.
         let coming = (0..hops).map(|hop| pieces((self.index + 2 * n - hop - 1) % n).count()).sum::<usize>();
         for _ in 0..coming {
-            if let Some(part) = own.next() {
-                self.send(0, part.start, copied(self.pool, &buffer[part]))?;
+            if let Some(part) = first.next() {
+                self.send(0, part.start, in_place(own, part))?;
             }
             let (hop, start, arrived) = self.piece()?;
             let end = start + arrived.len() / 4;
-            let fits = hop < hops && end <= len && arrived.len() % 4 == 0;
-            assert!(fits, "a neighbour with another buffer");
-            let local = &mut buffer[start..end];
+            if hop >= hops || end > len || !arrived.len().is_multiple_of(4) {
+                // A neighbour with another buffer is none.
+                return Err(Closed.into());
+            }
             let onward = match hop {
-                _ if hop + 2 < n => added(self.pool, &arrived, local),
-                _ if hop + 2 == n => summed(self.pool, &arrived, local),
+                _ if hop + 2 < n => added(self.pool, &arrived, &own[start..end]),
+                _ if hop + 2 == n => summed(self.pool, &arrived, &own[start..end], &mut sums[start..end]),
                 _ => {
-                    keep(&arrived, local);
+                    keep(&arrived, &mut sums[start..end]);
                     arrived
                 }
             };
@@ -116,12 +132,18 @@ impl<E: From<Closed>> Circle<'_, E> {
     }
 }
 
-fn copied(pool: &Pool, floats: &[f32]) -> Bytes {
-    let mut buffer = pool.take(floats.len() * 4);
-    // The C library's copy beats a loop: it need not read what it is about to overwrite.
-    buffer.write(0, bytemuck::cast_slice(floats));
-    swap_if_big_endian(buffer.as_mut());
-    buffer.freeze()
+/// A part of a buffer as bytes, where it lies.
+fn in_place(buffer: &Arc<Vec<f32>>, part: Range<usize>) -> Bytes {
+    struct Owner(Arc<Vec<f32>>);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            bytemuck::cast_slice(&self.0)
+        }
+    }
+    if cfg!(target_endian = "big") {
+        return buffer[part].iter().flat_map(|float| float.to_le_bytes()).collect();
+    }
+    Bytes::from_owner(Owner(Arc::clone(buffer))).slice(part.start * 4..part.end * 4)
 }
 
 fn added(pool: &Pool, bytes: &[u8], floats: &[f32]) -> Bytes {
@@ -139,15 +161,16 @@ fn added(pool: &Pool, bytes: &[u8], floats: &[f32]) -> Bytes {
 }
 
 /// The same, and the sums stay here too: nobody has more to add to them.
-fn summed(pool: &Pool, bytes: &[u8], floats: &mut [f32]) -> Bytes {
+fn summed(pool: &Pool, bytes: &[u8], floats: &[f32], kept: &mut [f32]) -> Bytes {
     let mut buffer = pool.take(bytes.len());
     let sums = buffer.as_mut().as_chunks_mut().0;
     vectorized(
         #[inline(always)]
         || {
-            for ((sum, bytes), float) in sums.iter_mut().zip(bytes.as_chunks().0).zip(floats) {
-                *float += f32::from_le_bytes(*bytes);
-                *sum = float.to_le_bytes();
+            let floats = floats.iter().zip(kept);
+            for ((sum, bytes), (float, kept)) in sums.iter_mut().zip(bytes.as_chunks().0).zip(floats) {
+                *kept = f32::from_le_bytes(*bytes) + float;
+                *sum = kept.to_le_bytes();
             }
         },
     );
@@ -250,7 +273,7 @@ mod tests {
                 let value = |member: usize, i: usize| ((i * 31 + member * 17) % 101) as f32 - 50.0;
                 let ends = around(members, |mut circle| {
                     let mut buffer: Vec<f32> = (0..len).map(|i| value(circle.index, i)).collect();
-                    circle.sum(&mut buffer).expect("a sum");
+                    circle.sum(&mut buffer, &mut Vec::new()).expect("a sum");
                     buffer
                 });
                 let expect: Vec<f32> =
@@ -266,7 +289,7 @@ mod tests {
         let ends = around(4, |mut circle| {
             let mut buffer: Vec<f32> =
                 (0..10_007).map(|i| ((i * 7919 + circle.index * 104_729) as f32).sin() / 3.0).collect();
-            circle.sum(&mut buffer).expect("a sum");
+            circle.sum(&mut buffer, &mut Vec::new()).expect("a sum");
             buffer
         });
         assert!(ends.iter().all(|end| *end == ends[0]));

@@ -117,9 +117,20 @@ pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<Exch
 /// Processes that end when this does.
 struct Group(Vec<(Child, ChildStdin, BufReader<ChildStdout>)>);
 
+/// How long processes may take to end by themselves.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 impl Drop for Group {
     fn drop(&mut self) {
-        for (child, ..) in &mut self.0 {
+        // Whose standard input ends is done; one that is killed would let the others complain of it.
+        let mut children: Vec<Child> = self.0.drain(..).map(|(child, ..)| child).collect();
+        let deadline = Instant::now() + FAREWELL;
+        while children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None)))
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for mut child in children {
             // One that has ended needs no killing.
             let _ = child.kill();
             let _ = child.wait();
@@ -251,13 +262,13 @@ fn around(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64>
         round: 0,
         pool: &pool,
     };
-    let mut buffer = vec![1.0; bytes / 4];
+    let (mut buffer, mut spare) = (vec![1.0; bytes / 4], Vec::new());
     let mut turns = |circle: &mut Circle<'_, Broken>, count: usize| {
         let started = Instant::now();
         for _ in 0..count {
             circle.round += 1;
             // The sums grow out of bounds, which costs nothing.
-            circle.sum(&mut buffer)?;
+            circle.sum(&mut buffer, &mut spare)?;
         }
         Ok::<f64, Broken>(started.elapsed().as_secs_f64() / count as f64)
     };

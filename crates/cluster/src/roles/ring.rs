@@ -74,7 +74,8 @@ struct Member {
     formed: Option<Formed>,
     /// The newest generation that was heard of.
     generation: u64,
-    buffer: Vec<f32>,
+    /// What is summed, and memory for the sums.
+    buffers: [Vec<f32>; 2],
     pool: Pool,
     state_wanted: bool,
 }
@@ -102,7 +103,7 @@ impl Member {
             round: 0,
             formed: None,
             generation: 0,
-            buffer: Vec::new(),
+            buffers: Default::default(),
             pool: Pool::default(),
             state_wanted: false,
         }
@@ -332,7 +333,7 @@ impl Member {
         };
         let layout = station.layout().clone();
         let exchanged = match self.op {
-            RingOp::Mean => mean(&mut circle, &layout, &mut station.gradient, &mut self.buffer),
+            RingOp::Mean => mean(&mut circle, &layout, &mut station.gradient, &mut self.buffers),
             RingOp::Adasum => combined(&mut circle, &layout, &mut station.gradient),
         };
         self.state_wanted |= wanted;
@@ -345,12 +346,12 @@ fn mean(
     circle: &mut Circle<'_, Break>,
     layout: &Layout,
     gradient: &mut Gradient,
-    buffer: &mut Vec<f32>,
+    [buffer, spare]: &mut [Vec<f32>; 2],
 ) -> Result<(), Break> {
     let union = touched_by_any(circle, layout, gradient)?;
     let weight = gradient.weight as f32;
     pack(layout, gradient, &union, weight, buffer);
-    circle.sum(buffer)?;
+    circle.sum(buffer, spare)?;
     unpack(layout, gradient, &union, buffer);
     Ok(())
 }
