@@ -100,7 +100,7 @@ mod tests {
         };
         let json = serde_json::to_value(&summary).unwrap();
         let measured = ["train_loss", "eval_loss", "accuracy", "best_accuracy", "macro_f1"];
-        let counted = ["target_reached_round", "nodes", "sent_bytes", "received_bytes", "late"];
+        let counted = ["target_reached_round", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
         for key in measured.into_iter().chain(counted) {
             assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
         }
@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn a_summary_of_fewer_numbers_is_read() {
         let mut json = serde_json::to_value(sample::summary()).unwrap();
-        let newer = ["first_step_s", "macro_f1", "nodes", "sent_bytes", "received_bytes", "late"];
+        let newer =
+            ["first_step_s", "macro_f1", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
         json.as_object_mut().unwrap().retain(|key, _| !newer.contains(&key.as_str()));
         let back: Summary = serde_json::from_value(json).unwrap();
         let expect = Summary { first_step_s: None, macro_f1: None, ..sample::summary() };
