@@ -146,6 +146,19 @@ fn half_precision_halves_what_travels() {
 }
 
 #[test]
+fn the_members_of_a_ring_are_equal_after_every_round() {
+    // With an evaluation every round the head compares the parameters of all members every round.
+    for (settings, op) in [(DIGITS, "mean"), (GRAMMAR, "adasum")] {
+        let dir = Dir::new();
+        let settings =
+            format!("{settings}\n epochs=\n num_server_rounds=30\n eval_every=1 rounds\n{}", ring(3, op));
+        let record = burn(&dir, "run", 3, &settings);
+        assert_eq!(record.told("evaluated").len(), 30);
+        assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
+    }
+}
+
+#[test]
 fn a_worker_that_dies_is_done_without_and_said_so() {
     let dir = Dir::new();
     let settings = format!("{DIGITS}\n epochs=20\n{}", flat(3, ""));

@@ -1,19 +1,17 @@
 //! A member of a ring: computes, sums its gradient with the others', and steps as all of them do.
 
+mod sums;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bonfire_learn::Gradient;
-use bonfire_learn::layout::{Kind, Layout};
 use bonfire_strategy::ring::{Plan, View};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
-use bytes::Bytes;
 
 use super::node::{Desk, Next};
-use crate::allreduce::{Circle, adasum};
+use crate::allreduce::Circle;
 use crate::course::Course;
-use crate::exchange::{bytes_to_floats, floats_to_bytes};
 use crate::mail::{Mail, News};
 use crate::run_file::{RingOp, Settings, Topology};
 use crate::station::{Computed, Station, pack_state, unpack_state};
@@ -164,29 +162,42 @@ impl Member {
         if ring.source {
             self.send_state(desk, station, true);
         }
-        let n = ring.members.len();
-        let right = if n == 1 {
-            None
-        } else {
-            let link = desk.post.number();
-            let outbox = desk
-                .network
-                .connect(&ring.members[(index + 1) % n], desk.post.sink(link))
-                .map_err(|error| Break::Neighbour(format!("{error:#}")))?;
-            outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: ring.generation }))?;
-            Some(outbox)
-        };
-        let left_node = view.members[(index + n - 1) % n];
+        // Those of the ring before.
+        desk.kept.clear();
+        let right = to_the_right(desk, &ring, index)?;
+        let left = self.await_left(desk, station, &ring, &view, index)?;
+        self.round = ring.round;
+        let formed = Formed { view, index, right, left };
+        if ring.behind {
+            // The head counts on this member only from here on.
+            let _ = desk.head.send(Body::RingRound(self.done(&formed, Computed::default())));
+        }
+        self.formed = Some(formed);
+        Ok(())
+    }
+
+    /// Waits until the left neighbour has called, and the state has come if this member is behind. Returns the
+    /// neighbour's link, unless this member is alone.
+    fn await_left(
+        &mut self,
+        desk: &mut Desk,
+        station: &mut Station,
+        ring: &proto::Ring,
+        view: &View,
+        index: usize,
+    ) -> Result<Option<u64>, Break> {
+        let n = view.members.len();
+        let neighbour = (view.members[(index + n - 1) % n], ring.generation);
         let mut left = None;
         while (n > 1 && left.is_none()) || (ring.behind && self.round < ring.round) {
-            if let Some(place) = desk
-                .callers
-                .iter()
-                .position(|(.., hello)| (hello.node, hello.generation) == (left_node, ring.generation))
-            {
+            let is_it =
+                |(.., hello): &(u64, Outbox, proto::Hello)| (hello.node, hello.generation) == neighbour;
+            if let Some(place) = desk.callers.iter().position(is_it) {
                 let (link, outbox, _) = desk.callers.swap_remove(place);
                 outbox.accept_payloads_up_to(usize::MAX);
-                left = Some((link, outbox));
+                // Nothing is sent on it, but it closes when it is dropped.
+                desk.kept.push(outbox);
+                left = Some(link);
                 continue;
             }
             let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
@@ -203,19 +214,7 @@ impl Member {
                 news => self.hear(desk, mail.link, news)?,
             }
         }
-        // The left neighbour's link is kept by its number; nothing is sent on it.
-        let left = left.map(|(link, outbox)| {
-            desk.kept.push(outbox);
-            link
-        });
-        self.round = ring.round;
-        let formed = Formed { view, index, right, left };
-        if ring.behind {
-            // The head counts on this member only from here on.
-            self.report(desk, &formed, Computed::default(), 0.0, 0);
-        }
-        self.formed = Some(formed);
-        Ok(())
+        Ok(left)
     }
 
     /// One round, or after the last one a wait for the end.
@@ -261,27 +260,31 @@ impl Member {
         station.step(lr);
         self.round = round;
         let sent = formed.right.as_ref().map_or(0, |right| right.traffic().sent_bytes) - sent;
-        self.report(desk, formed, computed, exchange_s, sent);
         let epoch = self.plan.epoch_done(&formed.view, round).map(|epoch| epoch + 1);
-        let last = self.plan.is_last(&formed.view, round);
-        let due = self.course.due(round, epoch, last);
-        if (formed.index == 0 && (due.evaluation || due.checkpoint)) || std::mem::take(&mut self.state_wanted)
-        {
+        let due = self.course.due(round, epoch, self.plan.is_last(&formed.view, round));
+        let is_due = due.evaluation || due.checkpoint;
+        let done = proto::RingRound {
+            exchange_s,
+            sent_bytes: sent,
+            digest: is_due.then(|| station.replica.digest()),
+            ..self.done(formed, computed)
+        };
+        let _ = desk.head.send(Body::RingRound(done));
+        if (formed.index == 0 && is_due) || std::mem::take(&mut self.state_wanted) {
             self.send_state(desk, station, true);
         }
         Ok(())
     }
 
-    fn report(&self, desk: &Desk, formed: &Formed, computed: Computed, exchange_s: f64, sent_bytes: u64) {
-        let done = proto::RingRound {
+    /// What the head hears of a round.
+    fn done(&self, formed: &Formed, computed: Computed) -> proto::RingRound {
+        proto::RingRound {
             generation: formed.view.generation,
             round: self.round,
             tally: Some(computed.tally),
             compute_s: computed.seconds,
-            exchange_s,
-            sent_bytes,
-        };
-        let _ = desk.head.send(Body::RingRound(done));
+            ..proto::RingRound::default()
+        }
     }
 
     fn send_state(&self, desk: &Desk, station: &Station, moments: bool) {
@@ -333,169 +336,24 @@ impl Member {
         };
         let layout = station.layout().clone();
         let exchanged = match self.op {
-            RingOp::Mean => mean(&mut circle, &layout, &mut station.gradient, &mut self.buffers),
-            RingOp::Adasum => combined(&mut circle, &layout, &mut station.gradient),
+            RingOp::Mean => sums::mean(&mut circle, &layout, &mut station.gradient, &mut self.buffers),
+            RingOp::Adasum => sums::combined(&mut circle, &layout, &mut station.gradient),
         };
         self.state_wanted |= wanted;
         exchanged
     }
 }
 
-/// The sum over all members: of dense tensors all values, of tables the rows that any member touched.
-fn mean(
-    circle: &mut Circle<'_, Break>,
-    layout: &Layout,
-    gradient: &mut Gradient,
-    [buffer, spare]: &mut [Vec<f32>; 2],
-) -> Result<(), Break> {
-    let union = touched_by_any(circle, layout, gradient)?;
-    let weight = gradient.weight as f32;
-    pack(layout, gradient, &union, weight, buffer);
-    circle.sum(buffer, spare)?;
-    unpack(layout, gradient, &union, buffer);
-    Ok(())
-}
-
-/// The rows of every table that some member touched, each list in order. Costs a bit a row.
-fn touched_by_any(
-    circle: &mut Circle<'_, Break>,
-    layout: &Layout,
-    gradient: &Gradient,
-) -> Result<Vec<Vec<u32>>, Break> {
-    let tables: Vec<(usize, usize)> = layout
-        .tensors()
-        .iter()
-        .enumerate()
-        .filter_map(|(i, tensor)| match tensor.kind {
-            Kind::Rows { width } => Some((i, tensor.range.len() / width)),
-            Kind::Dense | Kind::Buffer => None,
-        })
-        .collect();
-    if tables.is_empty() {
-        return Ok(Vec::new());
+/// The link to the right neighbour, unless this member is alone.
+fn to_the_right(desk: &Desk, ring: &proto::Ring, index: usize) -> Result<Option<Outbox>, Break> {
+    let n = ring.members.len();
+    if n == 1 {
+        return Ok(None);
     }
-    let bytes = |rows: usize| rows.div_ceil(8);
-    let mut bits = vec![0u8; tables.iter().map(|&(_, rows)| bytes(rows)).sum()];
-    let mut start = 0;
-    for &(tensor, rows) in &tables {
-        for &row in gradient.rows(tensor).into_iter().flat_map(|rows| &rows.touched) {
-            bits[start + row as usize / 8] |= 1 << (row % 8);
-        }
-        start += bytes(rows);
-    }
-    for other in circle.gather(Bytes::from(bits.clone()))? {
-        if other.len() != bits.len() {
-            return Err(Break::Failed(anyhow::anyhow!("a member of the ring has another model")));
-        }
-        bits.iter_mut().zip(&other).for_each(|(bits, other)| *bits |= other);
-    }
-    let mut start = 0;
-    let mut union = Vec::new();
-    for &(_, rows) in &tables {
-        let is_set = |row: &u32| bits[start + *row as usize / 8] >> (row % 8) & 1 == 1;
-        union.push((0..rows as u32).filter(is_set).collect());
-        start += bytes(rows);
-    }
-    Ok(union)
-}
-
-/// Lays what is summed in one buffer: dense tensors, statistics times the weight, rows, and at the end the weight.
-fn pack(layout: &Layout, gradient: &Gradient, union: &[Vec<u32>], weight: f32, buffer: &mut Vec<f32>) {
-    buffer.clear();
-    let mut tables = union.iter();
-    for (i, tensor) in layout.tensors().iter().enumerate() {
-        let values = &gradient.values[tensor.range.clone()];
-        match tensor.kind {
-            Kind::Dense => buffer.extend_from_slice(values),
-            Kind::Buffer => buffer.extend(values.iter().map(|value| value * weight)),
-            Kind::Rows { width } => {
-                let rows = gradient.rows(i);
-                for &row in tables.next().into_iter().flatten() {
-                    let own = rows.is_some_and(|rows| rows.is_touched(row));
-                    match own {
-                        true => buffer.extend_from_slice(&values[row as usize * width..][..width]),
-                        false => buffer.resize(buffer.len() + width, 0.0),
-                    }
-                }
-            }
-        }
-    }
-    buffer.push(weight);
-}
-
-/// The way back.
-fn unpack(layout: &Layout, gradient: &mut Gradient, union: &[Vec<u32>], buffer: &[f32]) {
-    let weight = buffer[buffer.len() - 1];
-    gradient.clear();
-    gradient.weight = f64::from(weight);
-    let (mut tables, mut at) = (union.iter(), 0);
-    let mut next = |len: usize| {
-        at += len;
-        &buffer[at - len..at]
-    };
-    for (i, tensor) in layout.tensors().iter().enumerate() {
-        match tensor.kind {
-            Kind::Dense => gradient.write(i).copy_from_slice(next(tensor.range.len())),
-            Kind::Buffer => {
-                let sums = next(tensor.range.len());
-                let share = if weight > 0.0 { 1.0 / weight } else { 0.0 };
-                for (value, sum) in gradient.write(i).iter_mut().zip(sums) {
-                    *value = sum * share;
-                }
-            }
-            Kind::Rows { width } => {
-                for &row in tables.next().into_iter().flatten() {
-                    gradient.touch(i, row).copy_from_slice(next(width));
-                }
-            }
-        }
-    }
-}
-
-/// Adasum of the members' mean gradients, tensor by tensor. Everybody hears everybody's and combines them alike.
-fn combined(circle: &mut Circle<'_, Break>, layout: &Layout, gradient: &mut Gradient) -> Result<(), Break> {
-    let union = touched_by_any(circle, layout, gradient)?;
-    let weight = gradient.weight as f32;
-    let mut own = Vec::new();
-    pack(layout, gradient, &union, weight, &mut own);
-    let all = circle.gather(floats_to_bytes([own.as_slice()]))?;
-    let mut vectors = Vec::new();
-    for bytes in &all {
-        let mut vector = vec![0.0; own.len()];
-        bytes_to_floats(bytes, &mut vector)?;
-        vectors.push(vector);
-    }
-    let weights: Vec<f32> = vectors.iter().map(|vector| vector[vector.len() - 1]).collect();
-    let total: f32 = weights.iter().sum();
-    let mut at = 0;
-    let mut tables = union.iter();
-    for tensor in layout.tensors() {
-        let len = match tensor.kind {
-            Kind::Rows { width } => tables.next().map_or(0, Vec::len) * width,
-            Kind::Dense | Kind::Buffer => tensor.range.len(),
-        };
-        let part = at..at + len;
-        at += len;
-        if tensor.kind == Kind::Buffer {
-            // Statistics are averaged as ever.
-            for i in part {
-                own[i] = vectors.iter().map(|vector| vector[i]).sum();
-            }
-            continue;
-        }
-        let mean = |(vector, weight): (&Vec<f32>, &f32)| {
-            let share = if *weight > 0.0 { 1.0 / weight } else { 0.0 };
-            vector[part.clone()].iter().map(|value| value * share).collect()
-        };
-        let mut means: Vec<Vec<f32>> = vectors.iter().zip(&weights).map(mean).collect();
-        adasum(&mut means);
-        // The optimiser divides by the weight.
-        for (own, value) in own[part.clone()].iter_mut().zip(&means[0]) {
-            *own = value * total;
-        }
-    }
-    let last = own.len() - 1;
-    own[last] = total;
-    unpack(layout, gradient, &union, &own);
-    Ok(())
+    let outbox = desk
+        .network
+        .connect(&ring.members[(index + 1) % n], desk.post.sink(desk.post.number()))
+        .map_err(|error| Break::Neighbour(format!("{error:#}")))?;
+    outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: ring.generation }))?;
+    Ok(Some(outbox))
 }

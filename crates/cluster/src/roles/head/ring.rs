@@ -48,6 +48,8 @@ struct Leading<'h, 'a> {
 struct Round {
     tally: Tally,
     samples: u64,
+    /// Of the first member that said it.
+    digest: Option<u64>,
 }
 
 impl<'h, 'a> Leading<'h, 'a> {
@@ -154,7 +156,21 @@ impl<'h, 'a> Leading<'h, 'a> {
         if tally.samples > 0 || done.compute_s > 0.0 {
             self.add(done.round, &tally);
         }
+        if let Some(digest) = done.digest {
+            self.compare(node, done.round, digest);
+        }
         self.decide(Event::Done { member: node, generation: done.generation, round: done.round })
+    }
+
+    /// All members must have the same parameters. One that differs computes wrongly: bad memory does that to old machines.
+    fn compare(&mut self, node: u64, round: u64, digest: u64) {
+        let first = *self.rounds.entry(round).or_default().digest.get_or_insert(digest);
+        if first != digest {
+            let name = self.head.name(node);
+            let message =
+                format!("{name} has other parameters than another member of the ring after round {round}");
+            self.head.run.tell(Told::Warned { message });
+        }
     }
 
     fn add(&mut self, round: u64, tally: &proto::Tally) {
@@ -244,7 +260,7 @@ impl<'h, 'a> Leading<'h, 'a> {
 
     /// All members have done a round.
     fn round_done(&mut self, round: u64, epoch: Option<u64>) -> Result<()> {
-        let Round { tally, samples } = self.rounds.remove(&round).unwrap_or_default();
+        let Round { tally, samples, .. } = self.rounds.remove(&round).unwrap_or_default();
         let step = self.head.run.job.course.step(self.head.run.progress.units);
         let plan = self.head.run.job.course.ring();
         let before = self.head.run.progress.units;

@@ -1,0 +1,173 @@
+//! What the members of a ring make of their gradients, together.
+
+use anyhow::anyhow;
+use bonfire_learn::Gradient;
+use bonfire_learn::layout::{Kind, Layout};
+use bonfire_wire::Closed;
+use bytes::Bytes;
+
+use crate::allreduce::{Circle, adasum};
+use crate::exchange::{bytes_to_floats, floats_to_bytes};
+
+/// The sum over all members: of dense tensors all values, of tables the rows that any member touched.
+pub fn mean<E: From<Closed> + From<anyhow::Error>>(
+    circle: &mut Circle<'_, E>,
+    layout: &Layout,
+    gradient: &mut Gradient,
+    [buffer, spare]: &mut [Vec<f32>; 2],
+) -> Result<(), E> {
+    let union = touched_by_any(circle, layout, gradient)?;
+    let weight = gradient.weight as f32;
+    pack(layout, gradient, &union, weight, buffer);
+    circle.sum(buffer, spare)?;
+    unpack(layout, gradient, &union, buffer);
+    Ok(())
+}
+
+/// The rows of every table that some member touched, each list in order. Costs a bit a row.
+fn touched_by_any<E: From<Closed> + From<anyhow::Error>>(
+    circle: &mut Circle<'_, E>,
+    layout: &Layout,
+    gradient: &Gradient,
+) -> Result<Vec<Vec<u32>>, E> {
+    let tables: Vec<(usize, usize)> = layout
+        .tensors()
+        .iter()
+        .enumerate()
+        .filter_map(|(i, tensor)| match tensor.kind {
+            Kind::Rows { width } => Some((i, tensor.range.len() / width)),
+            Kind::Dense | Kind::Buffer => None,
+        })
+        .collect();
+    if tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let bytes = |rows: usize| rows.div_ceil(8);
+    let mut bits = vec![0u8; tables.iter().map(|&(_, rows)| bytes(rows)).sum()];
+    let mut start = 0;
+    for &(tensor, rows) in &tables {
+        for &row in gradient.rows(tensor).into_iter().flat_map(|rows| &rows.touched) {
+            bits[start + row as usize / 8] |= 1 << (row % 8);
+        }
+        start += bytes(rows);
+    }
+    for other in circle.gather(Bytes::from(bits.clone()))? {
+        if other.len() != bits.len() {
+            return Err(anyhow!("a member of the ring has another model").into());
+        }
+        bits.iter_mut().zip(&other).for_each(|(bits, other)| *bits |= other);
+    }
+    let mut start = 0;
+    let mut union = Vec::new();
+    for &(_, rows) in &tables {
+        let is_set = |row: &u32| bits[start + *row as usize / 8] >> (row % 8) & 1 == 1;
+        union.push((0..rows as u32).filter(is_set).collect());
+        start += bytes(rows);
+    }
+    Ok(union)
+}
+
+/// Lays what is summed in one buffer: dense tensors, statistics times the weight, rows, and at the end the weight.
+fn pack(layout: &Layout, gradient: &Gradient, union: &[Vec<u32>], weight: f32, buffer: &mut Vec<f32>) {
+    buffer.clear();
+    let mut tables = union.iter();
+    for (i, tensor) in layout.tensors().iter().enumerate() {
+        let values = &gradient.values[tensor.range.clone()];
+        match tensor.kind {
+            Kind::Dense => buffer.extend_from_slice(values),
+            Kind::Buffer => buffer.extend(values.iter().map(|value| value * weight)),
+            Kind::Rows { width } => {
+                let rows = gradient.rows(i);
+                for &row in tables.next().into_iter().flatten() {
+                    let own = rows.is_some_and(|rows| rows.is_touched(row));
+                    match own {
+                        true => buffer.extend_from_slice(&values[row as usize * width..][..width]),
+                        false => buffer.resize(buffer.len() + width, 0.0),
+                    }
+                }
+            }
+        }
+    }
+    buffer.push(weight);
+}
+
+/// The way back.
+fn unpack(layout: &Layout, gradient: &mut Gradient, union: &[Vec<u32>], buffer: &[f32]) {
+    let weight = buffer[buffer.len() - 1];
+    gradient.clear();
+    gradient.weight = f64::from(weight);
+    let (mut tables, mut at) = (union.iter(), 0);
+    let mut next = |len: usize| {
+        at += len;
+        &buffer[at - len..at]
+    };
+    for (i, tensor) in layout.tensors().iter().enumerate() {
+        match tensor.kind {
+            Kind::Dense => gradient.write(i).copy_from_slice(next(tensor.range.len())),
+            Kind::Buffer => {
+                let sums = next(tensor.range.len());
+                let share = if weight > 0.0 { 1.0 / weight } else { 0.0 };
+                for (value, sum) in gradient.write(i).iter_mut().zip(sums) {
+                    *value = sum * share;
+                }
+            }
+            Kind::Rows { width } => {
+                for &row in tables.next().into_iter().flatten() {
+                    gradient.touch(i, row).copy_from_slice(next(width));
+                }
+            }
+        }
+    }
+}
+
+/// Adasum of the members' mean gradients, tensor by tensor. Everybody hears everybody's and combines them alike.
+pub fn combined<E: From<Closed> + From<anyhow::Error>>(
+    circle: &mut Circle<'_, E>,
+    layout: &Layout,
+    gradient: &mut Gradient,
+) -> Result<(), E> {
+    let union = touched_by_any(circle, layout, gradient)?;
+    let weight = gradient.weight as f32;
+    let mut own = Vec::new();
+    pack(layout, gradient, &union, weight, &mut own);
+    let all = circle.gather(floats_to_bytes([own.as_slice()]))?;
+    let mut vectors = Vec::new();
+    for bytes in &all {
+        let mut vector = vec![0.0; own.len()];
+        bytes_to_floats(bytes, &mut vector)?;
+        vectors.push(vector);
+    }
+    let weights: Vec<f32> = vectors.iter().map(|vector| vector[vector.len() - 1]).collect();
+    let total: f32 = weights.iter().sum();
+    let mut at = 0;
+    let mut tables = union.iter();
+    for tensor in layout.tensors() {
+        let len = match tensor.kind {
+            Kind::Rows { width } => tables.next().map_or(0, Vec::len) * width,
+            Kind::Dense | Kind::Buffer => tensor.range.len(),
+        };
+        let part = at..at + len;
+        at += len;
+        if tensor.kind == Kind::Buffer {
+            // Statistics are averaged as ever.
+            for i in part {
+                own[i] = vectors.iter().map(|vector| vector[i]).sum();
+            }
+            continue;
+        }
+        let mean = |(vector, weight): (&Vec<f32>, &f32)| {
+            let share = if *weight > 0.0 { 1.0 / weight } else { 0.0 };
+            vector[part.clone()].iter().map(|value| value * share).collect()
+        };
+        let mut means: Vec<Vec<f32>> = vectors.iter().zip(&weights).map(mean).collect();
+        adasum(&mut means);
+        // The optimiser divides by the weight.
+        for (own, value) in own[part.clone()].iter_mut().zip(&means[0]) {
+            *own = value * total;
+        }
+    }
+    let last = own.len() - 1;
+    own[last] = total;
+    unpack(layout, gradient, &union, &own);
+    Ok(())
+}
