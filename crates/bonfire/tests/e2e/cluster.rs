@@ -216,3 +216,25 @@ fn a_head_that_died_comes_back_and_its_nodes_with_it() {
         assert_eq!(started.len(), 2, "{ticket}");
     }
 }
+
+#[test]
+fn a_frozen_worker_is_done_without_and_comes_back() {
+    for arch in [flat(2, ""), ring(2, "mean")] {
+        let dir = Dir::new();
+        let settings = format!("{DIGITS}\n epochs=900\n silence_s=1\n{arch}");
+        let mut fire = Fire::light(&dir, "run", "", &settings).join(&dir, 2);
+        fire.head.until_said("epoch   2/900");
+        fire.nodes[1].signal("STOP");
+        fire.head.until_said("was lost in round");
+        fire.head.until_said("silent for 1.0 s");
+        fire.nodes[1].signal("CONT");
+        let joined = || Record::of(dir.path("run")).told_so_far("node_joined").len();
+        assert!(fire.head.until("the node's return", || joined() == 3));
+        fire.head.signal("INT");
+        let head = fire.head.wait().expect(130);
+        assert!(head.stderr.contains("interrupted at round"), "{}", head.stderr);
+        for node in fire.nodes {
+            node.wait().expect(0);
+        }
+    }
+}

@@ -292,6 +292,21 @@ impl Member {
         let _ = desk.head.send(Frame { body: Body::State(state), payload });
     }
 
+    /// Takes what came while this member, which is alone, did not wait for anybody.
+    fn overhear(&mut self, desk: &mut Desk) -> Result<(), Break> {
+        while let Some(mail) = desk.mailbox.next(Duration::ZERO) {
+            let is_head = mail.link == desk.head_link;
+            match mail.news {
+                News::Frame(Frame { body: Body::Halt(halt), .. }) if is_head => {
+                    return Err(Break::Halted(halt.generation));
+                }
+                News::Frame(Frame { body: Body::StateWanted(_), .. }) if is_head => self.state_wanted = true,
+                news => self.hear(desk, mail.link, news)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Replaces the station's gradient by that of all members.
     fn exchange(
         &mut self,
@@ -300,7 +315,7 @@ impl Member {
         formed: &Formed,
         round: u64,
     ) -> Result<(), Break> {
-        let Some(right) = &formed.right else { return Ok(()) };
+        let Some(right) = &formed.right else { return self.overhear(desk) };
         let mut wanted = false;
         let mut receive = || loop {
             let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };

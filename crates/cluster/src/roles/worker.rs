@@ -47,12 +47,19 @@ enum Reached {
 
 /// Connects to a relay. One that cannot be reached is tried again, until the head says otherwise: it knows who is gone.
 fn reach(desk: &mut Desk, peer: &proto::Peer) -> Result<Reached> {
+    let mut told = false;
     loop {
         let link = desk.post.number();
-        if let Ok(outbox) = desk.network.connect(peer, desk.post.sink(link))
-            && outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: 0 })).is_ok()
-        {
-            return Ok(Reached::Relay(link, outbox));
+        let reason = match desk.network.connect(peer, desk.post.sink(link)) {
+            Ok(outbox) => {
+                outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: 0 }))?;
+                return Ok(Reached::Relay(link, outbox));
+            }
+            Err(error) => format!("{error:#}; trying again"),
+        };
+        if !std::mem::replace(&mut told, true) {
+            // A head that is gone is heard of in the mail.
+            let _ = desk.head.send(Body::Trouble(proto::Trouble { reason }));
         }
         if let Some(mail) = desk.mailbox.next(Duration::from_secs(1))
             && let Some(next) = desk.hear(mail)?

@@ -178,6 +178,10 @@ impl Settings {
             }
             tree.set(assignment, CHOICES)?;
         }
+        let changes_data = overrides.set.iter().any(|assignment| assignment.starts_with("data."));
+        if changes_data && !tree.has("data.name") && !tree.has("data.path") {
+            tree.set(&format!("data.name={}", Source::default().name), CHOICES)?;
+        }
         let mut file: RunFile = tree.read()?;
         check_ranges(&tree, &file)?;
         if let Some(workers) = overrides.workers {

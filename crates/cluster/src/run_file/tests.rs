@@ -62,6 +62,7 @@ fn the_command_line_goes_over_the_file_over_the_defaults() {
     check("", &["optimizer.sgd.lr=1", "optimizer.sgd.lr=2"], "lenet5 sgd 2 digits Some(20000)");
     check("data: reviews", &["data=grammar"], "lenet5 adam 0.001 grammar Some(8000)");
     check("data: {name: digits, test: 5}", &["data.train=7"], "lenet5 adam 0.001 digits Some(7)");
+    check("", &["data.train=7"], "lenet5 adam 0.001 digits Some(7)");
     check("", &["data.train=7", "data.name=grammar"], "lenet5 adam 0.001 grammar Some(7)");
     check("data: grammar", &["data.train=7"], "lenet5 adam 0.001 grammar Some(7)");
     check("", &["data=grammar", "data.train=7"], "lenet5 adam 0.001 grammar Some(7)");

@@ -120,6 +120,11 @@ impl Head<'_> {
                 self.run.tell(Event::Warned { message });
                 None
             }
+            Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. }) => {
+                let message = format!("{}: {}", self.name(node), trouble.reason);
+                self.run.tell(Event::Warned { message });
+                None
+            }
             Notice::Frame(_, Frame { body: Body::Evaluated(found), .. }) => {
                 self.measured(&found);
                 None
