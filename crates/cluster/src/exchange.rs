@@ -98,6 +98,11 @@ impl Codec {
         self.form.most_bytes(Precision::F32)
     }
 
+    /// Whether a gradient loses digits on its way.
+    pub fn rounds(&self) -> bool {
+        self.precision != Precision::F32
+    }
+
     /// The payload of a gradient.
     pub fn pack(&mut self, gradient: &Gradient) -> Bytes {
         let tables = (0..self.layout.tensors().len()).filter_map(|i| gradient.rows(i));

@@ -90,10 +90,7 @@ pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<Exch
     ensure!(task.bytes >= 4 && task.bytes <= 1 << 30, "--bytes must be from 4 to {}", 1 << 30);
     ensure!(task.seconds > 0.0 && task.seconds.is_finite(), "--seconds must be above 0");
     let processes = task.workers + usize::from(task.via == Via::Server);
-    let mut secret = [0; 16];
-    for (i, byte) in secret.iter_mut().enumerate() {
-        *byte = (std::process::id() >> (i % 4 * 8)) as u8;
-    }
+    let secret = Secret::generate()?.reveal();
     let mut group = Group(Vec::new());
     for _ in 0..processes {
         let mut child = command()?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

@@ -54,7 +54,6 @@ pub struct Node {
     pub outbox: Outbox,
     pub is_ready: bool,
     pub role: Option<Role>,
-    pub joined: Instant,
 }
 
 /// What a node is.
@@ -161,7 +160,6 @@ impl Registry {
             outbox,
             is_ready: false,
             role: None,
-            joined: Instant::now(),
         };
         self.nodes.insert(number, node);
         self.links.insert(link, Caller::Node(number));

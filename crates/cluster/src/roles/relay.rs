@@ -154,6 +154,10 @@ impl Relaying {
     }
 
     fn pushed(&mut self, worker: u64, push: proto::Push, payload: Bytes) -> Result<()> {
+        if self.pushes.contains_key(&(worker, push.order)) {
+            // Sent twice; the one that is held was here first.
+            return Ok(());
+        }
         let unit = match (push.units.as_slice(), self.codec.check(&payload)) {
             ([unit], Ok(())) => from_proto(unit),
             _ => {

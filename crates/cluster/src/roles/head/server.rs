@@ -256,6 +256,11 @@ impl<'h, 'a> Serving<'h, 'a> {
     }
 
     fn pushed(&mut self, node: u64, push: proto::Push, payload: Bytes) -> Result<()> {
+        if self.held.contains_key(&(node, push.order)) {
+            // The one that is held stays: it was here first.
+            self.head.tell_late(node, "sent the same gradient twice".to_owned());
+            return Ok(());
+        }
         let tally = push.tally.unwrap_or_default();
         let is_fit = push.weight.is_finite() && push.weight >= 0.0 && tally.loss.is_finite();
         let wrong = match self.codec.check(&payload) {
@@ -368,8 +373,10 @@ impl<'h, 'a> Serving<'h, 'a> {
         job.pool.install(|| codec.sum(parcels, sum))?;
         if self.rule.max_staleness == 0 {
             let (payload, weight) = (codec.pack(sum), sum.weight);
-            // What the members apply may be rounded, and the head applies the same.
-            job.pool.install(|| codec.sum(&[Parcel { payload: payload.clone(), weight }], sum))?;
+            if codec.rounds() {
+                // The head applies what the members apply.
+                job.pool.install(|| codec.sum(&[Parcel { payload: payload.clone(), weight }], sum))?;
+            }
             let entry = Entry {
                 from: version - 1,
                 to: version,
