@@ -1,0 +1,7 @@
+//! From a list of hosts to processes on them: inventories, ssh, emulated clusters, foreign launchers.
+//!
+//! This crate knows hosts and processes, and nothing of learning or of the network protocol between nodes.
+
+mod inventory;
+
+pub use inventory::{Host, Inventory};
