@@ -140,12 +140,14 @@ impl<'a> Training<'a> {
 
     fn begin(self, job: Job) -> Result<Run> {
         let name = job.settings.file.name.clone();
-        match self.resume {
-            Some(folder) => Run::resume(job, RunFolder::open(&folder)?, self.views, self.began),
+        let mut run = match self.resume {
+            Some(folder) => Run::resume(job, RunFolder::open(&folder)?, self.views, self.began)?,
             None => {
                 let default = || RunFolder::default_path(Path::new("runs"), &name, SystemTime::now());
-                Run::create(job, &self.out.unwrap_or_else(default), self.views, self.began)
+                Run::create(job, &self.out.unwrap_or_else(default), self.views, self.began)?
             }
-        }
+        };
+        run.describe()?;
+        Ok(run)
     }
 }

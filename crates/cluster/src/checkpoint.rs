@@ -25,6 +25,9 @@ pub struct Progress {
     /// Batches of one worker each.
     #[serde(default)]
     pub units: u64,
+    /// Batches, by epoch and number, that others overtook: they are not among those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<(u64, u32)>,
     /// Samples seen in all.
     pub samples: u64,
     /// Sums over the epoch under way.

@@ -11,6 +11,8 @@ use crate::run_file::{Settings, Span, Topology};
 #[derive(Clone, Debug)]
 pub struct Course {
     settings: Settings,
+    /// To train on.
+    samples: usize,
     /// Into how many rounds of one batch a worker an epoch is cut.
     pub rounds_per_epoch: u64,
     /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds; where updates grow with what has
@@ -31,12 +33,24 @@ impl Course {
     pub fn of(settings: &Settings, samples: usize) -> Self {
         let Plan { round_size, rounds_per_epoch, .. } = Plan::of(settings, samples, 1);
         let updates_per_epoch = rounds_per_epoch * updates_per_round(&settings.topology);
-        Self { settings: settings.clone(), rounds_per_epoch, updates_per_epoch, round_size }
+        Self { settings: settings.clone(), samples, rounds_per_epoch, updates_per_epoch, round_size }
     }
 
     /// How many batches of one worker each an epoch has.
     pub fn units_per_epoch(&self) -> u64 {
         self.rounds_per_epoch * self.settings.workers as u64
+    }
+
+    /// How many samples the first `units` batches of one worker each have.
+    pub fn samples_of(&self, units: u64) -> u64 {
+        let workers = self.settings.workers as u64;
+        let (epochs, within) = (units / self.units_per_epoch(), units % self.units_per_epoch());
+        let (rounds, slots) = (within / workers, within % workers);
+        let before = rounds * self.round_size as u64;
+        // Dealt out like cards: the first workers may have one more.
+        let round = (self.samples as u64 - before).min(self.round_size as u64);
+        let share = slots * (round / workers) + slots.min(round % workers);
+        epochs * self.samples as u64 + before + share
     }
 
     /// Updates planned in all.
@@ -92,5 +106,28 @@ fn updates_per_round(topology: &Topology) -> u64 {
         Topology::Flat { rule, workers, .. } if rule.max_staleness > 0 => *workers as u64,
         Topology::Hierarchical { rule, relays } if rule.max_staleness > 0 => relays.len() as u64,
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_file::Overrides;
+
+    #[test]
+    fn every_batch_has_its_samples() {
+        let text = "{arch: allreduce, allreduce: {num_workers: 3}, batch_size: 4, epochs: 2}";
+        let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
+        // Seven rounds of twelve samples, and one of six.
+        let course = Course::of(&settings, 90);
+        let check = |units, expect| assert_eq!(course.samples_of(units), expect, "{units} units");
+        check(0, 0);
+        check(1, 4);
+        check(3, 12);
+        check(21, 84);
+        check(22, 86);
+        check(24, 90);
+        check(25, 94);
+        check(48, 180);
     }
 }

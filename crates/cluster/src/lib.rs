@@ -21,6 +21,8 @@ pub mod replica;
 pub mod roles;
 pub mod run;
 pub mod run_file;
+#[cfg(test)]
+mod simulation;
 mod state;
 pub mod station;
 pub mod worker;

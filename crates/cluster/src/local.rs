@@ -56,7 +56,7 @@ pub(crate) fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
                 layout: run.job.layout().clone(),
                 worker: None,
             };
-            let network = Network::Memory(Arc::clone(&switchboard));
+            let network: Arc<dyn Network> = switchboard.clone();
             let desk = move || Desk::new(number, head_link, head, own_post, own_mail, network);
             let equipment = (equipment, workers.next());
             thread::Builder::new()

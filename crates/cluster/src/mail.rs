@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bonfire_wire::{Frame, Incoming, Outbox, Sink};
 
@@ -34,17 +34,46 @@ pub struct Post {
     next: Arc<AtomicU64>,
 }
 
-/// Where the mail of a node comes in.
+/// Where the mail of a node comes in. Nodes wait nowhere else, and by no other time.
 #[derive(Debug)]
-pub struct Mailbox(Receiver<Mail>);
+pub struct Mailbox {
+    receiver: Receiver<Mail>,
+    clock: Box<dyn Clock>,
+}
+
+/// The time that a node lives in: that of the world, or a simulated one.
+pub trait Clock: std::fmt::Debug + Send {
+    fn now(&self) -> Instant;
+
+    /// The next mail, if any comes in time.
+    fn receive(&self, receiver: &Receiver<Mail>, timeout: Duration) -> Option<Mail>;
+}
+
+#[derive(Debug)]
+struct RealTime;
+
+impl Clock for RealTime {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn receive(&self, receiver: &Receiver<Mail>, timeout: Duration) -> Option<Mail> {
+        receiver.recv_timeout(timeout).ok()
+    }
+}
 
 /// How much mail may wait. Whoever sends more waits too.
 const ROOM: usize = 1024;
 
 /// An empty mailbox.
 pub fn mailbox() -> (Post, Mailbox) {
+    mailbox_in(Box::new(RealTime))
+}
+
+/// An empty mailbox in some time.
+pub fn mailbox_in(clock: Box<dyn Clock>) -> (Post, Mailbox) {
     let (sender, receiver) = sync_channel(ROOM);
-    (Post { sender, next: Arc::default() }, Mailbox(receiver))
+    (Post { sender, next: Arc::default() }, Mailbox { receiver, clock })
 }
 
 impl Post {
@@ -81,6 +110,10 @@ impl Post {
 impl Mailbox {
     /// The next mail, if any comes in time.
     pub fn next(&self, timeout: Duration) -> Option<Mail> {
-        self.0.recv_timeout(timeout).ok()
+        self.clock.receive(&self.receiver, timeout)
+    }
+
+    pub fn now(&self) -> Instant {
+        self.clock.now()
     }
 }

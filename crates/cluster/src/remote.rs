@@ -18,7 +18,7 @@ use bonfire_wire::{
 };
 
 use crate::mail::{Mailbox, News, Post, mailbox};
-use crate::roles::network::{Grpc, Network};
+use crate::roles::network::Grpc;
 use crate::roles::node::{self, Desk, HeadGone};
 use crate::run_file::Settings;
 
@@ -139,7 +139,7 @@ fn attend(
         }
     };
     let (secret, timeouts) = (ticket.secret.clone(), timeouts(&equipment.settings));
-    let network = Network::Grpc(Arc::new(Grpc { wire: Arc::clone(wire), secret, timeouts }));
+    let network = Arc::new(Grpc { wire: Arc::clone(wire), secret, timeouts });
     tell(Stage::Ready { name: format!("node {}", welcome.node) });
     let mut desk = Desk::new(welcome.node, head_link, head, post, mailbox, network);
     node::serve(&mut desk, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))
@@ -171,9 +171,9 @@ fn connect(
     }
 }
 
-fn await_welcome(mailbox: &Mailbox, head_link: u64, wait: Duration) -> Result<proto::Welcome> {
-    let deadline = Instant::now() + wait;
-    while Instant::now() < deadline {
+pub(crate) fn await_welcome(mailbox: &Mailbox, head_link: u64, wait: Duration) -> Result<proto::Welcome> {
+    let deadline = mailbox.now() + wait;
+    while mailbox.now() < deadline {
         let Some(mail) = mailbox.next(Duration::from_millis(200)) else { continue };
         if mail.link != head_link {
             continue;

@@ -16,6 +16,7 @@ use crate::checkpoint::{self, Checkpoint, Progress, Snapshot};
 use crate::course::Due;
 use crate::job::Job;
 use crate::local;
+use crate::replica::Replica;
 use crate::run_file::Span;
 use crate::state;
 
@@ -26,6 +27,8 @@ pub struct Run {
     folder: RunFolder,
     log: Log,
     pub(crate) progress: Progress,
+    /// Goes on with what an earlier process began.
+    pub(crate) is_resumed: bool,
     /// What the nodes sent and received, if there are any.
     pub(crate) traffic: Option<Traffic>,
     /// Writes `state.json` while training goes on.
@@ -134,6 +137,34 @@ fn rounds_told(folder: &RunFolder) -> u64 {
     events.iter().map(|stamped| round(&stamped.event)).max().unwrap_or(0)
 }
 
+/// What a run folder had to give.
+struct Restored {
+    progress: Progress,
+    /// The checkpoint, in words.
+    from: String,
+    /// Why newer ones were passed over.
+    skipped: Vec<String>,
+}
+
+/// Brings a job to the newest whole checkpoint of a folder, or to the beginning if there is none.
+fn restore(job: &mut Job, folder: &RunFolder) -> Result<Restored> {
+    let (found, skipped) = checkpoint::newest_whole(&folder.checkpoints(), job.layout())?;
+    let Some(Checkpoint { parameters, moments, mut progress, file }) = found else {
+        let file = &job.settings.file;
+        job.replica = Replica::new(job.crew.layout(), file.optimizer.clone(), file.seed);
+        return Ok(Restored { progress: Progress::default(), from: "the beginning".to_owned(), skipped });
+    };
+    if !job.replica.optimizer.restore(progress.optimizer_steps, moments) {
+        bail!("{}: it is of another optimiser", file.display());
+    }
+    job.replica.parameters = parameters;
+    if progress.units == 0 {
+        // Written before units were counted, when all workers were in step.
+        progress.units = progress.round * job.settings.workers as u64;
+    }
+    Ok(Restored { progress, from: file.display().to_string(), skipped })
+}
+
 /// How often progress is told at first, and later at most: the log of a long run stays small.
 const PROGRESS_S: (f64, f64) = (0.2, 10.0);
 
@@ -155,35 +186,33 @@ impl Run {
 
     /// Goes on with the run of a folder from its newest whole checkpoint, or from the beginning if it has none.
     pub fn resume(mut job: Job, folder: RunFolder, views: Vec<View>, began: Instant) -> Result<Self> {
-        let (found, skipped) = checkpoint::newest_whole(&folder.checkpoints(), job.layout())?;
-        let file = found.as_ref().map(|checkpoint| checkpoint.file.clone());
-        let mut progress = Progress::default();
-        if let Some(Checkpoint { parameters, moments, progress: found, file }) = found {
-            if !job.replica.optimizer.restore(found.optimizer_steps, moments) {
-                bail!("{}: it is of another optimiser", file.display());
-            }
-            job.replica.parameters = parameters;
-            progress = found;
-            if progress.units == 0 {
-                // Written before units were counted, when all workers were in step.
-                progress.units = progress.round * job.settings.workers as u64;
-            }
-        }
+        let Restored { progress, from, skipped } = restore(&mut job, &folder)?;
         refuse_if_complete(&job, &folder, &progress)?;
         let lost = rounds_told(&folder).saturating_sub(progress.round);
         write_atomically(&folder.run_file(), job.settings.to_yaml()?.as_bytes())?;
         let mut run = Self::start(job, folder, views, progress, began)?;
+        run.is_resumed = true;
         for reason in skipped {
             run.tell(Event::Warned { message: format!("passed over {reason}") });
         }
         let (round, epoch) = (run.progress.round, run.epochs());
-        let checkpoint = file.map_or_else(|| "the beginning".to_owned(), |file| file.display().to_string());
-        run.tell(Event::Resumed { round, epoch, checkpoint });
+        run.tell(Event::Resumed { round, epoch, checkpoint: from });
         if lost > 0 {
             let message = format!("the last {lost} rounds before that were not saved, and are done again");
             run.tell(Event::Noted { message });
         }
         Ok(run)
+    }
+
+    /// Goes on from the newest checkpoint because newer parameters are lost.
+    pub(crate) fn go_back(&mut self, reason: &str) -> Result<()> {
+        let before = self.progress.round;
+        let Restored { progress, from, .. } = restore(&mut self.job, &self.folder)?;
+        self.progress = progress;
+        let lost = before.saturating_sub(self.progress.round);
+        let message = format!("{reason}; back to {from}, {lost} rounds are done again");
+        self.tell(Event::Warned { message });
+        Ok(())
     }
 
     fn start(
@@ -195,15 +224,14 @@ impl Run {
     ) -> Result<Self> {
         let started = Instant::now();
         let log = Log::open(&folder, started, views)?;
-        let state = state::write_in_background(folder.state(), Arc::clone(&job.dataset))
-            .context("cannot start a thread")?;
         let mut run = Self {
             job,
             folder,
             log,
             progress,
+            is_resumed: false,
             traffic: None,
-            state: Some(state),
+            state: None,
             started,
             began,
             first_step_s: None,
@@ -216,6 +244,13 @@ impl Run {
         };
         run.announce();
         Ok(run)
+    }
+
+    /// Writes what it takes to make the run again, beside the training.
+    pub fn describe(&mut self) -> Result<()> {
+        let state = state::write_in_background(self.folder.state(), Arc::clone(&self.job.dataset));
+        self.state = Some(state.context("cannot start a thread")?);
+        Ok(())
     }
 
     fn announce(&mut self) {

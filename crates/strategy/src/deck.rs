@@ -16,6 +16,11 @@ impl Unit {
         let per_epoch = u64::from(units_per_epoch);
         Self { epoch: place / per_epoch, index: (place % per_epoch) as u32 }
     }
+
+    /// Where it lies when all epochs are laid end to end.
+    fn place(self, units_per_epoch: u32) -> u64 {
+        self.epoch.saturating_mul(u64::from(units_per_epoch)).saturating_add(u64::from(self.index))
+    }
 }
 
 impl fmt::Display for Unit {
@@ -66,25 +71,50 @@ impl Deck {
 
     /// A deck whose first `done_units` units are done already.
     pub fn resume_at(units_per_epoch: u32, epochs: Option<u64>, done_units: u64) -> Self {
+        Self::resume(units_per_epoch, epochs, done_units, &[])
+    }
+
+    /// A deck of which `done_units` units are done already: the first ones, but for those that were `open`.
+    pub fn resume(units_per_epoch: u32, epochs: Option<u64>, done_units: u64, open: &[Unit]) -> Self {
         assert!(units_per_epoch > 0, "an epoch without a unit never ends");
+        let open: BTreeSet<Unit> = open.iter().copied().collect();
         let mut deck = Self {
             units_per_epoch,
             epochs,
-            next: done_units,
+            next: done_units.saturating_add(open.len() as u64),
             returned: BTreeSet::new(),
             out: BTreeSet::new(),
             begun: BTreeMap::new(),
-            done: done_units,
+            done: 0,
         };
         if let Some(total) = deck.total() {
             deck.next = deck.next.min(total);
-            deck.done = deck.next;
         }
-        let last = Unit::at(deck.next, units_per_epoch);
-        if last.index > 0 {
-            deck.begun.insert(last.epoch, last.index);
-        }
+        // What lies beyond is dealt anyway.
+        deck.returned = open.into_iter().filter(|unit| unit.place(units_per_epoch) < deck.next).collect();
+        deck.done = deck.next - deck.returned.len() as u64;
+        deck.count_begun();
         deck
+    }
+
+    /// Counts what is done of the epochs that have begun and not ended.
+    fn count_begun(&mut self) {
+        let per_epoch = self.units_per_epoch;
+        let last = Unit::at(self.next, per_epoch);
+        let first = self.returned.first().map_or(last.epoch, |unit| unit.epoch.min(last.epoch));
+        for epoch in first..=last.epoch {
+            let dealt = if epoch == last.epoch { last.index } else { per_epoch };
+            let open = self.returned.iter().filter(|unit| unit.epoch == epoch).count() as u32;
+            let done = dealt - open;
+            if done > 0 && done < per_epoch {
+                self.begun.insert(epoch, done);
+            }
+        }
+    }
+
+    /// The units that were dealt and are not done. With the number of those that are it says where to resume.
+    pub fn open(&self) -> Vec<Unit> {
+        self.returned.union(&self.out).copied().collect()
     }
 
     /// The next unit to do: what was given back first, the oldest of it first, then what was never dealt. `None` when
@@ -137,7 +167,7 @@ impl Deck {
         Some(self.total()? - self.done)
     }
 
-    /// How many units are done. Once nothing is out or given back it is the place to resume at.
+    /// How many units are done.
     pub fn done_units(&self) -> u64 {
         self.done
     }

@@ -290,16 +290,18 @@ impl Server {
         };
         let pushes = applied.iter().map(contribution).collect();
         self.version += 1;
-        actions.push(Action::Apply { pushes, version: self.version, reason });
+        let mut epochs = Vec::new();
         for push in applied {
             let news = format!("goes on, its push is in version {}", self.version);
             self.answered(push.member, push.order, news, now);
             for unit in push.done {
                 let done = self.deck.done(unit);
                 assert!(done.is_ok(), "{unit} was held and not out");
-                actions.extend(done.ok().flatten().map(Action::EpochDone));
+                epochs.extend(done.ok().flatten().map(Action::EpochDone));
             }
         }
+        actions.push(Action::Apply { pushes, version: self.version, open: self.deck.open(), reason });
+        actions.append(&mut epochs);
         for member in self.members.values_mut().filter(|member| member.standing == Standing::Resting) {
             member.is_idle(now, "is asked again".to_owned());
         }

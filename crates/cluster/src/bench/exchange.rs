@@ -176,7 +176,7 @@ pub fn take_part() -> Result<()> {
 struct Party {
     task: Task,
     index: usize,
-    network: Network,
+    network: Grpc,
     post: Post,
     mailbox: Mailbox,
     _listener: Listener,
@@ -205,8 +205,7 @@ impl Party {
         )?;
         let address = listener.local_addr().to_string();
         let own = Peer { address, fingerprint: fingerprint.unwrap_or_default() };
-        let network =
-            Network::Grpc(std::sync::Arc::new(Grpc { wire, secret, timeouts: Timeouts::default() }));
+        let network = Grpc { wire, secret, timeouts: Timeouts::default() };
         Ok((Self { task, index, network, post, mailbox, _listener: listener }, own))
     }
 

@@ -8,11 +8,10 @@ use bonfire_wire::{ConnectSecurity, Fingerprint, Outbox, Secret, Sink, Timeouts,
 
 use crate::mail::Post;
 
-/// The way to other nodes, and how they find this one.
-#[derive(Clone, Debug)]
-pub enum Network {
-    Grpc(Arc<Grpc>),
-    Memory(Arc<Switchboard>),
+/// The way to other nodes.
+pub trait Network: std::fmt::Debug + Send + Sync {
+    /// Opens a link to a peer.
+    fn connect(&self, peer: &proto::Peer, sink: Sink) -> Result<Outbox>;
 }
 
 /// What it takes to connect to a node over gRPC.
@@ -34,11 +33,13 @@ impl Switchboard {
     pub fn register(&self, address: &str, post: &Post) {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(address.to_owned(), post.clone());
     }
+}
 
-    /// Opens a link to an address.
-    pub fn connect(&self, address: &str, sink: Sink) -> Result<Outbox> {
-        let post = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(address).cloned();
-        let post = post.ok_or_else(|| anyhow!("nobody is at {address}"))?;
+impl Network for Switchboard {
+    fn connect(&self, peer: &proto::Peer, sink: Sink) -> Result<Outbox> {
+        let post =
+            self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&peer.address).cloned();
+        let post = post.ok_or_else(|| anyhow!("nobody is at {}", peer.address))?;
         let link = post.number();
         let (here, there) = memory_link(sink, post.sink(link));
         post.announce(link, there);
@@ -46,23 +47,17 @@ impl Switchboard {
     }
 }
 
-impl Network {
-    /// Opens a link to a peer.
-    pub fn connect(&self, peer: &proto::Peer, sink: Sink) -> Result<Outbox> {
-        match self {
-            Self::Memory(switchboard) => switchboard.connect(&peer.address, sink),
-            Self::Grpc(grpc) => {
-                let security = match peer.fingerprint.is_empty() {
-                    true => ConnectSecurity::Plain,
-                    false => {
-                        let bytes: [u8; 32] = peer.fingerprint.as_ref().try_into()?;
-                        ConnectSecurity::Tls(Fingerprint::from(bytes))
-                    }
-                };
-                let Grpc { wire, secret, timeouts } = &**grpc;
-                wire.connect(&peer.address, security, secret, *timeouts, sink)
-                    .with_context(|| format!("cannot reach {}", peer.name))
+impl Network for Grpc {
+    fn connect(&self, peer: &proto::Peer, sink: Sink) -> Result<Outbox> {
+        let security = match peer.fingerprint.is_empty() {
+            true => ConnectSecurity::Plain,
+            false => {
+                let bytes: [u8; 32] = peer.fingerprint.as_ref().try_into()?;
+                ConnectSecurity::Tls(Fingerprint::from(bytes))
             }
-        }
+        };
+        self.wire
+            .connect(&peer.address, security, &self.secret, self.timeouts, sink)
+            .with_context(|| format!("cannot reach {}", peer.name))
     }
 }

@@ -27,7 +27,7 @@ pub struct Desk {
     pub head: Outbox,
     pub post: Post,
     pub mailbox: Mailbox,
-    pub network: Network,
+    pub network: Arc<dyn Network>,
     /// Who has connected to this node before its role asked for them.
     pub callers: Vec<(u64, Outbox, proto::Hello)>,
     /// Who has connected and not said who it is.
@@ -72,7 +72,7 @@ impl Desk {
         head: Outbox,
         post: Post,
         mailbox: Mailbox,
-        network: Network,
+        network: Arc<dyn Network>,
     ) -> Self {
         let (callers, waiting, kept) = Default::default();
         Self { node, head_link, head, post, mailbox, network, callers, waiting, kept }

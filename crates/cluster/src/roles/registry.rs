@@ -1,7 +1,7 @@
 //! Who takes part in a run: the head's list of nodes, from the moment they join.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, Traffic, proto};
@@ -265,8 +265,8 @@ impl Registry {
             let _ = node.outbox.send(Body::Stop(stop));
             node.outbox.close();
         }
-        let deadline = Instant::now() + FAREWELL;
-        while !self.nodes.is_empty() && Instant::now() < deadline {
+        let deadline = mailbox.now() + FAREWELL;
+        while !self.nodes.is_empty() && mailbox.now() < deadline {
             if let Some(mail) = mailbox.next(Duration::from_millis(100)) {
                 self.hear(mail);
             }

@@ -2,12 +2,14 @@
 
 mod sums;
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bonfire_strategy::ring::{Plan, View};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
+use bytes::Bytes;
 
 use super::node::{Desk, Next};
 use crate::allreduce::Circle;
@@ -76,6 +78,8 @@ struct Member {
     buffers: [Vec<f32>; 2],
     pool: Pool,
     state_wanted: bool,
+    /// Pieces of the first round that came while this member still waited for the state.
+    early: VecDeque<(proto::Piece, Bytes)>,
 }
 
 /// A ring that this member is in.
@@ -104,6 +108,7 @@ impl Member {
             buffers: Default::default(),
             pool: Pool::default(),
             state_wanted: false,
+            early: VecDeque::new(),
         }
     }
 
@@ -164,6 +169,7 @@ impl Member {
         }
         // Those of the ring before.
         desk.kept.clear();
+        self.early.clear();
         let right = to_the_right(desk, &ring, index)?;
         let left = self.await_left(desk, station, &ring, &view, index)?;
         self.round = ring.round;
@@ -211,6 +217,12 @@ impl Member {
                     self.round = state.round;
                 }
                 News::Frame(Frame { body: Body::StateWanted(_), .. }) if is_head => self.state_wanted = true,
+                News::Frame(Frame { body: Body::Piece(piece), payload }) if Some(mail.link) == left => {
+                    self.early.push_back((piece, payload));
+                }
+                News::Closed(reason) if Some(mail.link) == left => {
+                    return Err(Break::Neighbour(format!("the left neighbour is gone: {reason}")));
+                }
                 news => self.hear(desk, mail.link, news)?,
             }
         }
@@ -317,7 +329,11 @@ impl Member {
     ) -> Result<(), Break> {
         let Some(right) = &formed.right else { return self.overhear(desk) };
         let mut wanted = false;
+        let early = &mut self.early;
         let mut receive = || loop {
+            if let Some(piece) = early.pop_front() {
+                return Ok(piece);
+            }
             let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
             let is_head = mail.link == desk.head_link;
             match mail.news {

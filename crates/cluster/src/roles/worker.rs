@@ -51,10 +51,10 @@ fn reach(desk: &mut Desk, peer: &proto::Peer) -> Result<Reached> {
     loop {
         let link = desk.post.number();
         let reason = match desk.network.connect(peer, desk.post.sink(link)) {
-            Ok(outbox) => {
-                outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: 0 }))?;
-                return Ok(Reached::Relay(link, outbox));
-            }
+            Ok(outbox) => match outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: 0 })) {
+                Ok(()) => return Ok(Reached::Relay(link, outbox)),
+                Err(closed) => format!("{}: {closed}; trying again", peer.name),
+            },
             Err(error) => format!("{error:#}; trying again"),
         };
         if !std::mem::replace(&mut told, true) {
@@ -84,6 +84,8 @@ fn answer(station: &mut Station, outbox: &Outbox, frame: Frame) -> Result<()> {
         _ => return Ok(()),
     };
     station.take(&go, frame.payload)?;
+    #[cfg(test)]
+    crate::simulation::witness::has(go.version, &station.replica);
     for unit in &go.units {
         let computed = station.compute(from_proto(unit));
         let weight = station.gradient.weight;

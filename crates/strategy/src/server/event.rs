@@ -51,8 +51,9 @@ pub struct Contribution {
 /// What the caller has to do now, in this order. A `reason` that comes with a member is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make one update of these pushes, summed in this order; the parameters then have `version`.
-    Apply { pushes: Vec<Contribution>, version: u64, reason: String },
+    /// Make one update of these pushes, summed in this order; the parameters then have `version`. The `open` units were
+    /// dealt and are not in it: a checkpoint of this version must know them.
+    Apply { pushes: Vec<Contribution>, version: u64, open: Vec<Unit>, reason: String },
     /// Tell a member to go on from `version`. The units come on top of those it still holds; a relay that holds some
     /// may get none.
     Release { member: u64, order: u64, version: u64, units: Vec<Unit>, reason: String },

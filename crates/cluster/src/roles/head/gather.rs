@@ -1,7 +1,7 @@
 //! Waiting for the nodes that a run asks for, and giving them their roles.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bonfire_report::{Event, Exit};
@@ -59,17 +59,35 @@ fn in_words(missing: &[Wanted]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// What a smaller number of nodes can be. A relay that nobody is left to work for works itself.
+fn reduced(wanted: &[Wanted], nodes: usize) -> Vec<Wanted> {
+    let mut some = wanted[..nodes.min(wanted.len())].to_vec();
+    if let Some(last @ Wanted::Relay(_)) = some.last_mut() {
+        *last = Wanted::Worker;
+    }
+    some
+}
+
+fn workers(wanted: &[Wanted]) -> usize {
+    wanted.iter().filter(|wanted| matches!(wanted, Wanted::Worker | Wanted::RingMember)).count()
+}
+
+/// A run that is resumed has lost its head; others may be lost with it. Those who are not are back by then.
+const BACK: Duration = Duration::from_secs(30);
+
 impl Head<'_> {
     /// Waits until all nodes are there. Some if the user stopped that.
     pub(super) fn gather(&mut self) -> Result<Option<Exit>> {
         let settings = &self.run.job.settings;
         let wanted = wanted(&settings.topology, settings.file.evaluator);
-        let deadline = Instant::now() + self.wait;
+        let begun = self.mailbox.now();
+        let deadline = begun + self.wait;
+        let enough = settings.file.min_workers.max(1);
         let mut told = usize::MAX;
         loop {
             let joined = self.registry.nodes().count();
             let ready = self.registry.nodes().filter(|node| node.is_ready).count();
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(self.mailbox.now());
             let missing = in_words(&wanted[joined.min(wanted.len())..]);
             if told != joined {
                 told = joined;
@@ -78,6 +96,14 @@ impl Head<'_> {
             }
             if ready >= wanted.len() {
                 self.assign(&wanted);
+                return Ok(None);
+            }
+            let is_late = self.run.is_resumed && (left.is_zero() || self.mailbox.now() >= begun + BACK);
+            let some = reduced(&wanted, ready);
+            if is_late && workers(&some) >= enough {
+                let message = format!("goes on without those who did not come back: {missing}");
+                self.run.tell(Event::Noted { message });
+                self.assign(&some);
                 return Ok(None);
             }
             if left.is_zero() {
@@ -208,6 +234,21 @@ mod tests {
         assert_eq!(wanted(&hierarchical, true), expect);
         let flat = Topology::Flat { rule, workers: 2, backup: 1 };
         assert_eq!(wanted(&flat, false), [Wanted::Worker; 3]);
+    }
+
+    #[test]
+    fn fewer_nodes_than_wanted_still_train() {
+        let rule = Topology::Single { workers: 1 }.rule();
+        let plan = RelayPlan { is_async: false, workers: 2 };
+        let all = wanted(&Topology::Hierarchical { rule, relays: vec![plan; 2] }, true);
+        let (relay, worker) = (Wanted::Relay(plan), Wanted::Worker);
+        let check = |nodes, expect: &[Wanted]| assert_eq!(reduced(&all, nodes), expect, "{nodes} nodes");
+        check(0, &[]);
+        check(1, &[worker]);
+        check(3, &[relay, worker, worker]);
+        check(4, &[relay, worker, worker, worker]);
+        check(6, &[relay, worker, worker, relay, worker, worker]);
+        check(9, &all);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub fn lead(
     stop: &AtomicBool,
     wait: Duration,
 ) -> Result<Exit> {
-    let started = Instant::now();
+    let started = mailbox.now();
     let mut head = Head {
         run,
         registry,
@@ -78,7 +78,7 @@ pub fn lead(
         sent_bytes: traffic.sent_bytes,
         received_bytes: traffic.received_bytes,
         late: head.stats.late(),
-        head_share: head.stats.head_share(),
+        head_share: head.stats.head_share(head.mailbox.now()),
     });
     led
 }
@@ -88,7 +88,7 @@ impl Head<'_> {
         if let Some(exit) = self.gather()? {
             return Ok(exit);
         }
-        self.started = Instant::now();
+        self.started = self.mailbox.now();
         self.stats.restart(self.started);
         match self.run.job.settings.topology {
             Topology::Ring { .. } => ring::lead(self),
@@ -99,7 +99,7 @@ impl Head<'_> {
     }
 
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        self.mailbox.now() - self.started
     }
 
     fn is_stopped(&self) -> bool {
@@ -133,9 +133,10 @@ impl Head<'_> {
         }
     }
 
-    /// Gives a node that came during the run a role: the evaluator's if that is vacant, otherwise `role`.
+    /// Gives a node that came during the run a role: the evaluator's if that is vacant and others work, otherwise `role`.
     fn employ(&mut self, node: u64, role: impl FnOnce(usize) -> Role) -> Role {
-        let is_vacant = self.run.job.settings.file.evaluator && self.evaluator().is_none();
+        let is_vacant =
+            self.run.job.settings.file.evaluator && self.evaluator().is_none() && self.somebody_works();
         let number = self.registry.nodes().filter(|node| node.role.is_some()).count();
         let role = if is_vacant { Role::Evaluator } else { role(number) };
         if let Some(node) = self.registry.get_mut(node) {
@@ -143,6 +144,26 @@ impl Head<'_> {
         }
         self.appoint(node, role, None);
         role
+    }
+
+    fn somebody_works(&self) -> bool {
+        let works = |node: &Node| matches!(node.role, Some(Role::Worker { .. } | Role::RingMember { .. }));
+        self.registry.nodes().any(works)
+    }
+
+    /// When nobody is left who works, the evaluator does, or else a relay.
+    fn recruit(&mut self, role: Role) -> Option<u64> {
+        if self.somebody_works() {
+            return None;
+        }
+        let relay = || self.registry.nodes().find(|node| matches!(node.role, Some(Role::Relay { .. })));
+        let node = self.evaluator().or_else(relay)?.number;
+        let former = self.registry.get_mut(node)?.role.replace(role);
+        if former == Some(Role::Evaluator) {
+            self.evaluator_lost();
+        }
+        self.appoint(node, role, None);
+        Some(node)
     }
 
     fn name(&self, node: u64) -> String {
@@ -171,14 +192,14 @@ impl Head<'_> {
     /// Says what every node did, now and then.
     fn tell_nodes(&mut self) {
         let round = self.run.progress.round;
-        let nodes = self.stats.lines(&self.registry);
+        let nodes = self.stats.lines(&self.registry, self.mailbox.now());
         if !nodes.is_empty() {
             self.run.tell(Event::Nodes { round, nodes });
         }
     }
 
     fn tell_nodes_if_due(&mut self) {
-        if self.stats.is_due() {
+        if self.stats.is_due(self.mailbox.now()) {
             self.tell_nodes();
         }
     }

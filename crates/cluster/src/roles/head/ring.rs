@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use bonfire_learn::Tally;
 use bonfire_report::{Event as Told, Exit};
 use bonfire_strategy::ring::{Action, Event, Ring, RingRule, View};
@@ -47,7 +47,6 @@ struct Leading<'h, 'a> {
 #[derive(Default)]
 struct Round {
     tally: Tally,
-    samples: u64,
     /// Of the first member that said it.
     digest: Option<u64>,
 }
@@ -138,6 +137,9 @@ impl<'h, 'a> Leading<'h, 'a> {
             self.head.evaluator_lost();
         }
         self.decide(Event::Lost { member: node.number, reason })?;
+        if let Some(node) = self.head.recruit(Role::RingMember { number: 0 }) {
+            self.decide(Event::Joined { member: node })?;
+        }
         if self.finished && self.due.is_some() {
             // It may have been the one that was to send the last state; any other has the same.
             let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
@@ -178,10 +180,10 @@ impl<'h, 'a> Leading<'h, 'a> {
         round.tally.loss += tally.loss;
         round.tally.answers += tally.answers;
         round.tally.correct += tally.correct;
-        round.samples += tally.samples;
     }
 
     fn decide(&mut self, event: Event) -> Result<()> {
+        let mut is_lost = false;
         for action in self.ring.on(event, self.head.now()) {
             match action {
                 Action::Halt { generation, members, reason } => {
@@ -200,13 +202,21 @@ impl<'h, 'a> Leading<'h, 'a> {
                     }
                 }
                 Action::Waiting { reason } => self.head.run.tell(Told::Noted { message: reason }),
-                Action::StateLost { reason, .. } => {
-                    bail!("no member of the ring is left that has the parameters: {reason}")
-                }
+                Action::StateLost { .. } => is_lost = true,
                 Action::Finished { .. } => self.finished = true,
             }
         }
-        Ok(())
+        if is_lost { self.go_back() } else { Ok(()) }
+    }
+
+    /// The head has the parameters of its newest checkpoint. When all members are lost, those are the newest there are.
+    fn go_back(&mut self) -> Result<()> {
+        self.head.run.go_back("no member of the ring is left that has the parameters")?;
+        self.rounds.clear();
+        self.behind.clear();
+        (self.due, self.early) = (None, None);
+        let progress = &self.head.run.progress;
+        self.decide(Event::Start { round: progress.round, units_done: progress.units })
     }
 
     fn send(&self, members: &[u64], body: &Body) {
@@ -260,12 +270,15 @@ impl<'h, 'a> Leading<'h, 'a> {
 
     /// All members have done a round.
     fn round_done(&mut self, round: u64, epoch: Option<u64>) -> Result<()> {
-        let Round { tally, samples, .. } = self.rounds.remove(&round).unwrap_or_default();
-        let step = self.head.run.job.course.step(self.head.run.progress.units);
-        let plan = self.head.run.job.course.ring();
+        let Round { tally, .. } = self.rounds.remove(&round).unwrap_or_default();
+        let course = &self.head.run.job.course;
+        let step = course.step(self.head.run.progress.units);
+        let plan = course.ring();
         let before = self.head.run.progress.units;
         let after = self.view.as_ref().map_or(before, |view| plan.units_done(view, round));
         let units = after.saturating_sub(before);
+        // By the plan: one who is lost may have done its part and not said so.
+        let samples = course.samples_of(before + units) - course.samples_of(before);
         self.head.run.count(Update { tally: &tally, samples, units, lr: step.lr })?;
         let due = self.head.run.after_update(epoch);
         if due.evaluation || due.checkpoint {

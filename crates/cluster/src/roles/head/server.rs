@@ -89,7 +89,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         };
         let units_per_epoch = course.units_per_epoch() as u32;
         let progress = &head.run.progress;
-        let deck = Deck::resume_at(units_per_epoch, epochs, progress.units);
+        let open: Vec<Unit> = progress.open.iter().map(|&(epoch, index)| Unit { epoch, index }).collect();
+        let deck = Deck::resume(units_per_epoch, epochs, progress.units, &open);
         let server = Server::new(strategy, deck, progress.round);
         let layout = job.layout();
         let touched_only = settings.file.optimizer.changes_touched_rows_only();
@@ -106,7 +107,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             log: UpdateLog::default(),
             offered: BTreeMap::new(),
             started: false,
-            start_by: Instant::now() + RELAYS_GATHER,
+            start_by: head.mailbox.now() + RELAYS_GATHER,
             finished: false,
             head,
         }
@@ -143,7 +144,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             _ => 0,
         };
         let here: u32 = self.offered.values().sum();
-        if !self.started && (here >= wanted || Instant::now() >= self.start_by) {
+        if !self.started && (here >= wanted || self.head.mailbox.now() >= self.start_by) {
             self.started = true;
             self.decide(Event::Start)?;
         }
@@ -166,7 +167,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.decide(Event::Tick)?;
         }
         self.start_if_ready()?;
-        if self.head.stats.is_due() {
+        if self.head.stats.is_due(self.head.mailbox.now()) {
             self.log.flush(self.head);
             self.head.tell_nodes_if_due();
         }
@@ -227,7 +228,15 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Role::Relay { .. }) => self.rehouse(node.number)?,
             _ => {}
         }
-        self.decide(Event::Lost { member: node.number, reason })
+        self.decide(Event::Lost { member: node.number, reason })?;
+        match self.head.recruit(Role::Worker { number: 0, relay: None }) {
+            Some(node) => {
+                self.has.remove(&node);
+                self.offered.remove(&node);
+                self.decide(Event::Joined { member: node, lease: 1 })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Gives the workers of a relay that is gone another parent.
@@ -293,11 +302,13 @@ impl<'h, 'a> Serving<'h, 'a> {
         let mut updated: Option<Option<u64>> = None;
         for action in actions {
             match action {
-                Action::Apply { pushes, version, .. } => {
+                Action::Apply { pushes, version, open, .. } => {
                     if let Some(epoch) = updated.take() {
                         self.after_update(epoch);
                     }
                     self.apply(&pushes, version)?;
+                    let open = open.iter().map(|unit| (unit.epoch, unit.index));
+                    self.head.run.progress.open = open.collect();
                     updated = Some(None);
                 }
                 Action::EpochDone(epoch) => updated = Some(Some(epoch + 1)),
@@ -392,6 +403,8 @@ impl<'h, 'a> Serving<'h, 'a> {
             stamps.stamp(sum, version);
         }
         job.pool.install(|| job.replica.step(std::slice::from_ref(&*sum), step));
+        #[cfg(test)]
+        crate::simulation::witness::made(version, &job.replica);
         Ok(())
     }
 

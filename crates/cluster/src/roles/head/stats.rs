@@ -102,20 +102,20 @@ impl Stats {
     }
 
     /// The share of the training's time that the head was at work.
-    pub fn head_share(&self) -> f64 {
-        self.busy.as_secs_f64() / self.started.elapsed().as_secs_f64()
+    pub fn head_share(&self, now: Instant) -> f64 {
+        self.busy.as_secs_f64() / (now - self.started).as_secs_f64()
     }
 
-    pub fn is_due(&self) -> bool {
+    pub fn is_due(&self, now: Instant) -> bool {
         let (least, most) = EVERY_S;
-        let every = (self.started.elapsed().as_secs_f64() / 500.0).clamp(least, most);
-        self.since.elapsed().as_secs_f64() >= every
+        let every = ((now - self.started).as_secs_f64() / 500.0).clamp(least, most);
+        (now - self.since).as_secs_f64() >= every
     }
 
     /// A line for every node, of the time since the last ones.
-    pub fn lines(&mut self, registry: &Registry) -> Vec<NodeLine> {
-        let seconds = self.since.elapsed().as_secs_f64();
-        self.since = Instant::now();
+    pub fn lines(&mut self, registry: &Registry, now: Instant) -> Vec<NodeLine> {
+        let seconds = (now - self.since).as_secs_f64();
+        self.since = now;
         let mut lines = Vec::new();
         for (&number, count) in &mut self.nodes {
             let Some(node) = registry.get(number) else { continue };

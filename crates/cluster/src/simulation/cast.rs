@@ -1,0 +1,163 @@
+//! The processes of a simulated run: a head that comes back from its checkpoints, and nodes that join again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bonfire_learn::Layout;
+use bonfire_learn::data::Dataset;
+use bonfire_report::{RunFolder, Summary};
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{Outbox, proto};
+
+use super::link::SimulatedNetwork;
+use super::world::{Killed, SimulatedTime, World};
+use crate::checkpoint::layout_digest;
+use crate::job::{Job, Scale};
+use crate::mail::{Post, mailbox_in};
+use crate::remote::await_welcome;
+use crate::roles::head;
+use crate::roles::network::Network;
+use crate::roles::node::{self, Desk, Equipment, HeadGone};
+use crate::roles::registry::{Entry, Registry};
+use crate::run::Run;
+use crate::run_file::Settings;
+
+/// What all processes of a run share.
+#[derive(Debug)]
+pub struct Play {
+    pub world: Arc<World>,
+    pub settings: Settings,
+    pub dataset: Arc<Dataset>,
+    pub layout: Layout,
+    pub folder: PathBuf,
+    /// Addresses are never used twice.
+    lives: AtomicU64,
+}
+
+/// How long a head waits for its nodes, and they for it.
+const WAIT: Duration = Duration::from_secs(120);
+
+impl Play {
+    pub fn new(world: Arc<World>, settings: Settings, dataset: Arc<Dataset>, folder: PathBuf) -> Result<Self> {
+        let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
+        Ok(Self { world, settings, dataset, layout, folder, lives: AtomicU64::new(0) })
+    }
+
+    /// Runs a process on a machine, and again after each of its deaths that it comes back from.
+    pub fn stage<T>(&self, machine: usize, live: impl Fn(u64) -> Result<T>) -> Option<T> {
+        self.world.begin(machine);
+        let mut ended = None;
+        for life in 0.. {
+            match catch_unwind(AssertUnwindSafe(|| live(life))) {
+                Ok(Ok(end)) => ended = Some(end),
+                Ok(Err(error)) => self.world.blame(format!("machine {machine}: {error:#}")),
+                Err(payload) if payload.is::<Killed>() => {
+                    if self.is_back(machine) {
+                        continue;
+                    }
+                }
+                Err(_) => self.world.blame(format!("machine {machine} panicked")),
+            }
+            break;
+        }
+        self.world.leave(machine);
+        ended
+    }
+
+    /// Waits until a machine that went down is up again, if it ever is.
+    fn is_back(&self, machine: usize) -> bool {
+        let back = self.world.lock().machines[machine].back;
+        let Some(back) = back else { return false };
+        // Nothing else can kill what is down, but the end of everything.
+        let slept = catch_unwind(AssertUnwindSafe(|| self.world.sleep(machine, back)));
+        let mut state = self.world.lock();
+        state.machines[machine].is_down = false;
+        let name = state.machines[machine].name.clone();
+        state.tell(format!("{name} is back"));
+        slept.is_ok()
+    }
+
+    fn mailbox(&self, machine: usize, address: &str) -> (Post, crate::mail::Mailbox) {
+        let time = SimulatedTime { world: Arc::clone(&self.world), machine };
+        let (post, mailbox) = mailbox_in(Box::new(time));
+        self.world.lock().listeners.insert(address.to_owned(), (machine, post.clone()));
+        (post, mailbox)
+    }
+
+    /// A head, which goes on where it was when it died.
+    pub fn head(&self, life: u64) -> Result<Summary> {
+        let (_post, mailbox) = self.mailbox(0, HEAD);
+        let job = Job::on(self.settings.clone(), Arc::clone(&self.dataset), Scale::Nodes)?;
+        let mut run = match life {
+            0 => Run::create(job, &self.folder, Vec::new(), Instant::now())?,
+            _ => Run::resume(job, RunFolder::open(&self.folder)?, Vec::new(), Instant::now())?,
+        };
+        let registry = Registry::new(Entry {
+            version: String::new(),
+            run_file: String::new(),
+            data_digest: Vec::new(),
+            layout_digest: layout_digest(&self.layout).into_bytes(),
+            shipment: None,
+            payload_bytes: usize::MAX,
+        });
+        let led = head::lead(&mut run, registry, &mailbox, &AtomicBool::new(false), WAIT);
+        run.end(led)
+    }
+
+    /// A node, which waits for a head that is gone. The head's last word, or none if the head does not come back.
+    pub fn node(&self, machine: usize) -> Result<Option<proto::Stop>> {
+        loop {
+            let life = self.lives.fetch_add(1, Ordering::Relaxed);
+            let address = format!("machine {machine}, life {life}");
+            let (post, mailbox) = self.mailbox(machine, &address);
+            let network = Arc::new(SimulatedNetwork { world: Arc::clone(&self.world), machine });
+            let head_link = post.number();
+            let Some(head) = self.reach_head(machine, &network, &post, head_link) else { return Ok(None) };
+            let name = self.world.lock().machines[machine].name.clone();
+            let join = proto::Join { name, machine: address.clone(), cores: 1, address, ..Default::default() };
+            let _ = head.send(Body::Join(join));
+            let attended = await_welcome(&mailbox, head_link, WAIT).and_then(|welcome| {
+                let layout_digest = layout_digest(&self.layout).into_bytes().into();
+                let _ = head.send(Body::Ready(proto::Ready { layout_digest, ..Default::default() }));
+                let mut desk = Desk::new(welcome.node, head_link, head, post, mailbox, network);
+                node::serve(&mut desk, self.equipment(), &mut |_| ())
+            });
+            match attended {
+                Err(error) if error.is::<HeadGone>() => {}
+                Err(error) => return Err(error),
+                Ok(stop) => return Ok(Some(stop)),
+            }
+        }
+    }
+
+    fn equipment(&self) -> Equipment {
+        let (settings, dataset, layout) =
+            (self.settings.clone(), Arc::clone(&self.dataset), self.layout.clone());
+        Equipment { settings, dataset, layout, worker: None }
+    }
+
+    fn reach_head(
+        &self,
+        machine: usize,
+        network: &SimulatedNetwork,
+        post: &Post,
+        link: u64,
+    ) -> Option<Outbox> {
+        let peer = proto::Peer { address: HEAD.to_owned(), ..proto::Peer::default() };
+        let deadline = self.world.now() + WAIT;
+        while self.world.now() < deadline {
+            if let Ok(outbox) = network.connect(&peer, post.sink(link)) {
+                return Some(outbox);
+            }
+            self.world.sleep(machine, Duration::from_millis(200));
+        }
+        None
+    }
+}
+
+/// Where the head is found.
+const HEAD: &str = "head";
