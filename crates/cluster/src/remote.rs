@@ -115,7 +115,9 @@ fn attend(
         (None, Some(own)) => SocketAddr::new(own.ip(), 0).to_string(),
         (None, None) => "0.0.0.0:0".to_owned(),
     };
-    let listener = listen(wire, &at, security, &ticket.secret, Timeouts::default(), &post)?;
+    // Who has the secret may send at once what it computed.
+    let most = Some(usize::MAX);
+    let listener = listen(wire, &at, security, &ticket.secret, Timeouts::default(), &post, most)?;
     let facts = HostFacts::collect(None);
     let name = part.name.clone().or(facts.hostname).unwrap_or_else(|| "node".to_owned());
     head.send(Body::Join(proto::Join {
@@ -201,7 +203,7 @@ fn timeouts(settings: &Settings) -> Timeouts {
     Timeouts { silence: Duration::from_secs_f64(settings.file.silence_s), ..Timeouts::default() }
 }
 
-/// Listens for peers, which come into a mailbox.
+/// Listens for peers, which come into a mailbox. Larger payloads than the first ones of all may be only if that is said.
 fn listen(
     wire: &Wire,
     address: &str,
@@ -209,10 +211,14 @@ fn listen(
     secret: &Secret,
     timeouts: Timeouts,
     post: &Post,
+    payload_bytes: Option<usize>,
 ) -> Result<Listener> {
     let (accept, turned_away) = (post.clone(), post.clone());
     let accept = move |_: SocketAddr, outbox: Outbox| {
         let link = accept.number();
+        if let Some(bytes) = payload_bytes {
+            outbox.accept_payloads_up_to(bytes);
+        }
         accept.announce(link, outbox);
         accept.sink(link)
     };

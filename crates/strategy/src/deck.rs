@@ -242,4 +242,26 @@ mod tests {
         assert!(Deck::resume_at(3, Some(2), 6).is_complete());
         assert!(Deck::resume_at(3, Some(2), 99).is_complete(), "a shorter run than before");
     }
+
+    #[test]
+    fn resumes_with_the_units_that_others_overtook() {
+        let mut before = Deck::new(3, Some(3));
+        for _ in 0..6 {
+            before.deal();
+        }
+        for done in [unit(0, 0), unit(0, 2), unit(1, 1)] {
+            before.done(done).unwrap();
+        }
+        before.give_back(unit(1, 0)).unwrap();
+        let open = before.open();
+        assert_eq!(open, [unit(0, 1), unit(1, 0), unit(1, 2)]);
+        let mut deck = Deck::resume(3, Some(3), before.done_units(), &open);
+        assert_eq!(deck.remaining(), Some(6));
+        let dealt: Vec<_> = std::iter::from_fn(|| deck.deal()).collect();
+        let rest = [unit(2, 0), unit(2, 1), unit(2, 2)];
+        assert_eq!(dealt, [open, rest.to_vec()].concat());
+        let ended: Vec<_> = dealt.iter().filter_map(|&unit| deck.done(unit).unwrap()).collect();
+        assert_eq!(ended, [0, 1, 2], "every epoch ends once");
+        assert!(deck.is_complete());
+    }
 }

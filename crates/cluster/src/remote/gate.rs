@@ -112,7 +112,7 @@ impl Gate {
         let fingerprint = identity.as_ref().map(Identity::fingerprint);
         let security = identity.map_or(ListenSecurity::Plain, ListenSecurity::Tls);
         let (post, mailbox) = mailbox();
-        let listener = listen(&wire, &keys.listen, security, &secret, timeouts(settings), &post)?;
+        let listener = listen(&wire, &keys.listen, security, &secret, timeouts(settings), &post, None)?;
         let address = listener.local_addr();
         // A port that was free is the one to come back to.
         if let Some((host, _)) = keys.listen.rsplit_once(':') {

@@ -37,8 +37,7 @@ impl Switchboard {
 
 impl Network for Switchboard {
     fn connect(&self, peer: &proto::Peer, sink: Sink) -> Result<Outbox> {
-        let post =
-            self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&peer.address).cloned();
+        let post = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&peer.address).cloned();
         let post = post.ok_or_else(|| anyhow!("nobody is at {}", peer.address))?;
         let link = post.number();
         let (here, there) = memory_link(sink, post.sink(link));

@@ -29,12 +29,25 @@ pub struct Desk {
     pub mailbox: Mailbox,
     pub network: Arc<dyn Network>,
     /// Who has connected to this node before its role asked for them.
-    pub callers: Vec<(u64, Outbox, proto::Hello)>,
+    pub callers: Vec<Caller>,
     /// Who has connected and not said who it is.
     pub waiting: Vec<(u64, Outbox)>,
     /// Links on which a role only listens: they close when they are dropped.
     pub kept: Vec<Outbox>,
 }
+
+/// Somebody who has connected and said who it is.
+#[derive(Debug)]
+pub struct Caller {
+    pub link: u64,
+    pub outbox: Outbox,
+    pub hello: proto::Hello,
+    /// What it has said since: it may know of its role before this node knows of its own.
+    pub said: Vec<Frame>,
+}
+
+/// More than anybody says before it is answered.
+const MOST_SAID: usize = 16;
 
 /// What comes after a role.
 #[derive(Debug)]
@@ -85,7 +98,7 @@ impl Desk {
             News::Frame(Frame { body: Body::Hello(hello), .. }) => {
                 if let Some(place) = self.waiting.iter().position(|(link, _)| *link == mail.link) {
                     let (link, outbox) = self.waiting.swap_remove(place);
-                    self.callers.push((link, outbox, hello));
+                    self.callers.push(Caller { link, outbox, hello, said: Vec::new() });
                 }
             }
             News::Frame(frame) if mail.link == self.head_link => match frame.body {
@@ -97,9 +110,15 @@ impl Desk {
             News::Closed(reason) if mail.link == self.head_link => return Err(HeadGone(reason).into()),
             News::Closed(_) => {
                 self.waiting.retain(|(link, _)| *link != mail.link);
-                self.callers.retain(|(link, ..)| *link != mail.link);
+                self.callers.retain(|caller| caller.link != mail.link);
             }
-            News::Frame(_) | News::Stranger(_) => {}
+            News::Frame(frame) => {
+                let caller = self.callers.iter_mut().find(|caller| caller.link == mail.link);
+                if let Some(caller) = caller.filter(|caller| caller.said.len() < MOST_SAID) {
+                    caller.said.push(frame);
+                }
+            }
+            News::Stranger(_) => {}
         }
         Ok(None)
     }

@@ -24,8 +24,8 @@ use crate::station::{take, unpack_state};
 pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Result<Next> {
     let mut relaying = Relaying::new(desk.head.clone(), settings, layout, role);
     loop {
-        for (link, outbox, hello) in std::mem::take(&mut desk.callers) {
-            relaying.welcome(link, outbox, hello.node)?;
+        for caller in std::mem::take(&mut desk.callers) {
+            relaying.welcome(caller.link, caller.outbox, caller.hello.node)?;
         }
         let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
         let worker = relaying.worker_of(mail.link);

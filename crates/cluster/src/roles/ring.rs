@@ -11,7 +11,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
 use bytes::Bytes;
 
-use super::node::{Desk, Next};
+use super::node::{Caller, Desk, Next};
 use crate::allreduce::Circle;
 use crate::course::Course;
 use crate::mail::{Mail, News};
@@ -78,7 +78,7 @@ struct Member {
     buffers: [Vec<f32>; 2],
     pool: Pool,
     state_wanted: bool,
-    /// Pieces of the first round that came while this member still waited for the state.
+    /// Pieces of the first round that came before this member was ready for them.
     early: VecDeque<(proto::Piece, Bytes)>,
 }
 
@@ -196,14 +196,13 @@ impl Member {
         let neighbour = (view.members[(index + n - 1) % n], ring.generation);
         let mut left = None;
         while (n > 1 && left.is_none()) || (ring.behind && self.round < ring.round) {
-            let is_it =
-                |(.., hello): &(u64, Outbox, proto::Hello)| (hello.node, hello.generation) == neighbour;
+            let is_it = |caller: &Caller| (caller.hello.node, caller.hello.generation) == neighbour;
             if let Some(place) = desk.callers.iter().position(is_it) {
-                let (link, outbox, _) = desk.callers.swap_remove(place);
-                outbox.accept_payloads_up_to(usize::MAX);
+                let caller = desk.callers.swap_remove(place);
+                self.early.extend(caller.said.into_iter().filter_map(piece));
                 // Nothing is sent on it, but it closes when it is dropped.
-                desk.kept.push(outbox);
-                left = Some(link);
+                desk.kept.push(caller.outbox);
+                left = Some(caller.link);
                 continue;
             }
             let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
@@ -244,6 +243,9 @@ impl Member {
 
     /// After the last round.
     fn rest(&mut self, desk: &mut Desk, station: &mut Station) -> Result<(), Break> {
+        if std::mem::take(&mut self.state_wanted) {
+            self.send_state(desk, station, true);
+        }
         let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { return Ok(()) };
         match mail.news {
             News::Frame(Frame { body: Body::Halt(halt), .. }) if mail.link == desk.head_link => {
@@ -372,6 +374,13 @@ impl Member {
         };
         self.state_wanted |= wanted;
         exchanged
+    }
+}
+
+fn piece(frame: Frame) -> Option<(proto::Piece, Bytes)> {
+    match frame.body {
+        Body::Piece(piece) => Some((piece, frame.payload)),
+        _ => None,
     }
 }
 

@@ -42,7 +42,12 @@ pub struct Play {
 const WAIT: Duration = Duration::from_secs(120);
 
 impl Play {
-    pub fn new(world: Arc<World>, settings: Settings, dataset: Arc<Dataset>, folder: PathBuf) -> Result<Self> {
+    pub fn new(
+        world: Arc<World>,
+        settings: Settings,
+        dataset: Arc<Dataset>,
+        folder: PathBuf,
+    ) -> Result<Self> {
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
         Ok(Self { world, settings, dataset, layout, folder, lives: AtomicU64::new(0) })
     }
@@ -118,7 +123,8 @@ impl Play {
             let head_link = post.number();
             let Some(head) = self.reach_head(machine, &network, &post, head_link) else { return Ok(None) };
             let name = self.world.lock().machines[machine].name.clone();
-            let join = proto::Join { name, machine: address.clone(), cores: 1, address, ..Default::default() };
+            let join =
+                proto::Join { name, machine: address.clone(), cores: 1, address, ..Default::default() };
             let _ = head.send(Body::Join(join));
             let attended = await_welcome(&mailbox, head_link, WAIT).and_then(|welcome| {
                 let layout_digest = layout_digest(&self.layout).into_bytes().into();

@@ -135,7 +135,8 @@ impl State {
 
     /// The links of a machine that stand.
     pub fn links_of(&self, machine: usize) -> Vec<usize> {
-        let is_its = |&link: &usize| self.links[link].is_open() && self.links[link].side_of(machine).is_some();
+        let is_its =
+            |&link: &usize| self.links[link].is_open() && self.links[link].side_of(machine).is_some();
         (0..self.links.len()).filter(is_its).collect()
     }
 

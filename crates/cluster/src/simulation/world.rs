@@ -47,13 +47,25 @@ pub struct State {
 #[derive(Debug)]
 pub enum Entry {
     /// A machine's wait is over, if it is still that wait.
-    Wake { machine: usize, wait: u64 },
-    Deliver { link: usize, to: usize },
+    Wake {
+        machine: usize,
+        wait: u64,
+    },
+    Deliver {
+        link: usize,
+        to: usize,
+    },
     Fault(Fault),
     /// Those who hear nothing of a machine give it up, if it is still not to be heard.
-    Silence { machine: usize, since: Duration },
+    Silence {
+        machine: usize,
+        since: Duration,
+    },
     /// The same for a link that nothing passes.
-    Blocked { link: usize, since: Duration },
+    Blocked {
+        link: usize,
+        since: Duration,
+    },
 }
 
 /// A machine and the process on it.

@@ -33,7 +33,7 @@ fn units(text: &str) -> Vec<Unit> {
 
 fn line(action: Action) -> String {
     match action {
-        Action::Apply { pushes, version, reason } => {
+        Action::Apply { pushes, version, reason, .. } => {
             let part = |push: &Contribution| format!("{}#{}-{}", push.member, push.order, push.staleness);
             format!("apply [{}] v{version}: {reason}", pushes.iter().map(part).collect::<Vec<_>>().join(" "))
         }

@@ -238,9 +238,8 @@ impl<'h, 'a> Leading<'h, 'a> {
         let from_seed = view.round == 0;
         // What is due with the state of an earlier round is lost with who had it.
         self.due = self.due.take_if(|(round, _)| *round == view.round);
-        let is_wanted = !behind.is_empty() || self.due.is_some();
-        let gives =
-            source.or(view.members.first().copied()).filter(|_| is_wanted && !from_head && !from_seed);
+        // Also when nobody is behind: what is due after this round may become known only now.
+        let gives = source.or(view.members.first().copied()).filter(|_| !from_head && !from_seed);
         for &member in &view.members {
             let ring = proto::Ring {
                 generation: view.generation,
@@ -292,7 +291,8 @@ impl<'h, 'a> Leading<'h, 'a> {
 
     /// The state of a round, from one of the members.
     fn state(&mut self, state: proto::State, payload: Bytes) -> Result<()> {
-        if !self.behind.is_empty() {
+        // One of an earlier round may have been under way when the ring was formed.
+        if self.view.as_ref().is_some_and(|view| view.round == state.round) {
             let behind = std::mem::take(&mut self.behind);
             self.forward(&behind, state, &payload);
         }
