@@ -274,15 +274,19 @@ impl Run {
     /// Trains on this machine until the plan is done, the target is reached, `stop` is set or the loss is lost. Whatever
     /// happens, the summary is written; a failure is returned behind it.
     pub fn finish(mut self, stop: &AtomicBool) -> Result<Summary> {
-        let trained = match planned_end(&self.job, &self.progress) {
-            Some(exit) => {
-                self.evaluate();
-                Ok(exit)
-            }
+        let trained = match self.nothing_left() {
+            Some(exit) => Ok(exit),
             None if self.job.settings.topology.is_in_step() => self.train(stop),
             None => local::train(&mut self, stop),
         };
         self.end(trained)
+    }
+
+    /// How a run ends that was resumed after its last round, measured once more.
+    pub(crate) fn nothing_left(&mut self) -> Option<Exit> {
+        let exit = planned_end(&self.job, &self.progress)?;
+        self.evaluate();
+        Some(exit)
     }
 
     /// Writes the summary of a run that came to this end.

@@ -42,6 +42,9 @@ pub struct Head<'a> {
 /// How often the head looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long nodes may take to come back to a head that has nothing left to do.
+const SEE_OFF: Duration = Duration::from_secs(3);
+
 /// Leads a run with nodes that are about to join. Whatever happens, they are told in the end.
 pub fn lead(
     run: &mut Run,
@@ -85,6 +88,10 @@ pub fn lead(
 
 impl Head<'_> {
     fn lead(&mut self) -> Result<Exit> {
+        if let Some(exit) = self.run.nothing_left() {
+            self.see_off();
+            return Ok(exit);
+        }
         if let Some(exit) = self.gather()? {
             return Ok(exit);
         }
@@ -95,6 +102,14 @@ impl Head<'_> {
             Topology::Flat { .. } | Topology::Hierarchical { .. } | Topology::Single { .. } => {
                 server::lead(self)
             }
+        }
+    }
+
+    /// Nodes that waited for a head that has nothing left to do are to hear that the run is over.
+    fn see_off(&mut self) {
+        let until = self.mailbox.now() + SEE_OFF;
+        while self.mailbox.now() < until && !self.is_stopped() {
+            self.next(LOOK);
         }
     }
 

@@ -191,12 +191,17 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Notice::Frame(node, Frame { body: Body::Push(push), payload })) => {
                 self.pushed(node, push, payload)
             }
-            Some(Notice::Frame(node, Frame { body: Body::Offer(offer), .. })) => {
+            // One that was a relay may still have said this.
+            Some(Notice::Frame(node, Frame { body: Body::Offer(offer), .. })) if self.is_relay(node) => {
                 self.offered.insert(node, offer.workers);
                 self.decide(Event::Lease { member: node, lease: offer.lease })
             }
             _ => Ok(()),
         }
+    }
+
+    fn is_relay(&self, node: u64) -> bool {
+        self.head.registry.get(node).is_some_and(|node| matches!(node.role, Some(Role::Relay { .. })))
     }
 
     /// The relay with the fewest workers, if there is any.

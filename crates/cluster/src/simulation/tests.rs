@@ -1,0 +1,237 @@
+use std::time::Duration;
+
+use super::fault::Fault;
+use super::{Case, Kind, Outcome, Verdict, run_folder};
+use crate::checkpoint;
+
+const SYNC: Kind =
+    Kind { arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}", nodes: 3, samples: 90 };
+
+const BACKUP: Kind = Kind {
+    arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3, backup_workers: 1}",
+    nodes: 4,
+    samples: 90,
+};
+
+const ASYNC: Kind = Kind {
+    arch: "arch: flat\nparameter_server: {aggr_type: async, num_workers: 3, max_staleness: 2}",
+    nodes: 3,
+    samples: 90,
+};
+
+const HIERARCHY: Kind = Kind {
+    arch: "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    \
+           - {aggr_type: sync, num_workers: 2}\n    - {aggr_type: async, num_workers: 2}",
+    nodes: 6,
+    samples: 90,
+};
+
+const ASYNC_HIERARCHY: Kind = Kind {
+    arch: "arch: hierarchical\nglobal_server:\n  aggr_type: async\n  local_servers:\n    \
+           - {aggr_type: async, num_workers: 2}\n    - {aggr_type: sync, num_workers: 1}",
+    nodes: 5,
+    samples: 90,
+};
+
+const RING: Kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", nodes: 3, samples: 90 };
+
+const ADASUM: Kind =
+    Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3, op: adasum}", nodes: 3, samples: 90 };
+
+const ALL: [Kind; 7] = [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, RING, ADASUM];
+
+/// So many seeds of every kind are simulated, unless the environment says otherwise.
+const IN_CI: u64 = 1000;
+
+/// Simulates a kind of cluster under many seeds.
+fn simulate(kind: Kind) {
+    let asked = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    if let Some(seed) = asked("SIMULATION") {
+        let case = Case { is_told: true, ..Case::draw(kind, seed) };
+        let outcome = case.play();
+        tell(&case, &outcome);
+        case.judge(&outcome).expect("the run survives");
+        return;
+    }
+    let count = asked("SIMULATIONS").unwrap_or(IN_CI);
+    let began = (0..count).filter(|&seed| check(&Case::draw(kind, seed)) == Verdict::Done).count() as u64;
+    assert!(began * 10 >= count * 8, "only {began} of {count} runs ever began");
+}
+
+/// How a case ended; it must be one of the ways that are all right.
+fn check(case: &Case) -> Verdict {
+    case.judge(&case.play()).unwrap_or_else(|wrong| {
+        let case = case.shrunk();
+        tell(&case, &case.play());
+        panic!("{wrong}\n{case:#?}\nreplay it with SIMULATION={}", case.seed);
+    })
+}
+
+#[expect(clippy::print_stderr, reason = "the story of a seed that failed is for whoever ran the test")]
+fn tell(case: &Case, outcome: &Outcome) {
+    let log = std::fs::read_to_string(run_folder(&outcome.folder).join("events.jsonl")).unwrap_or_default();
+    eprintln!("{}\n{}\n{log}", case.kind.arch, outcome.story.join("\n"));
+}
+
+#[test]
+fn a_synchronous_server_survives() {
+    simulate(SYNC);
+}
+
+#[test]
+fn a_server_with_a_backup_worker_survives() {
+    simulate(BACKUP);
+}
+
+#[test]
+fn an_asynchronous_server_survives() {
+    simulate(ASYNC);
+}
+
+#[test]
+fn a_hierarchy_survives() {
+    simulate(HIERARCHY);
+}
+
+#[test]
+fn an_asynchronous_hierarchy_survives() {
+    simulate(ASYNC_HIERARCHY);
+}
+
+#[test]
+fn a_ring_survives() {
+    simulate(RING);
+}
+
+#[test]
+fn a_ring_of_adasum_survives() {
+    simulate(ADASUM);
+}
+
+#[test]
+fn a_seed_replays() {
+    for kind in ALL {
+        for seed in 0..5 {
+            let case = Case { is_told: true, ..Case::draw(kind, seed) };
+            let (once, again) = (case.play(), case.play());
+            assert!(once.story.len() > 10, "{case:?}");
+            // But for how long something took in this world.
+            let steady = |story: Vec<String>| {
+                story
+                    .into_iter()
+                    .filter(|line| !line.contains("_s: ") && !line.contains("seconds: "))
+                    .collect()
+            };
+            let (once, again): (Vec<_>, Vec<_>) = (steady(once.story), steady(again.story));
+            assert_eq!(once, again, "{case:?}");
+        }
+    }
+}
+
+/// The parameters that a run ended with.
+fn result(case: &Case) -> Vec<u8> {
+    let outcome = case.play();
+    assert_eq!(case.judge(&outcome), Ok(Verdict::Done));
+    let folder = run_folder(&outcome.folder).join("checkpoints");
+    let (_, newest) = checkpoint::list(&folder).expect("a folder").pop().expect("a checkpoint");
+    std::fs::read(newest).expect("a file")
+}
+
+#[test]
+fn delays_alone_do_not_change_what_is_learnt_in_step() {
+    for kind in [SYNC, RING, ADASUM] {
+        let case = |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false };
+        let expect = result(&case(0));
+        for seed in 1..20 {
+            assert!(result(&case(seed)) == expect, "seed {seed} of {}", kind.arch);
+        }
+    }
+}
+
+/// Faults by when they happen, in milliseconds.
+fn faults(faults: &[(u64, Fault)]) -> Vec<(Duration, Fault)> {
+    faults.iter().map(|(ms, fault)| (Duration::from_millis(*ms), fault.clone())).collect()
+}
+
+fn killed(machine: usize, back_ms: Option<u64>) -> Fault {
+    Fault::Crash { machine, silent: false, back: back_ms.map(Duration::from_millis) }
+}
+
+fn frozen(machine: usize, ms: u64) -> Fault {
+    Fault::Freeze { machine, time: Duration::from_millis(ms) }
+}
+
+/// Some faults under several seeds.
+fn survives(kind: Kind, evaluator: bool, list: &[(u64, Fault)]) {
+    for seed in 0..20 {
+        let case = Case { kind, evaluator, seed, faults: faults(list), is_told: false };
+        if check(&case) != Verdict::Done {
+            tell(&case, &case.play());
+            panic!("it never began: {case:?}");
+        }
+    }
+}
+
+#[test]
+fn the_last_node_works_also_where_the_evaluator_is_missing() {
+    let all = [
+        (900, killed(4, Some(3000))),
+        (1000, killed(1, None)),
+        (1100, killed(2, None)),
+        (1200, killed(3, None)),
+    ];
+    survives(SYNC, true, &all);
+    survives(RING, true, &all);
+}
+
+#[test]
+fn a_relay_whose_workers_are_all_gone_works_itself() {
+    let workers = [2, 3, 5, 6].map(|machine| (900 + 50 * machine as u64, killed(machine, None)));
+    survives(HIERARCHY, false, &workers);
+}
+
+#[test]
+fn a_ring_whose_members_are_all_gone_goes_back_to_its_checkpoint() {
+    let all = [1, 2, 3].map(|machine| (1500, killed(machine, Some(1000))));
+    survives(RING, false, &all);
+}
+
+#[test]
+fn a_ring_keeps_what_a_neighbour_says_early() {
+    survives(RING, false, &[(640, killed(2, None)), (820, killed(1, Some(1460)))]);
+    survives(RING, false, &[(1090, frozen(2, 13_900)), (2540, Fault::Cut { which: 5 })]);
+}
+
+#[test]
+fn a_resumed_run_does_each_batch_once() {
+    let crash = [(700, Fault::Cut { which: 3 }), (1000, killed(0, Some(500)))];
+    for kind in ALL {
+        survives(kind, false, &crash);
+    }
+}
+
+#[test]
+fn a_resumed_run_goes_on_without_those_who_are_gone() {
+    for kind in ALL {
+        survives(kind, false, &[(1000, killed(0, Some(500))), (1010, killed(2, None))]);
+    }
+}
+
+#[test]
+fn sixty_four_workers_come_and_go() {
+    let kinds = [
+        "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 64}",
+        "arch: flat\nparameter_server: {aggr_type: async, num_workers: 64, max_staleness: 64}",
+        "arch: allreduce\nallreduce: {num_workers: 64}",
+    ];
+    for arch in kinds {
+        let kind = Kind { arch, nodes: 64, samples: 2000 };
+        let comings = (1..=64).map(|machine| {
+            let back = (machine % 4 != 0).then_some(500 + 40 * machine as u64);
+            (1500 + 70 * machine as u64, killed(machine, back))
+        });
+        let list: Vec<_> = comings.collect();
+        let case = Case { kind, evaluator: false, seed: 1, faults: faults(&list), is_told: false };
+        assert_eq!(check(&case), Verdict::Done);
+    }
+}
