@@ -16,6 +16,8 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::ledger::Ledger;
+
 /// What a run needs, beside parameters and moments, to go on as if it had never stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
@@ -30,11 +32,9 @@ pub struct Progress {
     pub open: Vec<(u64, u32)>,
     /// Samples seen in all.
     pub samples: u64,
-    /// Sums over the epoch under way.
-    pub epoch_loss: f64,
-    pub epoch_answers: u64,
-    pub epoch_correct: u64,
-    pub epoch_samples: u64,
+    /// What was counted of the epochs under way.
+    #[serde(default)]
+    pub ledger: Ledger,
     /// The mean loss of the last whole epoch.
     pub train_loss: Option<f64>,
     pub best_accuracy: Option<f64>,

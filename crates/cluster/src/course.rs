@@ -1,7 +1,9 @@
 //! What follows from a run's settings and the number of its samples alone: every node can tell it without asking.
 
+use std::collections::BTreeMap;
+
 use bonfire_learn::schedule::Place;
-use bonfire_strategy::ring;
+use bonfire_strategy::{Unit, ring};
 
 use crate::loader::Plan;
 use crate::replica::Step;
@@ -53,6 +55,16 @@ impl Course {
         epochs * self.samples as u64 + before + share
     }
 
+    /// How many samples of which epochs some batches have.
+    pub fn samples_by_epoch(&self, units: impl IntoIterator<Item = Unit>) -> Vec<(u64, u64)> {
+        let mut samples = BTreeMap::new();
+        for unit in units {
+            let place = unit.epoch * self.units_per_epoch() + u64::from(unit.index);
+            *samples.entry(unit.epoch).or_default() += self.samples_of(place + 1) - self.samples_of(place);
+        }
+        samples.into_iter().collect()
+    }
+
     /// Updates planned in all.
     pub fn updates(&self) -> u64 {
         self.settings.length.rounds(self.updates_per_epoch)
@@ -82,11 +94,11 @@ impl Course {
         Step { lr: file.schedule.lr(file.optimizer.lr(), place), clip: file.clip_norm }
     }
 
-    /// What is due after round `round`, which ended an epoch, if one, and may be the last.
-    pub fn due(&self, round: u64, epoch: Option<u64>, is_last: bool) -> Due {
+    /// What is due after round `round`, which ended some epochs, counted from 1, and may be the last.
+    pub fn due(&self, round: u64, ended: &[u64], is_last: bool) -> Due {
         let is_due = |every: Span| match every {
             _ if is_last => true,
-            Span::Epochs(epochs) => epoch.is_some_and(|epoch| epoch.is_multiple_of(epochs)),
+            Span::Epochs(epochs) => ended.iter().any(|epoch| epoch.is_multiple_of(epochs)),
             Span::Rounds(rounds) => round.is_multiple_of(rounds),
         };
         let file = &self.settings.file;

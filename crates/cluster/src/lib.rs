@@ -13,6 +13,7 @@ pub mod evaluator;
 pub mod exchange;
 pub mod interchange;
 pub mod job;
+pub mod ledger;
 pub mod loader;
 mod local;
 pub mod mail;

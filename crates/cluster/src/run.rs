@@ -72,7 +72,8 @@ pub(crate) struct Traffic {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update<'a> {
     pub tally: &'a Tally,
-    pub samples: u64,
+    /// How many samples of which epochs.
+    pub samples: &'a [(u64, u64)],
     /// Batches of one worker each.
     pub units: u64,
     pub lr: f32,
@@ -308,6 +309,7 @@ impl Run {
             let number = self.progress.round;
             let before = (number % self.job.course.rounds_per_epoch) as usize * self.job.course.round_size;
             let samples = self.job.course.round_size.min(self.job.dataset.train.len() - before) as u64;
+            let samples = &[(number / self.job.course.rounds_per_epoch, samples)];
             let (lr, units) = (self.job.round(number).step.lr, self.job.settings.workers as u64);
             let tally = self.job.train_round(number);
             self.count(Update { tally: &tally, samples, units, lr })?;
@@ -336,14 +338,12 @@ impl Run {
     pub(crate) fn count(&mut self, update: Update<'_>) -> Result<()> {
         let Update { tally, samples, units, lr } = update;
         let progress = &mut self.progress;
+        progress.ledger.count(tally, samples);
+        let samples: u64 = samples.iter().map(|(_, samples)| samples).sum();
         progress.round += 1;
         progress.optimizer_steps = self.job.replica.optimizer.steps();
         progress.units += units;
         progress.samples += samples;
-        progress.epoch_samples += samples;
-        progress.epoch_loss += tally.loss;
-        progress.epoch_answers += tally.answers;
-        progress.epoch_correct += tally.correct;
         self.samples += samples;
         self.window.samples += samples;
         self.window.tally.add(tally);
@@ -386,7 +386,7 @@ impl Run {
     /// Does what is due after a round, given which epoch it ended, if one: says so, evaluates, saves. Some if the run is to
     /// end before its time.
     pub(crate) fn after_round(&mut self, epoch: Option<u64>) -> Option<Exit> {
-        let due = self.after_update(epoch);
+        let due = self.after_update(epoch.as_slice());
         self.carry_out(due)
     }
 
@@ -402,12 +402,10 @@ impl Run {
         (reached && !self.is_last_round()).then_some(Exit::TargetReached)
     }
 
-    /// Ends the epoch, if one ended; says what is due.
-    pub(crate) fn after_update(&mut self, epoch: Option<u64>) -> Due {
-        if let Some(epoch) = epoch {
-            self.end_epoch(epoch);
-        }
-        self.job.course.due(self.progress.round, epoch, self.is_last_round())
+    /// Ends the epochs that ended, counted from 1; says what is due.
+    pub(crate) fn after_update(&mut self, epochs: &[u64]) -> Due {
+        epochs.iter().for_each(|&epoch| self.end_epoch(epoch));
+        self.job.course.due(self.progress.round, epochs, self.is_last_round())
     }
 
     /// Time that does not count as training.
@@ -418,18 +416,16 @@ impl Run {
 
     fn end_epoch(&mut self, epoch: u64) {
         let progress = &mut self.progress;
-        let (loss, answers) = (progress.epoch_loss, progress.epoch_answers as f64);
-        progress.train_loss = Some(loss / answers);
+        let sums = progress.ledger.end(epoch - 1);
+        progress.train_loss = Some(sums.mean_loss());
         let event = Event::EpochEnded {
             epoch,
             round: progress.round,
-            loss: loss / answers,
-            accuracy: progress.epoch_correct as f64 / answers,
-            samples: progress.epoch_samples,
+            loss: sums.mean_loss(),
+            accuracy: sums.accuracy(),
+            samples: sums.samples,
             seconds: self.epoch_started.elapsed().as_secs_f64() - self.epoch_paused_s,
         };
-        (progress.epoch_loss, progress.epoch_answers, progress.epoch_correct, progress.epoch_samples) =
-            (0.0, 0, 0, 0);
         self.tell(event);
         self.epoch_started = Instant::now();
         self.epoch_paused_s = 0.0;
@@ -506,7 +502,6 @@ impl Run {
     fn summary(&self, exit: Exit) -> Summary {
         let seconds = self.started.elapsed().as_secs_f64();
         let progress = &self.progress;
-        let under_way = progress.epoch_loss / progress.epoch_answers as f64;
         Summary {
             name: self.job.settings.file.name.clone(),
             model: self.job.model_name.clone(),
@@ -518,7 +513,10 @@ impl Run {
             samples: progress.samples,
             seconds,
             samples_per_s: self.samples as f64 / seconds,
-            train_loss: progress.train_loss.filter(|_| exit != Exit::Failed).unwrap_or(under_way),
+            train_loss: progress
+                .train_loss
+                .filter(|_| exit != Exit::Failed)
+                .unwrap_or(progress.ledger.mean_loss()),
             eval_loss: self.evaluated.map(|evaluated| evaluated.loss),
             accuracy: self.evaluated.map(|evaluated| evaluated.accuracy),
             best_accuracy: progress.best_accuracy,

@@ -275,7 +275,7 @@ impl Member {
         self.round = round;
         let sent = formed.right.as_ref().map_or(0, |right| right.traffic().sent_bytes) - sent;
         let epoch = self.plan.epoch_done(&formed.view, round).map(|epoch| epoch + 1);
-        let due = self.course.due(round, epoch, self.plan.is_last(&formed.view, round));
+        let due = self.course.due(round, epoch.as_slice(), self.plan.is_last(&formed.view, round));
         let is_due = due.evaluation || due.checkpoint;
         let done = proto::RingRound {
             exchange_s,

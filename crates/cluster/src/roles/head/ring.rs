@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use bonfire_learn::Tally;
 use bonfire_report::{Event as Told, Exit};
+use bonfire_strategy::Unit;
 use bonfire_strategy::ring::{Action, Event, Ring, RingRule, View};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
@@ -277,9 +278,10 @@ impl<'h, 'a> Leading<'h, 'a> {
         let after = self.view.as_ref().map_or(before, |view| plan.units_done(view, round));
         let units = after.saturating_sub(before);
         // By the plan: one who is lost may have done its part and not said so.
-        let samples = course.samples_of(before + units) - course.samples_of(before);
-        self.head.run.count(Update { tally: &tally, samples, units, lr: step.lr })?;
-        let due = self.head.run.after_update(epoch);
+        let done = (before..before + units).map(|place| Unit::at(place, course.units_per_epoch() as u32));
+        let samples = course.samples_by_epoch(done);
+        self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })?;
+        let due = self.head.run.after_update(epoch.as_slice());
         if due.evaluation || due.checkpoint {
             self.due = Some((round, due));
         }

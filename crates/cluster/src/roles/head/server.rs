@@ -64,7 +64,7 @@ struct Held {
     /// None if it was unfit.
     parcel: Option<Parcel>,
     tally: proto::Tally,
-    units: u64,
+    units: Vec<Unit>,
 }
 
 /// How long relays may take to gather their workers.
@@ -295,7 +295,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         let unused = push.unused.iter().map(from_proto).collect();
         let empty = wrong.is_some() || push.weight == 0.0;
         let parcel = wrong.is_none().then_some(Parcel { payload, weight: push.weight });
-        let held = Held { parcel, tally, units: done.len() as u64 };
+        let held = Held { parcel, tally, units: done.clone() };
         self.held.insert((node, push.order), held);
         self.decide(Event::Pushed { member: node, order: push.order, done, unused, empty })
     }
@@ -304,19 +304,19 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn decide(&mut self, event: Event) -> Result<()> {
         let actions = self.server.on(event, self.head.now());
         // What the update ended: an epoch perhaps. What is due then comes after the members were sent to work.
-        let mut updated: Option<Option<u64>> = None;
+        let mut updated: Option<Vec<u64>> = None;
         for action in actions {
             match action {
                 Action::Apply { pushes, version, open, .. } => {
-                    if let Some(epoch) = updated.take() {
-                        self.after_update(epoch);
+                    if let Some(epochs) = updated.take() {
+                        self.after_update(&epochs);
                     }
                     self.apply(&pushes, version)?;
                     let open = open.iter().map(|unit| (unit.epoch, unit.index));
                     self.head.run.progress.open = open.collect();
-                    updated = Some(None);
+                    updated = Some(Vec::new());
                 }
-                Action::EpochDone(epoch) => updated = Some(Some(epoch + 1)),
+                Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
                 Action::Release { member, order, version, units, .. } => {
                     self.release(member, Order { number: order, version, units });
                 }
@@ -333,14 +333,14 @@ impl<'h, 'a> Serving<'h, 'a> {
                 Action::Finished { .. } => self.finished = true,
             }
         }
-        if let Some(epoch) = updated {
-            self.after_update(epoch);
+        if let Some(epochs) = updated {
+            self.after_update(&epochs);
         }
         Ok(())
     }
 
-    fn after_update(&mut self, epoch: Option<u64>) {
-        let due: Due = self.head.run.after_update(epoch);
+    fn after_update(&mut self, epochs: &[u64]) {
+        let due: Due = self.head.run.after_update(epochs);
         if due.evaluation || due.checkpoint {
             self.head.carry_out(due);
         }
@@ -348,16 +348,17 @@ impl<'h, 'a> Serving<'h, 'a> {
 
     /// One update by some pushes.
     fn apply(&mut self, pushes: &[Contribution], version: u64) -> Result<()> {
-        let (mut parcels, mut tally, mut samples, mut units) = (Vec::new(), Tally::default(), 0, 0);
+        let (mut parcels, mut tally, mut units) = (Vec::new(), Tally::default(), 0);
+        let mut learnt = Vec::new();
         for push in pushes {
             self.head.stats.applied(push.member, push.staleness);
             let Some(held) = self.held.remove(&(push.member, push.order)) else { continue };
-            units += held.units;
+            units += held.units.len() as u64;
             if let Some(parcel) = held.parcel {
                 tally.loss += held.tally.loss;
                 tally.answers += held.tally.answers;
                 tally.correct += held.tally.correct;
-                samples += held.tally.samples;
+                learnt.extend(held.units);
                 parcels.push(parcel);
             }
         }
@@ -372,7 +373,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         if self.rule.is_async {
             self.log.add(version, pushes);
         }
-        self.head.run.count(Update { tally: &tally, samples, units, lr: step.lr })
+        let samples = self.head.run.job.course.samples_by_epoch(learnt);
+        self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })
     }
 
     /// The step of an update; smaller for stale gradients, if the run file says so.
