@@ -67,7 +67,6 @@ fn check(case: &Case) -> Verdict {
     })
 }
 
-#[expect(clippy::print_stderr, reason = "the story of a seed that failed is for whoever ran the test")]
 fn tell(case: &Case, outcome: &Outcome) {
     let log = std::fs::read_to_string(run_folder(&outcome.folder).join("events.jsonl")).unwrap_or_default();
     eprintln!("{}\n{}\n{log}", case.kind.arch, outcome.story.join("\n"));
