@@ -4,4 +4,4 @@
 
 mod inventory;
 
-pub use inventory::{Host, Inventory};
+pub use inventory::{Host, Inventory, InventoryError};
