@@ -138,6 +138,9 @@ fn print_new(lab: &Lab) {
         address(1),
         address(lab.hosts())
     );
+    if let Some(gateway) = lab.gateway() {
+        println!("gateway    {gateway} is this machine as they see it");
+    }
     println!("inventory  {}", lab.inventory().display());
     println!("go there   ssh -F {} {}-1", lab.ssh_config().display(), lab.name());
     println!("end it     bonfire lab down --name {}", lab.name());

@@ -3,9 +3,12 @@
 //! Needs root, sshd and `BONFIRE_TEST_LAB=1`.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
+
+use bonfire_launch::Inventory;
 
 use crate::program::{Dir, Running};
 
@@ -134,6 +137,8 @@ fn hosts_are_machines_of_their_own() {
     let listed = lab.dir.bonfire("lab list").succeed().stdout;
     let rows: Vec<&str> = listed.lines().filter(|line| line.starts_with(&lab.name)).collect();
     assert!(matches!(rows[..], [row] if row.contains("4 of 4") && row.contains("20mbit")), "{listed}");
+    reached_by_its_inventory(&lab);
+    reaches_the_machine_below(&lab);
     slows_what_goes_between_hosts(&lab);
     lab.dir
         .bonfire(&format!("lab up --hosts 1 --name {}", lab.name))
@@ -143,6 +148,10 @@ fn hosts_are_machines_of_their_own() {
     lab.said(2, "nohup sleep 987654 > /dev/null 2>&1 < /dev/null & echo started");
     let sleeps = || names("/proc").iter().any(|id| has_slept(id));
     assert!(sleeps());
+    let traces = lab.traces();
+    for trace in ["/sys/class/net/", "/run/netns/", "process ", "/var/lib/bonfire-labs/"] {
+        assert!(traces.iter().any(|found| found.starts_with(trace)), "{trace} is looked at: {traces:?}");
+    }
     lab.down();
     assert!(!sleeps());
     lab.expect_nothing();
@@ -152,6 +161,30 @@ fn hosts_are_machines_of_their_own() {
 
 fn has_slept(id: &str) -> bool {
     fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep\0987654"))
+}
+
+/// What the inventory says is enough for ssh to get in without a question.
+#[track_caller]
+fn reached_by_its_inventory(lab: &Lab) {
+    let inventory = Inventory::load(&lab.folder().join("hosts.ini"), None).expect("an inventory");
+    assert_eq!(inventory.hosts.len(), 4);
+    let host = &inventory.hosts[2];
+    assert_eq!(host.name, lab.host(3));
+    let mut ssh = Command::new("timeout");
+    ssh.args(["60", "ssh", "-F", "/dev/null"]).args(&host.ssh_args);
+    ssh.arg("-i").arg(host.key.as_ref().expect("a key")).arg("-l").arg(host.user.as_ref().expect("a user"));
+    let output = ssh.arg(&host.address).arg("hostname").output().expect("ssh");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), host.name, "{output:?}");
+}
+
+/// A head on the machine that the lab is on can be joined from its hosts.
+#[track_caller]
+fn reaches_the_machine_below(lab: &Lab) {
+    let below = lab.said(1, "hostname -I").rsplit_once('.').map(|(net, _)| format!("{net}.254"));
+    let below = below.expect("an address");
+    let listener = TcpListener::bind((below.as_str(), 0)).expect("the bridge has this address");
+    let port = listener.local_addr().expect("an address").port();
+    lab.said(4, &format!("timeout 10 bash -c ': < /dev/tcp/{below}/{port}'"));
 }
 
 /// Four megabytes take 1.7 seconds at 20 Mbit/s, and next to nothing to a host itself.

@@ -57,8 +57,8 @@ impl Tools {
         let mut packages: Vec<&str> = missing.iter().map(|&(_, package)| package).collect();
         packages.dedup();
         Err(LabError::Unfit(format!(
-            "a lab needs {}, which is not here; on Debian: apt install {}",
-            names.join(" and "),
+            "a lab needs programs that are not here: {}; on Debian: apt install {}",
+            names.join(", "),
             packages.join(" ")
         )))
     }

@@ -86,8 +86,14 @@ fn ansible_says_the_same() {
 }
 
 fn list(program: &Path, inventory: &Path) -> String {
-    let output =
-        Command::new(program).arg("-i").arg(inventory).arg("--list").output().expect("ansible-inventory");
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(program)
+        .arg("-i")
+        .arg(inventory)
+        .arg("--list")
+        .output()
+        .expect("ansible-inventory");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
