@@ -3,5 +3,7 @@
 //! This crate knows hosts and processes, and nothing of learning or of the network protocol between nodes.
 
 mod inventory;
+mod lab;
 
-pub use inventory::{Host, Inventory};
+pub use inventory::{Host, Inventory, InventoryError};
+pub use lab::{Delay, Lab, LabError, LabSpec, MAX_HOSTS, Progress, Rate, Shape};

@@ -6,6 +6,7 @@ mod eval;
 mod export;
 mod head;
 mod import;
+mod lab;
 mod node;
 mod run_args;
 mod train;
@@ -55,6 +56,8 @@ enum Command {
     Data(data::DataArgs),
     /// Measure how fast this machine is
     Bench(bench::BenchArgs),
+    /// Emulate a cluster on this machine: hosts with ssh and a network between them
+    Lab(lab::LabArgs),
 }
 
 const FAILED: u8 = 1;
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Import(args) => import::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Data(args) => data::run(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Lab(args) => lab::run(args),
     };
     ran.unwrap_or_else(|error| {
         #[expect(clippy::print_stderr, reason = "the one place where errors are printed")]

@@ -18,6 +18,7 @@ mod evaluator;
 mod exchange;
 mod interchange;
 mod joining;
+mod lab;
 mod learning;
 mod output;
 mod python;
