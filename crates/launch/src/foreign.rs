@@ -122,7 +122,11 @@ impl Environment<'_> {
             return Ok(None);
         };
         let local_size = self.number("OMPI_COMM_WORLD_LOCAL_SIZE")?;
-        let job = self.get("PMIX_NAMESPACE").or_else(|| self.get("OMPI_MCA_ess_base_jobid"));
+        let number = self.get("PMIX_NAMESPACE").or_else(|| self.get("OMPI_MCA_ess_base_jobid"));
+        // The number is short, and comes again; beside it mpirun gives every job a long one by chance.
+        let chance = self.get("OMPI_MCA_orte_precondition_transports");
+        let job =
+            number.map(|number| [Some(number), chance].into_iter().flatten().collect::<Vec<_>>().join("."));
         Ok(Some(Place { launcher: Launcher::OpenMpi, rank, size, local_size, master: None, job }))
     }
 

@@ -131,7 +131,7 @@ fn run_step(args: &StepArgs) -> Result<()> {
 /// The model of a name, with the same errors that a run file would get.
 fn spec(name: &str) -> Result<ModelSpec> {
     let set = [format!("model={name}")];
-    Ok(Settings::read("", "", &Overrides { set: &set, workers: None }, 1)?.file.model)
+    Ok(Settings::read("", "", &Overrides { set: &set, ..Overrides::default() }, 1)?.file.model)
 }
 
 #[expect(clippy::print_stdout, reason = "the results of the command")]

@@ -4,6 +4,7 @@
 //! the data was checked. Only the second can start a run.
 
 pub mod arch;
+mod ranks;
 mod span;
 pub mod tree;
 
@@ -14,6 +15,7 @@ use bonfire_learn::{ModelSpec, OptimizerSpec, Schedule};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
 pub use arch::{RelayPlan, RingOp, ServerRule, Topology};
+pub use ranks::Ranks;
 pub use span::Span;
 use tree::{Tree, Wrong, to_yaml};
 
@@ -149,6 +151,8 @@ pub struct Overrides<'a> {
     /// `key=value`, in order.
     pub set: &'a [String],
     pub workers: Option<usize>,
+    /// The processes that a launcher started, which must be as many as the run asks for.
+    pub ranks: Option<Ranks>,
 }
 
 /// How many epochs a run has that does not say.
@@ -188,7 +192,14 @@ impl Settings {
             set_workers(&mut file, workers)?;
         }
         let length = length(&tree, &mut file)?;
-        let topology = Topology::read(&tree, &mut file, cores.clamp(1, DEFAULT_WORKERS))?;
+        let unasked = match overrides.ranks {
+            Some(ranks) => ranks.workers(file.evaluator),
+            None => cores.clamp(1, DEFAULT_WORKERS),
+        };
+        let topology = Topology::read(&tree, &mut file, unasked)?;
+        if let Some(ranks) = overrides.ranks {
+            ranks.check(&topology, file.evaluator)?;
+        }
         let workers = topology.workers();
         if file.min_workers > workers {
             let message = format!("must be at most the number of workers, which is {workers}");

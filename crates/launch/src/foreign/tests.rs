@@ -33,7 +33,7 @@ fn refuse(variables: &str, fragment: &str) {
 }
 
 const MPIRUN: &str = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 \
-                      PMIX_NAMESPACE=670105601 PMIX_RANK=1";
+                      PMIX_NAMESPACE=670105601 PMIX_RANK=1 OMPI_MCA_orte_precondition_transports=28-26";
 const SRUN: &str = "SLURM_JOB_ID=17 SLURM_STEP_ID=2 SLURM_PROCID=3 SLURM_NTASKS=6 SLURM_NODEID=1 \
                     SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NODELIST=pi[03-04] \
                     SLURM_LAUNCH_NODE_IPADDR=10.0.0.9";
@@ -51,7 +51,7 @@ fn nobody_started_it() {
 
 #[test]
 fn every_launcher_is_understood() {
-    check(MPIRUN, "OpenMpi 1/4 local=2 job=670105601");
+    check(MPIRUN, "OpenMpi 1/4 local=2 job=670105601.28-26");
     check("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_MCA_ess_base_jobid=99", "OpenMpi 0/2 job=99");
     check("PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 PMI_PORT=pi:4711", "Pmi 0/2 local=2 job=pi:4711");
     check(SRUN, "Slurm 3/4 local=2 master=pi03 job=17.2.0");
@@ -61,7 +61,7 @@ fn every_launcher_is_understood() {
 
 #[test]
 fn the_inner_launcher_is_believed() {
-    check(&format!("{MPIRUN} {SRUN}"), "OpenMpi 1/4 local=2 job=670105601");
+    check(&format!("{MPIRUN} {SRUN}"), "OpenMpi 1/4 local=2 job=670105601.28-26");
     check(&format!("{SRUN} PMI_RANK=3 PMI_SIZE=4"), "Slurm 3/4 local=2 master=pi03 job=17.2.0");
     check(&format!("{SRUN} MASTER_ADDR=other"), "Slurm 3/4 local=2 master=other job=17.2.0");
     let agents = format!("{MPIRUN} {TORCH} TORCHELASTIC_RUN_ID=seven TORCHELASTIC_USE_AGENT_STORE=True");

@@ -71,10 +71,13 @@ impl<'h, 'a> Leading<'h, 'a> {
     }
 
     fn enroll(&mut self) -> Result<()> {
-        let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
-        let members: Vec<u64> =
-            self.head.registry.nodes().filter(is_member).map(|node| node.number).collect();
-        for member in members {
+        let place = |node: &Node| match node.role {
+            Some(Role::RingMember { number }) => Some((number, node.number)),
+            _ => None,
+        };
+        let mut members: Vec<(usize, u64)> = self.head.registry.nodes().filter_map(place).collect();
+        members.sort_unstable();
+        for (_, member) in members {
             self.decide(Event::Joined { member })?;
         }
         let progress = &self.head.run.progress;
