@@ -152,7 +152,12 @@ fn introduce(wire: &Wire, ticket: &Ticket, part: &Part, post: &Post) -> Result<(
     };
     let listener = listen(wire, &at, security, &ticket.secret, Timeouts::default(), post)?;
     let facts = HostFacts::collect(None);
-    let name = part.name.clone().or(facts.hostname).unwrap_or_else(|| "node".to_owned());
+    let machine = facts.hostname.unwrap_or_else(|| "node".to_owned());
+    let name = match (&part.name, part.rank) {
+        (Some(name), _) => name.clone(),
+        (None, Some(rank)) => format!("{machine}:{rank}"),
+        (None, None) => machine,
+    };
     let join = proto::Join {
         version: VERSION.to_owned(),
         name,

@@ -26,7 +26,7 @@ pub struct HeadArgs {
     #[command(flatten)]
     run: RunArgs,
     /// Where nodes reach this process; port 0 takes a free one [default: 0.0.0.0:4711, or where a resumed run was]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["nodes", "master", "secret"])]
     listen: Option<String>,
     /// The name or address that the ticket gives for this machine [default: the one it listens on]
     #[arg(long, value_name = "HOST")]
@@ -44,7 +44,7 @@ pub struct HeadArgs {
 pub fn run(args: HeadArgs) -> Result<ExitCode> {
     // Who says where to listen hands the ticket on by other means.
     if args.listen.is_none()
-        && let Some(place) = args.ranks.place()?
+        && let Some(place) = args.ranks.place(false)?
     {
         return as_rank(args, &place);
     }
@@ -70,6 +70,7 @@ fn as_rank(args: HeadArgs, place: &Place) -> Result<ExitCode> {
         place.rank,
         place.size
     );
+    ensure!(args.advertise.is_none(), "--advertise is --master where the head is one of several ranks");
     let meeting = args.ranks.meeting(place, args.insecure)?;
     let started = Ranks { size: place.size as usize, head_apart: true };
     let training = args.run.training().inspect_err(|error| meeting.refuse(&format!("{error:#}")))?;

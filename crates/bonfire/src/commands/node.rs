@@ -18,6 +18,7 @@ use crate::failure::Failed;
                   bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4")]
 pub struct NodeArgs {
     /// The line that `bonfire head` printed; under a launcher whose rank 0 is the head it is found without
+    #[arg(conflicts_with_all = ["nodes", "master", "secret", "insecure"])]
     ticket: Option<String>,
     /// What the head calls this node [default: the machine's name]
     #[arg(long)]
@@ -37,7 +38,7 @@ pub struct NodeArgs {
     #[command(flatten)]
     ranks: RankArgs,
     /// Without a ticket: the head was started without TLS
-    #[arg(long, requires = "master")]
+    #[arg(long)]
     insecure: bool,
 }
 
@@ -68,7 +69,7 @@ fn part(args: &NodeArgs, rank: Option<u32>) -> Part {
 
 /// One of several ranks, of which the first is the head.
 fn as_rank(args: &NodeArgs, tell: &mut dyn FnMut(&Stage)) -> Result<ExitCode> {
-    let place = args.ranks.place()?;
+    let place = args.ranks.place(args.insecure)?;
     let place = place.context("give the ticket that `bonfire head` printed: bonfire node TICKET")?;
     ensure!(
         place.rank > 0,

@@ -26,8 +26,8 @@ pub struct RankArgs {
 }
 
 impl RankArgs {
-    /// The place of this process among others. None if it is alone.
-    pub fn place(&self) -> Result<Option<Place>> {
+    /// The place of this process among others. None if it is alone; then what is only for others must not be asked for.
+    pub fn place(&self, insecure: bool) -> Result<Option<Place>> {
         if let (Some(size), Some(rank)) = (self.nodes, self.node_rank) {
             ensure!(
                 rank < size,
@@ -39,9 +39,9 @@ impl RankArgs {
             return Ok((size > 1).then_some(place));
         }
         let place = foreign::place(&|name| std::env::var(name).ok())?;
-        if place.is_none() && (self.master.is_some() || self.secret.is_some()) {
+        if place.is_none() && (self.master.is_some() || self.secret.is_some() || insecure) {
             bail!(
-                "--master and --secret are for several ranks: start them by mpirun or srun, or by hand, \
+                "--master, --secret and --insecure are for several ranks: start them by mpirun or srun, or by hand, \
                  each with -n and -nr"
             );
         }

@@ -31,7 +31,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     ranks: RankArgs,
     /// Between ranks without TLS: everyone on the network can read and change what is sent
-    #[arg(long, requires = "master")]
+    #[arg(long)]
     insecure: bool,
     /// How many seconds ranks may take to find each other
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
@@ -39,7 +39,7 @@ pub struct TrainArgs {
 }
 
 pub fn run(args: TrainArgs) -> Result<ExitCode> {
-    match args.ranks.place()? {
+    match args.ranks.place(args.insecure)? {
         Some(place) => as_rank(args, &place),
         None => alone(args),
     }

@@ -18,6 +18,7 @@ mod evaluator;
 mod exchange;
 mod interchange;
 mod joining;
+mod launchers;
 mod learning;
 mod output;
 mod python;
