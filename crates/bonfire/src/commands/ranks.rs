@@ -18,6 +18,9 @@ use crate::failure::Failed;
 /// Launchers tell all ranks to stop at once. A rank waits so long for rank 0, which stops them in order.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Launchers that stop a job kill all ranks as soon as one has ended. Rank 0 writes its summary last, and gets this time for it.
+const SUMMARY: Duration = Duration::from_millis(400);
+
 /// Leads the run as rank 0, which also works unless it is to be the head only.
 pub fn lead(training: Training<'_>, meeting: &Meeting, wait: Duration, head_apart: bool) -> Result<Summary> {
     let access = meeting.access(wait);
@@ -59,7 +62,11 @@ pub fn follow(
         true => error.context(format!("rank {rank} of {size}")),
         false => error.context(Failed(format!("rank {rank} of {size}"))),
     })?;
-    Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    if !interrupted {
+        return Ok(ExitCode::SUCCESS);
+    }
+    thread::sleep(SUMMARY);
+    Ok(ExitCode::from(INTERRUPTED))
 }
 
 /// How a rank takes part in a run.
