@@ -155,6 +155,7 @@ impl<'a> Training<'a> {
                 bail!("{key} cannot change when a run is resumed: its checkpoints are of the old one");
             }
         }
+        settings.check_engine(self.ranks)?;
         Ok(settings)
     }
 

@@ -24,6 +24,7 @@ pub mod run_file;
 mod state;
 pub mod station;
 pub mod worker;
+pub mod world;
 
 pub use bonfire_learn as learn;
 pub use bonfire_report as report;

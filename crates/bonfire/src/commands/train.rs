@@ -56,7 +56,7 @@ fn alone(args: TrainArgs) -> Result<ExitCode> {
 fn as_rank(args: TrainArgs, place: &Place) -> Result<ExitCode> {
     let meeting = args.ranks.meeting(place, args.insecure)?;
     let (wait, is_here) = (Duration::from_secs(args.wait), args.run.is_here());
-    let started = Ranks { size: place.size as usize, head_apart: false };
+    let started = Ranks { size: place.size as usize, head_apart: false, mpi: place.launcher.knows_mpi() };
     if place.rank > 0 {
         // Other machines need not have the run file; where it is, what is wrong is known at once.
         if is_here {

@@ -14,7 +14,7 @@ use bonfire_learn::data::Source;
 use bonfire_learn::{ModelSpec, OptimizerSpec, Schedule};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
-pub use arch::{RelayPlan, RingOp, ServerRule, Topology};
+pub use arch::{Engine, RelayPlan, RingOp, ServerRule, Topology};
 pub use ranks::Ranks;
 pub use span::Span;
 use tree::{Tree, Wrong, to_yaml};
@@ -224,6 +224,22 @@ impl Settings {
             ("the number of workers", self.workers == other.workers),
         ];
         same.iter().find(|(_, same)| !same).map(|(key, _)| *key)
+    }
+
+    /// Whether this program, started as these ranks, can do what the file wants of MPI.
+    pub fn check_engine(&self, ranks: Option<Ranks>) -> Result<(), Wrong> {
+        let is_at_hand = ranks.is_some_and(|ranks| ranks.mpi && !ranks.head_apart);
+        let wrong = |message: String| Err(self.tree.wrong("allreduce.engine", message));
+        if !self.topology.uses_mpi() {
+            Ok(())
+        } else if !cfg!(feature = "mpi") {
+            wrong("mpi is not in this program: build it with `cargo build --release --features mpi`".into())
+        } else if !is_at_hand {
+            let nodes = self.topology.nodes() + usize::from(self.file.evaluator);
+            wrong(format!("mpi needs ranks that MPI started: `mpirun -n {nodes} bonfire train RUN.yml`"))
+        } else {
+            Ok(())
+        }
     }
 
     /// An error about one of the keys, with the line on which it stands.

@@ -7,6 +7,8 @@ pub struct Ranks {
     pub size: usize,
     /// Whether the first one is the head only; otherwise it is a node too.
     pub head_apart: bool,
+    /// Whether the launcher is one of MPI's.
+    pub mpi: bool,
 }
 
 impl Ranks {
@@ -61,7 +63,8 @@ mod tests {
 
     /// The number of workers, or what is wrong.
     fn read(text: &str, size: usize, head_apart: bool) -> Result<usize, String> {
-        let overrides = Overrides { ranks: Some(Ranks { size, head_apart }), ..Overrides::default() };
+        let overrides =
+            Overrides { ranks: Some(Ranks { size, head_apart, mpi: false }), ..Overrides::default() };
         let read = Settings::read("run.yml", text, &overrides, 2);
         read.map(|settings| settings.workers).map_err(|error| error.to_string())
     }

@@ -112,6 +112,10 @@ impl<'h, 'a> Leading<'h, 'a> {
 
     fn notice(&mut self, notice: Notice) -> Result<()> {
         match self.head.settle(notice) {
+            Some(Notice::Ready(node)) if self.uses_mpi() => {
+                self.turn_away(node);
+                Ok(())
+            }
             Some(Notice::Ready(node)) => match self.head.employ(node, |number| Role::RingMember { number }) {
                 Role::RingMember { .. } => self.decide(Event::Joined { member: node }),
                 _ => Ok(()),
@@ -130,7 +134,25 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
     }
 
+    fn uses_mpi(&self) -> bool {
+        self.head.run.job.settings.topology.uses_mpi()
+    }
+
+    /// MPI knows those whom its launcher started, and nobody else.
+    fn turn_away(&mut self, node: u64) {
+        if let Some(node) = self.head.registry.get(node) {
+            node.outbox.abort("a ring by MPI takes no newcomers");
+        }
+    }
+
     fn lost(&mut self, node: &Node, reason: String) -> Result<()> {
+        if self.uses_mpi() && node.role.is_some() {
+            self.head.tell_lost(node, &reason, "MPI cannot go on without it");
+            bail!(
+                "{} is gone ({reason}), and MPI cannot go on without it: resume the run with all ranks",
+                node.name
+            );
+        }
         let consequence = match node.role {
             Some(Role::RingMember { .. }) => "the ring forms anew without it",
             Some(Role::Evaluator) => "the head measures instead",
