@@ -20,6 +20,7 @@ mod interchange;
 mod joining;
 mod launchers;
 mod learning;
+mod mpi;
 mod output;
 mod python;
 mod readme;
