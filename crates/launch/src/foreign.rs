@@ -152,7 +152,11 @@ impl Environment<'_> {
         }
         let Some((rank, size)) = self.pair("RANK", "WORLD_SIZE")? else { return Ok(None) };
         let local_size = self.number("LOCAL_WORLD_SIZE")?;
-        let (master, job) = (self.master()?, self.get("TORCHELASTIC_RUN_ID").filter(|id| id != "none"));
+        let master = self.master()?;
+        // Many runs are called "none"; the agents of each have a port of their own.
+        let agents = || [self.get("MASTER_ADDR"), self.get("MASTER_PORT")].into_iter().flatten();
+        let job = self.get("TORCHELASTIC_RUN_ID");
+        let job = job.map(|id| std::iter::once(id).chain(agents()).collect::<Vec<_>>().join("."));
         Ok(Some(Place { launcher: Launcher::Torchrun, rank, size, local_size, master, job }))
     }
 

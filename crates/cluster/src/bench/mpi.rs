@@ -31,7 +31,7 @@ pub const REPEATS: usize = 31;
 
 /// Measures as one of the ranks that a launcher of MPI started; the first one gets the result.
 pub fn measure(bytes: usize, seconds: f64) -> Result<Option<MpiSpeed>> {
-    ensure!(bytes >= 4 && bytes <= 1 << 30, "--bytes must be from 4 to {}", 1 << 30);
+    ensure!((4..=1 << 30).contains(&bytes), "--bytes must be from 4 to {}", 1 << 30);
     ensure!(seconds > 0.0 && seconds.is_finite(), "--seconds must be above 0");
     let world = World::enter()?;
     ensure!(

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_wire::memory_link;
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{memory_link, proto};
 
 use super::gate::Gate;
 use super::{Part, introduce, timeouts};
@@ -58,8 +59,11 @@ impl Resident {
                 let (_listener, _end) = (listener, end);
                 let mut desk = Desk::new(number, head_link, head, post, mail, network);
                 let equipment = Equipment { settings, dataset, layout, worker: None };
-                // What goes wrong in a node shows in the head, which loses it.
-                let _ = node::serve(&mut desk, equipment, &mut |_| ());
+                if let Err(error) = node::serve(&mut desk, equipment, &mut |_| ()) {
+                    let reason = format!("{error:#}");
+                    // A head that is gone does not lose this node, but the run.
+                    let _ = desk.head.send(Body::Trouble(proto::Trouble { reason }));
+                }
             })
             .context("cannot start a thread for a node")?;
         Ok(Self { ended })

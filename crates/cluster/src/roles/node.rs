@@ -120,9 +120,8 @@ impl Desk {
 pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) -> Result<proto::Stop> {
     let mut world = enter_world(&equipment.settings)?;
     let served = perform(desk, equipment, &mut world, tell);
-    match (world, &served) {
-        (Some(world), Err(_)) => world.abandon(),
-        (world, _) => drop(world),
+    if let (Some(world), Err(_)) = (world.take(), &served) {
+        world.abandon();
     }
     served
 }

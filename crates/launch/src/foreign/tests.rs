@@ -65,7 +65,7 @@ fn the_inner_launcher_is_believed() {
     check(&format!("{SRUN} PMI_RANK=3 PMI_SIZE=4"), "Slurm 3/4 local=2 master=pi03 job=17.2.0");
     check(&format!("{SRUN} MASTER_ADDR=other"), "Slurm 3/4 local=2 master=other job=17.2.0");
     let agents = format!("{MPIRUN} {TORCH} TORCHELASTIC_RUN_ID=seven TORCHELASTIC_USE_AGENT_STORE=True");
-    check(&agents, "Torchrun 2/3 local=1 master=head job=seven");
+    check(&agents, "Torchrun 2/3 local=1 master=head job=seven.head.29500");
     let both = "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 RANK=2 WORLD_SIZE=3 MASTER_ADDR=head";
     check(both, "OpenMpi 2/3 master=head");
 }
