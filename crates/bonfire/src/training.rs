@@ -8,7 +8,7 @@ use bonfire_cluster::learn::data::Shape;
 use bonfire_cluster::learn::{self, Model};
 use bonfire_cluster::remote::{Access, Gate, Keys};
 use bonfire_cluster::report::{RunFolder, Summary, View};
-use bonfire_cluster::{Job, Overrides, Run, Scale, Settings};
+use bonfire_cluster::{Job, Overrides, Ranks, Run, Scale, Settings};
 
 /// A run on this machine, step by step: what to train, where to put it, how to show it.
 ///
@@ -19,6 +19,7 @@ pub struct Training<'a> {
     text: String,
     set: Vec<String>,
     workers: Option<usize>,
+    ranks: Option<Ranks>,
     out: Option<PathBuf>,
     resume: Option<PathBuf>,
     views: Vec<View>,
@@ -58,6 +59,7 @@ impl<'a> Training<'a> {
             text: text.to_owned(),
             set: Vec::new(),
             workers: None,
+            ranks: None,
             out: None,
             resume: None,
             views: vec![View::choose(false, false, std::io::IsTerminal::is_terminal(&std::io::stderr()))],
@@ -75,6 +77,12 @@ impl<'a> Training<'a> {
     /// How many workers share every round; otherwise the run file says, or there is one a core.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
+        self
+    }
+
+    /// The processes that a launcher started for the run: unless the run file says otherwise, all of them are workers.
+    pub fn ranks(mut self, ranks: Ranks) -> Self {
+        self.ranks = Some(ranks);
         self
     }
 
@@ -114,8 +122,13 @@ impl<'a> Training<'a> {
 
     /// The same for a run whose nodes are other processes, which come to the gate.
     pub fn open(self, access: &Access) -> Result<(Run, Gate)> {
-        let job = self.prepare(Scale::Nodes)?;
         let keys = self.resume.as_deref().map(Keys::load).transpose()?;
+        self.open_with(access, keys)
+    }
+
+    /// The same under other keys than a run that is resumed has had before.
+    pub fn open_with(self, access: &Access, keys: Option<Keys>) -> Result<(Run, Gate)> {
+        let job = self.prepare(Scale::Nodes)?;
         let gate = Gate::open(access, &job.settings, keys)?;
         let run = self.begin(job)?;
         gate.save(&run)?;
@@ -123,19 +136,27 @@ impl<'a> Training<'a> {
     }
 
     fn prepare(&self, scale: Scale) -> Result<Job> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let overrides = Overrides { set: &self.set, workers: self.workers };
-        let settings = Settings::read(&self.origin, &self.text, &overrides, cores)?;
-        if self.resume.is_some() {
-            let saved = Settings::read(&self.origin, &self.text, &Overrides::default(), cores)?;
-            if let Some(key) = saved.differs_for_good(&settings) {
-                bail!("{key} cannot change when a run is resumed: its checkpoints are of the old one");
-            }
-        }
+        let settings = self.settings()?;
         match &self.own {
             Some(own) => Job::with_model(settings, scale, &own.name, &*own.build),
             None => Job::prepare(settings, scale),
         }
+    }
+
+    /// What is asked for, as far as it can be told without the data.
+    pub fn settings(&self) -> Result<Settings> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let overrides = Overrides { set: &self.set, workers: self.workers, ranks: self.ranks };
+        let settings = Settings::read(&self.origin, &self.text, &overrides, cores)?;
+        if self.resume.is_some() {
+            let as_started = Overrides { ranks: self.ranks, ..Overrides::default() };
+            let saved = Settings::read(&self.origin, &self.text, &as_started, cores)?;
+            if let Some(key) = saved.differs_for_good(&settings) {
+                bail!("{key} cannot change when a run is resumed: its checkpoints are of the old one");
+            }
+        }
+        settings.check_engine(self.ranks)?;
+        Ok(settings)
     }
 
     fn begin(self, job: Job) -> Result<Run> {

@@ -28,6 +28,12 @@ pub struct Circle<'a, E> {
     pub pool: &'a Pool,
 }
 
+/// A way for members to hear each other: around a ring, or by MPI.
+pub trait Gather<E> {
+    /// What every member has, in the order of the members. All have as many bytes.
+    fn gather(&mut self, own: Bytes) -> Result<Vec<Bytes>, E>;
+}
+
 /// How many floats travel in one piece, at most. With its head it just fits into what HTTP/2 reads at once, a mebibyte:
 /// what comes whole need not be copied, and every piece costs hand-overs from thread to thread.
 const PIECE: usize = 255 << 10;
@@ -94,22 +100,6 @@ impl<E: From<Closed>> Circle<'_, E> {
         Ok(())
     }
 
-    /// What every member has, in the order of the members.
-    pub fn gather(&mut self, own: Bytes) -> Result<Vec<Bytes>, E> {
-        let n = self.members;
-        let mut all = vec![Bytes::new(); n];
-        let mut onward = own;
-        for hop in 0..n {
-            let from = (self.index + n - hop) % n;
-            all[from] = onward.clone();
-            if hop + 1 < n {
-                self.send(hop, from, onward)?;
-                onward = self.piece()?.2;
-            }
-        }
-        Ok(all)
-    }
-
     fn send(&self, hop: usize, index: usize, payload: Bytes) -> Result<(), E> {
         let piece = proto::Piece {
             generation: self.generation,
@@ -129,6 +119,23 @@ impl<E: From<Closed>> Circle<'_, E> {
                 return Ok((piece.step as usize, piece.index as usize, payload));
             }
         }
+    }
+}
+
+impl<E: From<Closed>> Gather<E> for Circle<'_, E> {
+    fn gather(&mut self, own: Bytes) -> Result<Vec<Bytes>, E> {
+        let n = self.members;
+        let mut all = vec![Bytes::new(); n];
+        let mut onward = own;
+        for hop in 0..n {
+            let from = (self.index + n - hop) % n;
+            all[from] = onward.clone();
+            if hop + 1 < n {
+                self.send(hop, from, onward)?;
+                onward = self.piece()?.2;
+            }
+        }
+        Ok(all)
     }
 }
 

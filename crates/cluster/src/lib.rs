@@ -27,11 +27,12 @@ mod simulation;
 mod state;
 pub mod station;
 pub mod worker;
+pub mod world;
 
 pub use bonfire_learn as learn;
 pub use bonfire_report as report;
-pub use bonfire_wire::Ticket;
+pub use bonfire_wire::{Ticket, Watchword};
 
 pub use job::{Job, Scale};
 pub use run::Run;
-pub use run_file::{Overrides, Settings};
+pub use run_file::{Overrides, Ranks, Settings};

@@ -1,7 +1,9 @@
 //! A run whose nodes are processes, here or on other machines: links are gRPC.
 
 mod gate;
+mod meeting;
 mod newcomer;
+mod resident;
 
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -18,11 +20,14 @@ use bonfire_wire::{
 };
 
 use crate::mail::{Mailbox, News, Post, mailbox};
+use crate::roles::cpus::Cpus;
 use crate::roles::network::Grpc;
 use crate::roles::node::{self, Desk, HeadGone};
 use crate::run_file::Settings;
 
+pub use crate::roles::head::Absent;
 pub use gate::{Access, Gate, Keys};
+pub use meeting::{Meeting, Notice, Point, Refused};
 use newcomer::{Loaded, Newcomer};
 
 /// The version that all nodes of a run must share.
@@ -41,6 +46,8 @@ pub struct Part {
     pub patience: Duration,
     /// Where data that were shipped are kept.
     pub cache: Option<PathBuf>,
+    /// Its place among nodes that a launcher counted.
+    pub rank: Option<u32>,
 }
 
 /// What a node has to tell while it takes part.
@@ -68,14 +75,20 @@ pub enum Stage {
     },
     Stopped {
         reason: String,
+        /// By the user, before its time.
+        interrupted: bool,
     },
 }
 
 /// Takes part in a run until it is over. An error if it failed, or this node did. A head that is gone is waited for.
 pub fn take_part(ticket: &Ticket, part: &Part, tell: &mut dyn FnMut(Stage)) -> Result<()> {
+    join(ticket, part, part.wait, tell)
+}
+
+/// The same with a head that must be there within `wait`.
+fn join(ticket: &Ticket, part: &Part, mut wait: Duration, tell: &mut dyn FnMut(Stage)) -> Result<()> {
     let wire = Arc::new(Wire::start().context("cannot start the network's threads")?);
     let mut loaded = None;
-    let mut wait = part.wait;
     loop {
         let attended = attend(&wire, ticket, part, wait, &mut loaded, tell);
         match attended {
@@ -86,7 +99,7 @@ pub fn take_part(ticket: &Ticket, part: &Part, tell: &mut dyn FnMut(Stage)) -> R
             }
             Err(error) => return Err(error),
             Ok(stop) => {
-                tell(Stage::Stopped { reason: stop.reason.clone() });
+                tell(Stage::Stopped { reason: stop.reason.clone(), interrupted: stop.interrupted });
                 ensure!(!stop.failed, "the run failed: {}", stop.reason);
                 return Ok(());
             }
@@ -107,28 +120,8 @@ fn attend(
     let head_link = post.number();
     let head = connect(wire, ticket, wait, (&post, head_link), loaded.is_some())?;
     tell(Stage::Connected { address: ticket.address.clone() });
-    let identity = ticket.fingerprint.is_some().then(Identity::generate).transpose()?;
-    let fingerprint = identity.as_ref().map(|identity| identity.fingerprint().as_bytes().to_vec());
-    let security = identity.map_or(ListenSecurity::Plain, ListenSecurity::Tls);
-    let at = match (&part.listen, own_address(&ticket.address)) {
-        (Some(address), _) => address.clone(),
-        (None, Some(own)) => SocketAddr::new(own.ip(), 0).to_string(),
-        (None, None) => "0.0.0.0:0".to_owned(),
-    };
-    // Who has the secret may send at once what it computed.
-    let most = Some(usize::MAX);
-    let listener = listen(wire, &at, security, &ticket.secret, Timeouts::default(), &post, most)?;
-    let facts = HostFacts::collect(None);
-    let name = part.name.clone().or(facts.hostname).unwrap_or_else(|| "node".to_owned());
-    head.send(Body::Join(proto::Join {
-        version: VERSION.to_owned(),
-        name,
-        machine: machine_id(),
-        cores: facts.cores.unwrap_or(1) as u32,
-        memory_mb: facts.memory_mb.unwrap_or(0),
-        address: listener.local_addr().to_string(),
-        fingerprint: fingerprint.unwrap_or_default().into(),
-    }))?;
+    let (_listener, join) = introduce(wire, ticket, part, &post)?;
+    head.send(Body::Join(join))?;
     let welcome = await_welcome(&mailbox, head_link, part.wait)?;
     let newcomer = Newcomer { head: &head, head_link, mailbox: &mailbox, cache: part.cache.as_deref() };
     let equipment = match newcomer.prepare(&welcome, loaded, tell) {
@@ -145,6 +138,40 @@ fn attend(
     tell(Stage::Ready { name: format!("node {}", welcome.node) });
     let mut desk = Desk::new(welcome.node, head_link, head, post, mailbox, network);
     node::serve(&mut desk, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))
+}
+
+/// Opens a way for other nodes to this one, as long as the listener lives, and says what the head is to know of it.
+fn introduce(wire: &Wire, ticket: &Ticket, part: &Part, post: &Post) -> Result<(Listener, proto::Join)> {
+    let identity = ticket.fingerprint.is_some().then(Identity::generate).transpose()?;
+    let fingerprint = identity.as_ref().map(|identity| identity.fingerprint().as_bytes().to_vec());
+    let security = identity.map_or(ListenSecurity::Plain, ListenSecurity::Tls);
+    let at = match (&part.listen, own_address(&ticket.address)) {
+        (Some(address), _) => address.clone(),
+        (None, Some(own)) => SocketAddr::new(own.ip(), 0).to_string(),
+        (None, None) => "0.0.0.0:0".to_owned(),
+    };
+    // Who has the secret may send at once what it computed.
+    let most = Some(usize::MAX);
+    let listener = listen(wire, &at, security, &ticket.secret, Timeouts::default(), post, most)?;
+    let facts = HostFacts::collect(None);
+    let machine = facts.hostname.unwrap_or_else(|| "node".to_owned());
+    let name = match (&part.name, part.rank) {
+        (Some(name), _) => name.clone(),
+        (None, Some(rank)) => format!("{machine}:{rank}"),
+        (None, None) => machine,
+    };
+    let join = proto::Join {
+        version: VERSION.to_owned(),
+        name,
+        machine: machine_id(),
+        cores: facts.cores.unwrap_or(1) as u32,
+        memory_mb: facts.memory_mb.unwrap_or(0),
+        address: listener.local_addr().to_string(),
+        fingerprint: fingerprint.unwrap_or_default().into(),
+        rank: part.rank,
+        cpus: Cpus::own(),
+    };
+    Ok((listener, join))
 }
 
 /// Connects to the head, which may not be there yet; or, if it was there before, may be on its way down or up.

@@ -2,6 +2,7 @@
 //!
 //! This crate knows hosts and processes, and nothing of learning or of the network protocol between nodes.
 
+pub mod foreign;
 mod inventory;
 mod lab;
 

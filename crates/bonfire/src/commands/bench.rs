@@ -1,7 +1,8 @@
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bonfire_cluster::bench::exchange::{self, ExchangeSpeed, Task, Via};
+use bonfire_cluster::bench::mpi::{self, MpiSpeed};
 use bonfire_cluster::bench::step::{self, StepSpeed};
 use bonfire_cluster::learn::ModelSpec;
 use bonfire_cluster::report::number;
@@ -23,21 +24,25 @@ enum BenchCommand {
     Step(StepArgs),
     /// An exchange of gradients between processes on this machine: around a ring, or through a server
     #[command(after_help = "Examples:\n  bonfire bench exchange --workers 4 --bytes 4200000\n  \
-                      bonfire bench exchange --via server --workers 8 --bytes 178000 --tls --json")]
+                      bonfire bench exchange --via server --workers 8 --bytes 178000 --tls --json\n  \
+                      mpirun -n 2 bonfire bench exchange --engine mpi --bytes 4194304")]
     Exchange(ExchangeArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ExchangeArgs {
-    /// How many processes exchange
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    workers: usize,
+    /// How many processes exchange [default: 2; by MPI all that were started]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
     /// The size of the gradient
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     bytes: usize,
     /// How they exchange
     #[arg(long, value_enum, default_value_t = Way::Ring)]
     via: Way,
+    /// What carries the sums of all workers: our own links, or MPI under its launcher
+    #[arg(long, value_enum, default_value_t = Engine::Grpc)]
+    engine: Engine,
     /// With TLS, as runs have it unless they are insecure
     #[arg(long)]
     tls: bool,
@@ -56,6 +61,12 @@ struct ExchangeArgs {
 enum Way {
     Ring,
     Server,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Engine {
+    Grpc,
+    Mpi,
 }
 
 #[derive(Debug, clap::Args)]
@@ -81,6 +92,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     match &args.command {
         BenchCommand::Step(args) => run_step(args),
         BenchCommand::Exchange(args) if args.member => exchange::take_part(),
+        BenchCommand::Exchange(args) if args.engine == Engine::Mpi => run_mpi(args),
         BenchCommand::Exchange(args) => run_exchange(args),
     }
 }
@@ -90,7 +102,8 @@ fn run_exchange(args: &ExchangeArgs) -> Result<()> {
         Way::Ring => Via::Ring,
         Way::Server => Via::Server,
     };
-    let ExchangeArgs { workers, bytes, seconds, tls, .. } = *args;
+    let ExchangeArgs { bytes, seconds, tls, .. } = *args;
+    let workers = args.workers.unwrap_or(2);
     let member = || {
         let program = std::env::current_exe().context("cannot tell where this program is")?;
         let mut command = Command::new(program);
@@ -100,6 +113,38 @@ fn run_exchange(args: &ExchangeArgs) -> Result<()> {
     let speed = exchange::measure(Task { via, workers, bytes, seconds, tls }, member)?;
     print_exchange(&speed, args.json);
     Ok(())
+}
+
+/// One of the ranks that a launcher of MPI started.
+fn run_mpi(args: &ExchangeArgs) -> Result<()> {
+    ensure!(matches!(args.via, Way::Ring) && !args.tls, "--engine mpi is for --via ring without --tls");
+    ensure!(
+        args.workers.is_none(),
+        "--workers is the number of ranks with --engine mpi: mpirun -n {} bonfire bench exchange --engine mpi",
+        args.workers.unwrap_or_default()
+    );
+    if let Some(speed) = mpi::measure(args.bytes, args.seconds)? {
+        print_mpi(&speed, args.json);
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the result of the command")]
+fn print_mpi(speed: &MpiSpeed, json: bool) {
+    if json {
+        println!("{}", serde_json::to_string(speed).unwrap_or_default());
+    } else {
+        println!(
+            "mpi of {}: {} in {:.3} ms, {:.3} GB/s; MPI_Allreduce alone {:.3} ms, {:.3} GB/s: {:.2} of its bandwidth",
+            speed.workers,
+            number::bytes(speed.bytes as u64),
+            speed.ms,
+            speed.gb_per_s,
+            speed.bare_ms,
+            speed.bare_gb_per_s,
+            speed.ratio
+        );
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the result of the command")]
@@ -131,7 +176,7 @@ fn run_step(args: &StepArgs) -> Result<()> {
 /// The model of a name, with the same errors that a run file would get.
 fn spec(name: &str) -> Result<ModelSpec> {
     let set = [format!("model={name}")];
-    Ok(Settings::read("", "", &Overrides { set: &set, workers: None }, 1)?.file.model)
+    Ok(Settings::read("", "", &Overrides { set: &set, ..Overrides::default() }, 1)?.file.model)
 }
 
 #[expect(clippy::print_stdout, reason = "the results of the command")]

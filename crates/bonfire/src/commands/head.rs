@@ -2,11 +2,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use bonfire_cluster::Ranks;
 use bonfire_cluster::remote::Access;
+use bonfire_launch::foreign::Place;
 
+use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
-use super::stop_on_ctrl_c;
+use super::{ranks, stop_on_ctrl_c};
 use crate::failure::Failed;
 
 /// Start a run with workers on other machines.
@@ -23,7 +26,7 @@ pub struct HeadArgs {
     #[command(flatten)]
     run: RunArgs,
     /// Where nodes reach this process; port 0 takes a free one [default: 0.0.0.0:4711, or where a resumed run was]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["nodes", "master", "secret"])]
     listen: Option<String>,
     /// The name or address that the ticket gives for this machine [default: the one it listens on]
     #[arg(long, value_name = "HOST")]
@@ -34,9 +37,17 @@ pub struct HeadArgs {
     /// How many seconds nodes may take to join
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     wait: u64,
+    #[command(flatten)]
+    ranks: RankArgs,
 }
 
 pub fn run(args: HeadArgs) -> Result<ExitCode> {
+    // Who says where to listen hands the ticket on by other means.
+    if args.listen.is_none()
+        && let Some(place) = args.ranks.place(false)?
+    {
+        return as_rank(args, &place);
+    }
     let access = Access {
         listen: args.listen,
         advertise: args.advertise,
@@ -47,6 +58,23 @@ pub fn run(args: HeadArgs) -> Result<ExitCode> {
     let stop = stop_on_ctrl_c()?;
     print_line(&gate.ticket().to_string());
     let summary = run.lead(&gate, stop).context(Failed("the run failed".to_owned()))?;
+    Ok(exit_code(&summary))
+}
+
+/// The first of several ranks: the others are `bonfire node`.
+fn as_rank(args: HeadArgs, place: &Place) -> Result<ExitCode> {
+    ensure!(
+        place.rank == 0,
+        "this is rank {} of {}, and only rank 0 can be the head: start the others as `bonfire node`, or all as \
+         `bonfire train`",
+        place.rank,
+        place.size
+    );
+    ensure!(args.advertise.is_none(), "--advertise is --master where the head is one of several ranks");
+    let meeting = args.ranks.meeting(place, args.insecure)?;
+    let started = Ranks { size: place.size as usize, head_apart: true, mpi: place.launcher.knows_mpi() };
+    let training = args.run.training().inspect_err(|error| meeting.refuse(&format!("{error:#}")))?;
+    let summary = ranks::lead(training.ranks(started), &meeting, Duration::from_secs(args.wait), true)?;
     Ok(exit_code(&summary))
 }
 

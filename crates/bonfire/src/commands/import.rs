@@ -32,7 +32,7 @@ pub fn run(args: &ImportArgs) -> Result<()> {
         None => ("run file".to_owned(), String::new()),
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let overrides = Overrides { set: &args.set, workers: None };
+    let overrides = Overrides { set: &args.set, ..Overrides::default() };
     let settings = Settings::read(&origin, &text, &overrides, cores)?;
     let weights = interchange::read_weights(&args.weights)?;
     let default = || RunFolder::default_path(Path::new("runs"), &settings.file.name, SystemTime::now());

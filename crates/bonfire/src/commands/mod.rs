@@ -1,5 +1,6 @@
 //! The command line: one file a command.
 
+mod arguments;
 mod bench;
 mod data;
 mod eval;
@@ -8,6 +9,8 @@ mod head;
 mod import;
 mod lab;
 mod node;
+mod rank_args;
+mod ranks;
 mod run_args;
 mod train;
 
@@ -29,7 +32,8 @@ use crate::failure::Failed;
                   bonfire train --set model=tagger --set data=grammar\n  \
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
-                  bonfire node bonfire://desk:4711/…              on each of them\n\n\
+                  bonfire node bonfire://desk:4711/…              on each of them\n  \
+                  mpirun -n 4 bonfire train run.yml               or srun: every rank is a worker\n\n\
                   Exit codes: 0 done; 1 the run failed; 2 the input was wrong and nothing was started; \
                   130 interrupted, checkpoint written."
 )]
@@ -40,7 +44,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Train on this machine
+    /// Train on this machine, or as one of the ranks that a launcher started
     Train(train::TrainArgs),
     /// Start a run with workers on other machines, and print the ticket that lets them join
     Head(head::HeadArgs),
@@ -66,10 +70,10 @@ const INTERRUPTED: u8 = 130;
 
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {
-    let ran = match Arguments::parse().command {
+    let ran = match Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command {
         Command::Train(args) => train::run(args),
         Command::Head(args) => head::run(args),
-        Command::Node(args) => node::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Node(args) => node::run(&args),
         Command::Eval(args) => eval::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Export(args) => export::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Import(args) => import::run(&args).map(|()| ExitCode::SUCCESS),

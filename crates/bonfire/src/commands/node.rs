@@ -1,12 +1,15 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bonfire_cluster::Ticket;
 use bonfire_cluster::remote::{self, Part, Stage};
 use bonfire_cluster::report::number;
 
+use super::rank_args::RankArgs;
+use super::ranks;
 use crate::failure::Failed;
 
 /// Join a run.
@@ -14,8 +17,9 @@ use crate::failure::Failed;
 #[command(after_help = "Examples:\n  bonfire node bonfire://192.168.2.101:4711/AQEv…\n  \
                   bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4")]
 pub struct NodeArgs {
-    /// The line that `bonfire head` printed
-    ticket: String,
+    /// The line that `bonfire head` printed; under a launcher whose rank 0 is the head it is found without
+    #[arg(conflicts_with_all = ["nodes", "master", "secret", "insecure"])]
+    ticket: Option<String>,
     /// What the head calls this node [default: the machine's name]
     #[arg(long)]
     name: Option<String>,
@@ -31,32 +35,57 @@ pub struct NodeArgs {
     /// Say nothing but errors
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    ranks: RankArgs,
+    /// Without a ticket: the head was started without TLS
+    #[arg(long)]
+    insecure: bool,
 }
 
-pub fn run(args: &NodeArgs) -> Result<()> {
-    let ticket: Ticket = args.ticket.parse().context("the ticket cannot be used")?;
-    let part = Part {
+pub fn run(args: &NodeArgs) -> Result<ExitCode> {
+    let mut told = 0;
+    let mut tell = |stage: &Stage| {
+        if !args.quiet {
+            say(stage, &mut told);
+        }
+    };
+    let Some(ticket) = &args.ticket else { return as_rank(args, &mut tell) };
+    let ticket: Ticket = ticket.parse().context("the ticket cannot be used")?;
+    remote::take_part(&ticket, &part(args, None), &mut |stage| tell(&stage))
+        .context(Failed("this node did not see the run to its end".to_owned()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn part(args: &NodeArgs, rank: Option<u32>) -> Part {
+    Part {
         name: args.name.clone(),
         listen: args.listen.clone(),
         wait: Duration::from_secs(args.wait),
         patience: Duration::from_secs(args.patience),
-        cache: cache(),
-    };
-    let mut told = 0;
-    let mut tell = |stage: Stage| {
-        if !args.quiet {
-            say(&stage, &mut told);
-        }
-    };
-    remote::take_part(&ticket, &part, &mut tell)
-        .context(Failed("this node did not see the run to its end".to_owned()))
+        cache: cache().map(|cache| cache.join("data")),
+        rank,
+    }
 }
 
-/// Where data are kept that a head has shipped.
-fn cache() -> Option<PathBuf> {
+/// One of several ranks, of which the first is the head.
+fn as_rank(args: &NodeArgs, tell: &mut dyn FnMut(&Stage)) -> Result<ExitCode> {
+    let place = args.ranks.place(args.insecure)?;
+    let place = place.context("give the ticket that `bonfire head` printed: bonfire node TICKET")?;
+    ensure!(
+        place.rank > 0,
+        "this is rank 0 of {}: it must be `bonfire head`, or all `bonfire train`",
+        place.size
+    );
+    let meeting = args.ranks.meeting(&place, args.insecure)?;
+    let part = Part { patience: Duration::ZERO, ..part(args, Some(place.rank)) };
+    ranks::follow(&place, &meeting, &part, Duration::from_secs(args.wait), tell)
+}
+
+/// Where things are kept that can be had again.
+pub fn cache() -> Option<PathBuf> {
     let folder = |key: &str| std::env::var_os(key).filter(|path| !path.is_empty()).map(PathBuf::from);
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
-    Some(cache.join("bonfire").join("data"))
+    Some(cache.join("bonfire"))
 }
 
 /// How wide a bar is.
@@ -82,6 +111,6 @@ fn say(stage: &Stage, told: &mut u64) {
         Stage::Ready { name } => eprintln!("ready as {name}"),
         Stage::HeadGone { reason, patience_s } => eprintln!("{reason}; waiting up to {patience_s} s for it"),
         Stage::Assigned { role } => eprintln!("works as {role}"),
-        Stage::Stopped { reason } => eprintln!("stopped: {reason}"),
+        Stage::Stopped { reason, .. } => eprintln!("stopped: {reason}"),
     }
 }

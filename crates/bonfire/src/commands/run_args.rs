@@ -31,6 +31,11 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// Whether what the run is read from is on this machine.
+    pub fn is_here(&self) -> bool {
+        self.resume.as_ref().or(self.run_file.as_ref()).is_none_or(|path| path.exists())
+    }
+
     /// The run that is asked for.
     pub fn training<'a>(self) -> Result<Training<'a>> {
         let training = match (&self.resume, &self.run_file) {

@@ -40,7 +40,17 @@ impl Dir {
 
     /// The program in this folder with arguments between spaces; what has a space goes into [`Bonfire::arg`].
     pub fn bonfire(&self, arguments: &str) -> Bonfire {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bonfire"));
+        self.command(Command::new(env!("CARGO_BIN_EXE_bonfire")), arguments)
+    }
+
+    /// The program in this folder, started by another one with such arguments.
+    pub fn bonfire_under(&self, launcher: &str, with: &str, arguments: &str) -> Bonfire {
+        let mut command = Command::new(launcher);
+        command.args(with.split_whitespace()).arg(env!("CARGO_BIN_EXE_bonfire"));
+        self.command(command, arguments)
+    }
+
+    fn command(&self, mut command: Command, arguments: &str) -> Bonfire {
         command.current_dir(self.0.path()).args(arguments.split_whitespace());
         // Data sets of whoever runs the tests are not looked at.
         command.env("HOME", self.0.path()).env_remove("XDG_DATA_HOME").env_remove("XDG_CACHE_HOME");
@@ -69,6 +79,12 @@ pub struct Bonfire(Command);
 impl Bonfire {
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.0.arg(argument);
+        self
+    }
+
+    /// Variables of the environment, `NAME=value` between spaces.
+    pub fn env(mut self, variables: &str) -> Self {
+        self.0.envs(variables.split_whitespace().filter_map(|variable| variable.split_once('=')));
         self
     }
 
@@ -176,6 +192,12 @@ impl Running {
         let is_there = || heard.lock().expect("a lock").contains(&b'\n');
         assert!(self.until("a line", is_there), "no line from {}:\n{}", self.line, self.stderr.so_far());
         self.stdout.so_far().lines().next().expect("a line").to_owned()
+    }
+
+    /// The number of its process.
+    #[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "only tests of MPI look for children"))]
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// What it said on stderr so far.

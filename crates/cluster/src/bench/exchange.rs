@@ -17,7 +17,7 @@ use bonfire_wire::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::allreduce::Circle;
+use crate::allreduce::{Circle, Gather};
 use crate::exchange::{Codec, Parcel};
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::network::{Grpc, Network};

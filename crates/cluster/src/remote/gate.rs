@@ -4,19 +4,21 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_learn::data::pack;
 use bonfire_report::{HostFacts, Summary};
-use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Secret, Ticket, Wire};
+use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Secret, Ticket, Watchword, Wire};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::resident::Resident;
 use super::{VERSION, listen, own_address, timeouts};
 use crate::checkpoint::layout_digest;
-use crate::mail::{Mailbox, mailbox};
+use crate::mail::{Mailbox, Post, mailbox};
 use crate::roles::head;
 use crate::roles::registry::{Entry, Registry};
 use crate::run::Run;
@@ -39,6 +41,9 @@ pub struct Access {
 /// Where a head listens that was not told.
 const LISTEN: &str = "0.0.0.0:4711";
 
+/// What nodes show where nothing is secret.
+pub(super) const NO_SECRET: [u8; 16] = [0; 16];
+
 /// What a head needs to come back under the same ticket. In a file that only its owner can read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Keys {
@@ -57,6 +62,23 @@ impl Keys {
             identity.map(|identity| (identity.to_der().certificate.clone(), identity.to_der().key.clone()));
         let listen = access.listen.clone().unwrap_or_else(|| LISTEN.to_owned());
         Ok(Self { listen, advertise: access.advertise.clone(), secret, identity })
+    }
+
+    /// Those that follow from a word; without TLS only its secret is used.
+    pub(super) fn of_word(access: &Access, word: &Watchword) -> Self {
+        let der = word.identity.to_der();
+        Self {
+            listen: access.listen.clone().unwrap_or_else(|| LISTEN.to_owned()),
+            advertise: access.advertise.clone(),
+            secret: word.secret.reveal(),
+            identity: (!access.insecure).then(|| (der.certificate.clone(), der.key.clone())),
+        }
+    }
+
+    /// Those that everybody knows: for networks that are one's own.
+    pub(super) fn of_nobody(access: &Access) -> Self {
+        let listen = access.listen.clone().unwrap_or_else(|| LISTEN.to_owned());
+        Self { listen, advertise: access.advertise.clone(), secret: NO_SECRET, identity: None }
     }
 
     /// Those of a run that is to be resumed.
@@ -88,16 +110,17 @@ pub struct Gate {
     ticket: Ticket,
     keys: Keys,
     wait: Duration,
+    pub(super) post: Post,
     mailbox: Mailbox,
     /// Dropped after the listener: links end with it.
     _listener: Listener,
-    _wire: Wire,
+    pub(super) wire: Arc<Wire>,
 }
 
 impl Gate {
     /// Opens an address for the run of these settings: a new one, or that of a run that comes back.
     pub fn open(access: &Access, settings: &Settings, keys: Option<Keys>) -> Result<Self> {
-        let wire = Wire::start().context("cannot start the network's threads")?;
+        let wire = Arc::new(Wire::start().context("cannot start the network's threads")?);
         let mut keys = keys.map_or_else(|| Keys::new(access), Ok)?;
         if let Some(listen) = &access.listen {
             keys.listen.clone_from(listen);
@@ -120,7 +143,7 @@ impl Gate {
         }
         let host = keys.advertise.clone().unwrap_or_else(|| host_of(address));
         let ticket = Ticket { address: format!("{host}:{}", address.port()), fingerprint, secret };
-        Ok(Self { ticket, keys, wait: access.wait, mailbox, _listener: listener, _wire: wire })
+        Ok(Self { ticket, keys, wait: access.wait, post, mailbox, _listener: listener, wire })
     }
 
     /// What lets a node join.
@@ -156,6 +179,18 @@ impl Run {
         let led = self
             .entry()
             .and_then(|entry| head::lead(&mut self, Registry::new(entry), &gate.mailbox, stop, gate.wait));
+        self.end(led)
+    }
+
+    /// The same with this process as a node too: rank 0 of those that a launcher started.
+    pub fn lead_at_work(mut self, gate: &Gate, stop: &AtomicBool) -> Result<Summary> {
+        let led = self.entry().and_then(|entry| {
+            let mut registry = Registry::new(entry);
+            let resident = Resident::move_in(&self, gate, &mut registry)?;
+            let led = head::lead(&mut self, registry, &gate.mailbox, stop, gate.wait);
+            resident.move_out();
+            led
+        });
         self.end(led)
     }
 

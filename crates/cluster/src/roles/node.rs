@@ -17,6 +17,7 @@ use crate::mail::{Mail, Mailbox, News, Post};
 use crate::run_file::Settings;
 use crate::station::Station;
 use crate::worker::Worker;
+use crate::world::World;
 
 /// Where a node sits: its mail, its way to the head, and its way to others.
 #[derive(Debug)]
@@ -136,6 +137,38 @@ impl Desk {
 
 /// Does what the head says until the run is over for this node, telling each role it gets. Returns why it is over.
 pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) -> Result<proto::Stop> {
+    let mut world = enter_world(&equipment.settings)?;
+    let served = perform(desk, equipment, &mut world, tell);
+    if let (Some(world), Err(_)) = (world.take(), &served) {
+        world.abandon();
+    }
+    served
+}
+
+/// The world of MPI, if the run's ring is carried by it.
+fn enter_world(settings: &Settings) -> Result<Option<World>> {
+    if !settings.topology.uses_mpi() {
+        return Ok(None);
+    }
+    let (world, needed) = (World::enter()?, settings.topology.nodes() + usize::from(settings.file.evaluator));
+    let found = world.ranks();
+    if found != needed {
+        world.abandon();
+        bail!(
+            "MPI knows {found} ranks where the run has {needed}: is the launcher of the same MPI as this program?"
+        );
+    }
+    Ok(Some(world))
+}
+
+/// One role after the other.
+fn perform(
+    desk: &mut Desk,
+    equipment: Equipment,
+    world: &mut Option<World>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<proto::Stop> {
+    let mut divided = false;
     let Equipment { settings, dataset, layout, mut worker } = equipment;
     let mut next = desk.await_word()?;
     loop {
@@ -152,6 +185,9 @@ pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) 
             Station::new(&settings, &dataset, worker)
         };
         let role = assignment.role.context("the head gave no role")?;
+        if let (Some(world), false) = (world.as_mut(), std::mem::replace(&mut divided, true)) {
+            world.divide(matches!(role, Role::RingMember(_)));
+        }
         tell(match role {
             Role::Worker(_) => "a worker",
             Role::Relay(_) => "a relay",
@@ -170,7 +206,7 @@ pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) 
             }
             Role::RingMember(_) => {
                 let mut station = station()?;
-                ring::take_part(desk, &settings, &mut station)?
+                ring::take_part(desk, &settings, &mut station, world.as_ref())?
             }
         };
     }

@@ -7,6 +7,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, Traffic, proto};
 use bytes::Bytes;
 
+use super::cpus::Cpus;
 use crate::mail::{Mail, Mailbox, News};
 
 /// The nodes of a run.
@@ -48,6 +49,10 @@ pub struct Node {
     pub name: String,
     pub machine: String,
     pub cores: u32,
+    /// The processors that it may run on; empty if it did not say.
+    pub cpus: Cpus,
+    /// Its place among nodes that a launcher counted.
+    pub rank: Option<u32>,
     pub address: String,
     pub fingerprint: Bytes,
     pub link: u64,
@@ -154,6 +159,8 @@ impl Registry {
             name: self.free_name(&join.name),
             machine: join.machine,
             cores: join.cores.max(1),
+            cpus: Cpus::parse(&join.cpus),
+            rank: join.rank,
             address: join.address,
             fingerprint: join.fingerprint,
             link,
@@ -215,6 +222,11 @@ impl Registry {
             );
             return Some(refuse(&outbox, &join.name, &reason));
         }
+        let is_same = |node: &Node| node.role.is_none() && join.rank.is_some() && node.rank == join.rank;
+        if let (Some(rank), Some(other)) = (join.rank, self.nodes.values().find(|node| is_same(node))) {
+            let reason = format!("rank {rank} is there already, as {}: every node needs its own", other.name);
+            return Some(refuse(&outbox, &join.name, &reason));
+        }
         let welcome = proto::Welcome {
             node: self.next,
             run_file: self.entry.run_file.clone(),
@@ -259,10 +271,9 @@ impl Registry {
     }
 
     /// Tells all that the run is over, and lets them go. Waits until they have heard it, but not for long.
-    pub fn dismiss(&mut self, reason: &str, failed: bool, mailbox: &Mailbox) {
+    pub fn dismiss(&mut self, stop: &proto::Stop, mailbox: &Mailbox) {
         for node in self.nodes.values() {
-            let stop = proto::Stop { reason: reason.to_owned(), failed };
-            let _ = node.outbox.send(Body::Stop(stop));
+            let _ = node.outbox.send(Body::Stop(stop.clone()));
             node.outbox.close();
         }
         let deadline = mailbox.now() + FAREWELL;

@@ -1,6 +1,6 @@
 //! A member of a ring: computes, sums its gradient with the others', and steps as all of them do.
 
-mod sums;
+pub mod sums;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,10 +17,16 @@ use crate::course::Course;
 use crate::mail::{Mail, News};
 use crate::run_file::{RingOp, Settings, Topology};
 use crate::station::{Computed, Station, pack_state, unpack_state};
+use crate::world::World;
 
 /// Takes part in the run's ring until the head has something else to do for this node.
-pub fn take_part(desk: &mut Desk, settings: &Settings, station: &mut Station) -> Result<Next> {
-    let mut member = Member::new(settings, station);
+pub fn take_part(
+    desk: &mut Desk,
+    settings: &Settings,
+    station: &mut Station,
+    world: Option<&World>,
+) -> Result<Next> {
+    let mut member = Member::new(settings, station, world);
     loop {
         let outcome = match member.formed.is_some() {
             true => member.round(desk, station),
@@ -37,6 +43,8 @@ pub fn take_part(desk: &mut Desk, settings: &Settings, station: &mut Station) ->
                 member.formed = None;
                 member.answer(desk, member.generation, &reason)?;
             }
+            // The head's word to this member is on its way.
+            Err(Break::Parted) => member.formed = None,
             Err(Break::Failed(error)) => return Err(error),
         }
     }
@@ -50,6 +58,8 @@ enum Break {
     Halted(u64),
     /// A link to a neighbour broke.
     Neighbour(String),
+    /// Another member was told to leave, and so all stop.
+    Parted,
     Failed(anyhow::Error),
 }
 
@@ -65,8 +75,10 @@ impl From<anyhow::Error> for Break {
     }
 }
 
-struct Member {
+struct Member<'w> {
     op: RingOp,
+    /// What carries the sums, if that is MPI.
+    world: Option<&'w World>,
     plan: Plan,
     course: Course,
     /// The last round that this member has done; 0 also as long as it lacks the state of its ring.
@@ -76,6 +88,7 @@ struct Member {
     generation: u64,
     /// What is summed, and memory for the sums.
     buffers: [Vec<f32>; 2],
+    memory: sums::Memory,
     pool: Pool,
     state_wanted: bool,
     /// Pieces of the first round that came before this member was ready for them.
@@ -91,8 +104,8 @@ struct Formed {
     left: Option<u64>,
 }
 
-impl Member {
-    fn new(settings: &Settings, station: &Station) -> Self {
+impl<'w> Member<'w> {
+    fn new(settings: &Settings, station: &Station, world: Option<&'w World>) -> Self {
         let op = match settings.topology {
             Topology::Ring { op, .. } => op,
             _ => RingOp::default(),
@@ -100,12 +113,14 @@ impl Member {
         let course = Course::of(settings, station.samples());
         Self {
             op,
+            world,
             plan: course.ring(),
             course,
             round: 0,
             formed: None,
             generation: 0,
             buffers: Default::default(),
+            memory: sums::Memory::default(),
             pool: Pool::default(),
             state_wanted: false,
             early: VecDeque::new(),
@@ -170,7 +185,7 @@ impl Member {
         // Those of the ring before.
         desk.kept.clear();
         self.early.clear();
-        let right = to_the_right(desk, &ring, index)?;
+        let right = if self.world.is_none() { to_the_right(desk, &ring, index)? } else { None };
         let left = self.await_left(desk, station, &ring, &view, index)?;
         self.round = ring.round;
         let formed = Formed { view, index, right, left };
@@ -195,7 +210,8 @@ impl Member {
         let n = view.members.len();
         let neighbour = (view.members[(index + n - 1) % n], ring.generation);
         let mut left = None;
-        while (n > 1 && left.is_none()) || (ring.behind && self.round < ring.round) {
+        let is_linked = n > 1 && self.world.is_none();
+        while (is_linked && left.is_none()) || (ring.behind && self.round < ring.round) {
             let is_it = |caller: &Caller| (caller.hello.node, caller.hello.generation) == neighbour;
             if let Some(place) = desk.callers.iter().position(is_it) {
                 let caller = desk.callers.swap_remove(place);
@@ -321,6 +337,28 @@ impl Member {
         Ok(())
     }
 
+    /// The same by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of them was
+    /// told to.
+    fn exchange_by_mpi(
+        &mut self,
+        desk: &mut Desk,
+        station: &mut Station,
+        world: &World,
+    ) -> Result<(), Break> {
+        let heard = self.overhear(desk);
+        let agreed = world.agree(station.gradient.weight, heard.is_err());
+        heard?;
+        if agreed.leave {
+            return Err(Break::Parted);
+        }
+        let layout = station.layout().clone();
+        let gradient = &mut station.gradient;
+        match self.op {
+            RingOp::Mean => sums::mean_by_mpi(world, &layout, gradient, agreed.weight, &mut self.memory),
+            RingOp::Adasum => sums::combined(&mut { world }, &layout, gradient),
+        }
+    }
+
     /// Replaces the station's gradient by that of all members.
     fn exchange(
         &mut self,
@@ -329,6 +367,9 @@ impl Member {
         formed: &Formed,
         round: u64,
     ) -> Result<(), Break> {
+        if let Some(world) = self.world {
+            return self.exchange_by_mpi(desk, station, world);
+        }
         let Some(right) = &formed.right else { return self.overhear(desk) };
         let mut wanted = false;
         let early = &mut self.early;

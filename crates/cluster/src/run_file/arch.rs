@@ -107,8 +107,11 @@ pub enum RingOp {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
+    /// Links between neighbours, as of all nodes.
     #[default]
     Grpc,
+    /// The collectives of MPI, where a launcher of MPI started all members.
+    Mpi,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -125,7 +128,7 @@ pub enum Topology {
     /// Workers under relays under a head.
     Hierarchical { rule: ServerRule, relays: Vec<RelayPlan> },
     /// Workers in a ring.
-    Ring { workers: usize, op: RingOp },
+    Ring { workers: usize, op: RingOp, engine: Engine },
 }
 
 /// When the head updates.
@@ -160,7 +163,7 @@ impl Topology {
             (_, Some(global), _) => hierarchical(tree, global)?,
             (.., Some(ring)) => {
                 at_least_1(tree, "allreduce.num_workers", ring.num_workers)?;
-                Self::Ring { workers: ring.num_workers, op: ring.op }
+                Self::Ring { workers: ring.num_workers, op: ring.op, engine: ring.engine }
             }
             (None, None, None) => Self::Single { workers: *file.workers.get_or_insert(workers) },
         };
@@ -197,6 +200,11 @@ impl Topology {
                 ServerRule { is_async: false, max_staleness: 0, damping: 0.0, straggler: None }
             }
         }
+    }
+
+    /// Whether its workers sum by MPI.
+    pub fn uses_mpi(&self) -> bool {
+        matches!(self, Self::Ring { engine: Engine::Mpi, .. })
     }
 
     /// Whether workers that share memory do exactly this.

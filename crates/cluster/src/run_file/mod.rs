@@ -4,6 +4,7 @@
 //! the data was checked. Only the second can start a run.
 
 pub mod arch;
+mod ranks;
 mod span;
 pub mod tree;
 
@@ -13,7 +14,8 @@ use bonfire_learn::data::Source;
 use bonfire_learn::{ModelSpec, OptimizerSpec, Schedule};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
-pub use arch::{RelayPlan, RingOp, ServerRule, Topology};
+pub use arch::{Engine, RelayPlan, RingOp, ServerRule, Topology};
+pub use ranks::Ranks;
 pub use span::Span;
 use tree::{Tree, Wrong, to_yaml};
 
@@ -149,6 +151,8 @@ pub struct Overrides<'a> {
     /// `key=value`, in order.
     pub set: &'a [String],
     pub workers: Option<usize>,
+    /// The processes that a launcher started, which must be as many as the run asks for.
+    pub ranks: Option<Ranks>,
 }
 
 /// How many epochs a run has that does not say.
@@ -188,7 +192,14 @@ impl Settings {
             set_workers(&mut file, workers)?;
         }
         let length = length(&tree, &mut file)?;
-        let topology = Topology::read(&tree, &mut file, cores.clamp(1, DEFAULT_WORKERS))?;
+        let unasked = match overrides.ranks {
+            Some(ranks) => ranks.workers(file.evaluator),
+            None => cores.clamp(1, DEFAULT_WORKERS),
+        };
+        let topology = Topology::read(&tree, &mut file, unasked)?;
+        if let Some(ranks) = overrides.ranks {
+            ranks.check(&topology, file.evaluator)?;
+        }
         let workers = topology.workers();
         if file.min_workers > workers {
             let message = format!("must be at most the number of workers, which is {workers}");
@@ -213,6 +224,22 @@ impl Settings {
             ("the number of workers", self.workers == other.workers),
         ];
         same.iter().find(|(_, same)| !same).map(|(key, _)| *key)
+    }
+
+    /// Whether this program, started as these ranks, can do what the file wants of MPI.
+    pub fn check_engine(&self, ranks: Option<Ranks>) -> Result<(), Wrong> {
+        let is_at_hand = ranks.is_some_and(|ranks| ranks.mpi && !ranks.head_apart);
+        let wrong = |message: String| Err(self.tree.wrong("allreduce.engine", message));
+        if !self.topology.uses_mpi() {
+            Ok(())
+        } else if !cfg!(feature = "mpi") {
+            wrong("mpi is not in this program: build it with `cargo build --release --features mpi`".into())
+        } else if !is_at_hand {
+            let nodes = self.topology.nodes() + usize::from(self.file.evaluator);
+            wrong(format!("mpi needs ranks that MPI started: `mpirun -n {nodes} bonfire train RUN.yml`"))
+        } else {
+            Ok(())
+        }
     }
 
     /// An error about one of the keys, with the line on which it stands.

@@ -6,7 +6,7 @@ use super::*;
 
 fn read_with(text: &str, set: &[&str], workers: Option<usize>) -> Result<Settings, Wrong> {
     let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
-    Settings::read("run.yml", text, &Overrides { set: &set, workers }, 4)
+    Settings::read("run.yml", text, &Overrides { set: &set, workers, ranks: None }, 4)
 }
 
 #[track_caller]
@@ -223,7 +223,7 @@ fn every_architecture_comes_to_a_topology() {
     );
     let relay = |is_async, workers| RelayPlan { is_async, workers };
     check(HIERARCHY, Topology::Hierarchical { rule: sync, relays: vec![relay(true, 2), relay(false, 3)] });
-    let ring = |op| Topology::Ring { workers: 3, op };
+    let ring = |op| Topology::Ring { workers: 3, op, engine: Engine::Grpc };
     check("arch: allreduce\nallreduce: {num_workers: 3}", ring(RingOp::Mean));
     check("arch: allreduce\nallreduce: {num_workers: 3, op: adasum, engine: grpc}", ring(RingOp::Adasum));
 }

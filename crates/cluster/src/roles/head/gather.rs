@@ -1,15 +1,14 @@
 //! Waiting for the nodes that a run asks for, and giving them their roles.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use bonfire_report::{Event, Exit};
 use bonfire_wire::proto;
 use bonfire_wire::proto::assignment;
 use bonfire_wire::proto::frame::Body;
 
-use super::super::registry::{Notice, Role};
+use super::super::registry::{Node, Notice, Role};
 use super::Head;
 use crate::run_file::{RelayPlan, Topology};
 
@@ -22,6 +21,18 @@ enum Wanted {
     RingMember,
     Evaluator,
 }
+
+/// Not all nodes came in time, in words.
+#[derive(Debug)]
+pub struct Absent(String);
+
+impl std::fmt::Display for Absent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Absent {}
 
 fn wanted(topology: &Topology, evaluator: bool) -> Vec<Wanted> {
     let mut wanted = match topology {
@@ -110,7 +121,10 @@ impl Head<'_> {
                 let missing =
                     if missing.is_empty() { "nodes that load their data".to_owned() } else { missing };
                 let (wanted, seconds) = (wanted.len(), self.wait.as_secs());
-                bail!("only {ready} of {wanted} nodes were there after {seconds} s; missing: {missing}");
+                return Err(Absent(format!(
+                    "only {ready} of {wanted} nodes were there after {seconds} s; missing: {missing}"
+                ))
+                .into());
             }
             if self.is_stopped() {
                 return Ok(Some(Exit::Interrupted));
@@ -129,8 +143,10 @@ impl Head<'_> {
     }
 
     fn assign(&mut self, wanted: &[Wanted]) {
-        let ready: Vec<u64> =
-            self.registry.nodes().filter(|node| node.is_ready).map(|node| node.number).collect();
+        let mut ready: Vec<&Node> = self.registry.nodes().filter(|node| node.is_ready).collect();
+        // Those that a launcher counted first, as it counted them; the others as they came.
+        ready.sort_by_key(|node| (node.rank.unwrap_or(u32::MAX), node.number));
+        let ready: Vec<u64> = ready.into_iter().map(|node| node.number).collect();
         let (mut relay, mut relays, mut workers) = (None, 0, 0);
         let mut roles = Vec::new();
         for (&node, wanted) in ready.iter().zip(wanted) {
@@ -199,16 +215,13 @@ impl Head<'_> {
         self.stats.welcome(number);
     }
 
-    /// The cores of a machine are shared out among the workers on it.
+    /// The cores of a machine are shared out among the workers that run on them.
     fn threads(&self, number: u64) -> usize {
         let Some(node) = self.registry.get(number) else { return 1 };
-        let mut workers: HashMap<&str, usize> = HashMap::new();
-        for node in self.registry.nodes() {
-            if matches!(node.role, Some(Role::Worker { .. } | Role::RingMember { .. })) {
-                *workers.entry(&node.machine).or_default() += 1;
-            }
-        }
-        let workers = workers.get(node.machine.as_str()).copied().unwrap_or(1);
+        let trains = |node: &&Node| matches!(node.role, Some(Role::Worker { .. } | Role::RingMember { .. }));
+        // Launchers may bind each process to cores of its own: those are not shared.
+        let shares = |other: &&Node| other.machine == node.machine && other.cpus.overlap(&node.cpus);
+        let workers = self.registry.nodes().filter(trains).filter(shares).count();
         self.run.job.settings.file.threads_on(node.cores as usize, workers)
     }
 }

@@ -20,6 +20,7 @@ use crate::course::Due;
 use crate::mail::Mailbox;
 use crate::run::{Evaluated, Run, Traffic};
 use crate::run_file::Topology;
+pub use gather::Absent;
 use stats::Stats;
 
 /// A head and what it has to do with.
@@ -74,7 +75,9 @@ pub fn lead(
         Err(error) => format!("{error:#}"),
     };
     head.tell_nodes();
-    head.registry.dismiss(&reason, led.is_err(), head.mailbox);
+    let interrupted = matches!(led, Ok(Exit::Interrupted));
+    let stop = proto::Stop { reason, failed: led.is_err(), interrupted };
+    head.registry.dismiss(&stop, head.mailbox);
     let traffic = head.registry.traffic();
     head.run.traffic = Some(Traffic {
         nodes: head.stats.nodes(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use bonfire_learn::Tally;
 use bonfire_report::{Event as Told, Exit};
 use bonfire_strategy::Unit;
@@ -71,10 +71,13 @@ impl<'h, 'a> Leading<'h, 'a> {
     }
 
     fn enroll(&mut self) -> Result<()> {
-        let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
-        let members: Vec<u64> =
-            self.head.registry.nodes().filter(is_member).map(|node| node.number).collect();
-        for member in members {
+        let place = |node: &Node| match node.role {
+            Some(Role::RingMember { number }) => Some((number, node.number)),
+            _ => None,
+        };
+        let mut members: Vec<(usize, u64)> = self.head.registry.nodes().filter_map(place).collect();
+        members.sort_unstable();
+        for (_, member) in members {
             self.decide(Event::Joined { member })?;
         }
         let progress = &self.head.run.progress;
@@ -109,6 +112,10 @@ impl<'h, 'a> Leading<'h, 'a> {
 
     fn notice(&mut self, notice: Notice) -> Result<()> {
         match self.head.settle(notice) {
+            Some(Notice::Ready(node)) if self.uses_mpi() => {
+                self.turn_away(node);
+                Ok(())
+            }
             Some(Notice::Ready(node)) => match self.head.employ(node, |number| Role::RingMember { number }) {
                 Role::RingMember { .. } => self.decide(Event::Joined { member: node }),
                 _ => Ok(()),
@@ -127,7 +134,25 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
     }
 
+    fn uses_mpi(&self) -> bool {
+        self.head.run.job.settings.topology.uses_mpi()
+    }
+
+    /// MPI knows those whom its launcher started, and nobody else.
+    fn turn_away(&mut self, node: u64) {
+        if let Some(node) = self.head.registry.get(node) {
+            node.outbox.abort("a ring by MPI takes no newcomers");
+        }
+    }
+
     fn lost(&mut self, node: &Node, reason: String) -> Result<()> {
+        if self.uses_mpi() && node.role.is_some() {
+            self.head.tell_lost(node, &reason, "MPI cannot go on without it");
+            bail!(
+                "{} is gone ({reason}), and MPI cannot go on without it: resume the run with all ranks",
+                node.name
+            );
+        }
         let consequence = match node.role {
             Some(Role::RingMember { .. }) => "the ring forms anew without it",
             Some(Role::Evaluator) => "the head measures instead",

@@ -6,8 +6,9 @@ use bonfire_learn::layout::{Kind, Layout};
 use bonfire_wire::Closed;
 use bytes::Bytes;
 
-use crate::allreduce::{Circle, adasum};
+use crate::allreduce::{Circle, Gather, adasum};
 use crate::exchange::{bytes_to_floats, floats_to_bytes};
+use crate::world::World;
 
 /// The sum over all members: of dense tensors all values, of tables the rows that any member touched.
 pub fn mean<E: From<Closed> + From<anyhow::Error>>(
@@ -24,9 +25,88 @@ pub fn mean<E: From<Closed> + From<anyhow::Error>>(
     Ok(())
 }
 
+/// Memory for sums by MPI.
+#[derive(Debug, Default)]
+pub struct Memory {
+    sums: Vec<f32>,
+    rows: Vec<f32>,
+    row_sums: Vec<f32>,
+}
+
+/// The same by MPI, for members that weigh `weight` together. Dense tensors are summed from where they lie into memory
+/// that then takes their place, so that nothing is copied; rows are laid together first.
+pub fn mean_by_mpi<E: From<anyhow::Error>>(
+    mut world: &World,
+    layout: &Layout,
+    gradient: &mut Gradient,
+    weight: f64,
+    memory: &mut Memory,
+) -> Result<(), E> {
+    let union = touched_by_any(&mut world, layout, gradient)?;
+    let own = gradient.weight as f32;
+    let Memory { sums, rows, row_sums } = memory;
+    sums.resize(layout.len(), 0.0);
+    rows.clear();
+    let (mut tables, mut run) = (union.iter(), 0..0);
+    for (i, tensor) in layout.tensors().iter().enumerate() {
+        if let Kind::Rows { width } = tensor.kind {
+            world.sum(&gradient.values[run.clone()], &mut sums[run.clone()]);
+            run = tensor.range.end..tensor.range.end;
+            append_rows(gradient, (i, tensor.range.start, width), tables.next(), rows);
+            continue;
+        }
+        if tensor.kind == Kind::Buffer {
+            gradient.values[tensor.range.clone()].iter_mut().for_each(|value| *value *= own);
+        }
+        run.end = tensor.range.end;
+    }
+    world.sum(&gradient.values[run.clone()], &mut sums[run]);
+    row_sums.resize(rows.len(), 0.0);
+    world.sum(rows, row_sums);
+    std::mem::swap(&mut gradient.values, sums);
+    gradient.clear();
+    gradient.weight = weight;
+    let (mut tables, mut row_sums) = (union.iter(), row_sums.as_slice());
+    for (i, tensor) in layout.tensors().iter().enumerate() {
+        match tensor.kind {
+            Kind::Dense => {
+                gradient.write(i);
+            }
+            Kind::Buffer => {
+                let share = if weight > 0.0 { (1.0 / weight) as f32 } else { 0.0 };
+                gradient.write(i).iter_mut().for_each(|value| *value *= share);
+            }
+            Kind::Rows { width } => {
+                for &row in tables.next().into_iter().flatten() {
+                    let (sum, rest) = row_sums.split_at(width);
+                    gradient.touch(i, row).copy_from_slice(sum);
+                    row_sums = rest;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lays the rows of a table, which starts at a place, behind each other; of those that are not touched zeros.
+fn append_rows(
+    gradient: &Gradient,
+    (tensor, start, width): (usize, usize, usize),
+    union: Option<&Vec<u32>>,
+    buffer: &mut Vec<f32>,
+) {
+    let rows = gradient.rows(tensor);
+    for &row in union.into_iter().flatten() {
+        match rows.is_some_and(|rows| rows.is_touched(row)) {
+            true => buffer.extend_from_slice(&gradient.values[start + row as usize * width..][..width]),
+            false => buffer.resize(buffer.len() + width, 0.0),
+        }
+    }
+}
+
 /// The rows of every table that some member touched, each list in order. Costs a bit a row.
-fn touched_by_any<E: From<Closed> + From<anyhow::Error>>(
-    circle: &mut Circle<'_, E>,
+fn touched_by_any<E: From<anyhow::Error>>(
+    members: &mut impl Gather<E>,
     layout: &Layout,
     gradient: &Gradient,
 ) -> Result<Vec<Vec<u32>>, E> {
@@ -51,7 +131,7 @@ fn touched_by_any<E: From<Closed> + From<anyhow::Error>>(
         }
         start += bytes(rows);
     }
-    for other in circle.gather(Bytes::from(bits.clone()))? {
+    for other in members.gather(Bytes::from(bits.clone()))? {
         if other.len() != bits.len() {
             return Err(anyhow!("a member of the ring has another model").into());
         }
@@ -77,14 +157,7 @@ fn pack(layout: &Layout, gradient: &Gradient, union: &[Vec<u32>], weight: f32, b
             Kind::Dense => buffer.extend_from_slice(values),
             Kind::Buffer => buffer.extend(values.iter().map(|value| value * weight)),
             Kind::Rows { width } => {
-                let rows = gradient.rows(i);
-                for &row in tables.next().into_iter().flatten() {
-                    let own = rows.is_some_and(|rows| rows.is_touched(row));
-                    match own {
-                        true => buffer.extend_from_slice(&values[row as usize * width..][..width]),
-                        false => buffer.resize(buffer.len() + width, 0.0),
-                    }
-                }
+                append_rows(gradient, (i, tensor.range.start, width), tables.next(), buffer);
             }
         }
     }
@@ -121,16 +194,16 @@ fn unpack(layout: &Layout, gradient: &mut Gradient, union: &[Vec<u32>], buffer: 
 }
 
 /// Adasum of the members' mean gradients, tensor by tensor. Everybody hears everybody's and combines them alike.
-pub fn combined<E: From<Closed> + From<anyhow::Error>>(
-    circle: &mut Circle<'_, E>,
+pub fn combined<E: From<anyhow::Error>>(
+    members: &mut impl Gather<E>,
     layout: &Layout,
     gradient: &mut Gradient,
 ) -> Result<(), E> {
-    let union = touched_by_any(circle, layout, gradient)?;
+    let union = touched_by_any(members, layout, gradient)?;
     let weight = gradient.weight as f32;
     let mut own = Vec::new();
     pack(layout, gradient, &union, weight, &mut own);
-    let all = circle.gather(floats_to_bytes([own.as_slice()]))?;
+    let all = members.gather(floats_to_bytes([own.as_slice()]))?;
     let mut vectors = Vec::new();
     for bytes in &all {
         let mut vector = vec![0.0; own.len()];

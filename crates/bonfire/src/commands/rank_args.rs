@@ -1,0 +1,103 @@
+use anyhow::{Context, Result, bail, ensure};
+use bonfire_cluster::Watchword;
+use bonfire_cluster::remote::{Meeting, Point};
+use bonfire_launch::foreign::{self, Launcher, Place};
+
+use super::node::cache;
+
+/// Which of several processes this is, and how they find each other. Launchers tell most of it.
+#[derive(Debug, clap::Args)]
+#[command(
+    next_help_heading = "One of several ranks (mpirun, srun and torchrun say which; by hand: -n 3 -nr 1 --master ADDRESS)"
+)]
+pub struct RankArgs {
+    /// How many nodes there are; this command is given once on each
+    #[arg(long, short = 'n', value_name = "N", requires = "node_rank")]
+    nodes: Option<u32>,
+    /// Which of them this is, from 0 to N - 1; -nr is the same. Node 0 leads
+    #[arg(long, value_name = "I", requires_all = ["nodes", "master"])]
+    node_rank: Option<u32>,
+    /// Where node 0 is reached
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    master: Option<Point>,
+    /// A word that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which nobody sees in a list of processes]
+    #[arg(long, value_name = "WORD", hide_default_value = true)]
+    secret: Option<String>,
+}
+
+impl RankArgs {
+    /// The place of this process among others. None if it is alone; then what is only for others must not be asked for.
+    pub fn place(&self, insecure: bool) -> Result<Option<Place>> {
+        if let (Some(size), Some(rank)) = (self.nodes, self.node_rank) {
+            ensure!(
+                rank < size,
+                "--node-rank {rank} of {size} nodes: ranks go from 0 to {}",
+                size.saturating_sub(1)
+            );
+            let (local_size, master, job) = (None, None, None);
+            let place = Place { launcher: Launcher::Hand, rank, size, local_size, master, job };
+            return Ok((size > 1).then_some(place));
+        }
+        let place = foreign::place(&|name| std::env::var(name).ok())?;
+        if place.is_none() && (self.master.is_some() || self.secret.is_some() || insecure) {
+            bail!(
+                "--master, --secret and --insecure are for several ranks: start them by mpirun or srun, or by hand, \
+                 each with -n and -nr"
+            );
+        }
+        Ok(place.filter(|place| place.size > 1))
+    }
+
+    /// How the ranks are to meet.
+    pub fn meeting(&self, place: &Place, insecure: bool) -> Result<Meeting> {
+        let told = place.master.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
+        let master = self.master.clone().or(told);
+        let word = self
+            .secret
+            .clone()
+            .or_else(|| std::env::var("BONFIRE_SECRET").ok().filter(|word| !word.is_empty()));
+        let word = word.map(|word| Watchword::new(&word)).transpose().context("--secret")?;
+        match (master, word) {
+            (Some(master), word) if insecure => Ok(Meeting::Plain { master, word }),
+            (None, _) if insecure => bail!("--insecure needs --master ADDRESS: where rank 0 is reached"),
+            (Some(master), Some(word)) => Ok(Meeting::Word { master, word }),
+            (None, Some(_)) => bail!("--secret needs --master ADDRESS: where rank 0 is reached"),
+            (master, None) => {
+                let Some(cache) = cache() else {
+                    bail!(
+                        "neither HOME nor XDG_CACHE_HOME is set, so ranks share no folder: give all of them --secret WORD and --master ADDRESS"
+                    )
+                };
+                let here = place.local_size == Some(place.size);
+                let path = Meeting::file(&cache.join("meet"), &self.job(place)?);
+                Ok(Meeting::File { path, master, here })
+            }
+        }
+    }
+
+    /// What the ranks of this start have in common, and no others.
+    fn job(&self, place: &Place) -> Result<String> {
+        let Place { launcher, size, local_size, master, job, .. } = place;
+        let job = match (job, &self.master, master) {
+            (Some(job), ..) => job.clone(),
+            (None, Some(master), _) => format!("{master:?}"),
+            (None, None, Some(master)) => master.clone(),
+            // All of them have the launcher itself as their parent.
+            (None, None, None) if *local_size == Some(*size) => format!("under {}", parent()),
+            (None, None, None) => {
+                bail!("{launcher} does not say where the ranks can meet: give all of them --master ADDRESS")
+            }
+        };
+        Ok(format!("{launcher} {size} {job}"))
+    }
+}
+
+#[cfg(unix)]
+fn parent() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
+#[cfg(not(unix))]
+fn parent() -> u32 {
+    0
+}

@@ -1,0 +1,96 @@
+//! What a process does that is one of several ranks: rank 0 leads and works, the others work.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+use bonfire_cluster::remote::{Absent, Meeting, Part, Refused, Stage};
+use bonfire_cluster::report::Summary;
+use bonfire_launch::foreign::Place;
+
+use super::{INTERRUPTED, stop_on_ctrl_c};
+use crate::Training;
+use crate::failure::Failed;
+
+/// Launchers tell all ranks to stop at once. A rank waits so long for rank 0, which stops them in order.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Launchers that stop a job kill all ranks as soon as one has ended. Rank 0 writes its summary last, and gets this time for it.
+const SUMMARY: Duration = Duration::from_millis(400);
+
+/// Leads the run as rank 0, which also works unless it is to be the head only.
+pub fn lead(training: Training<'_>, meeting: &Meeting, wait: Duration, head_apart: bool) -> Result<Summary> {
+    let access = meeting.access(wait);
+    let keys = meeting.keys(&access);
+    let opened = training.open_with(&access, keys).and_then(|(run, gate)| {
+        let notice = meeting.announce(gate.ticket())?;
+        Ok((run, gate, notice))
+    });
+    let (run, gate, _notice) = opened.inspect_err(|error| meeting.refuse(&format!("{error:#}")))?;
+    let stop = stop_on_ctrl_c()?;
+    let led = match head_apart {
+        true => run.lead(&gate, stop),
+        false => run.lead_at_work(&gate, stop),
+    };
+    led.map_err(|error| match error.is::<Absent>() {
+        true => Error::new(Failed(format!("the run failed: {error:#}; {}", meeting.advice()))),
+        false => error.context(Failed("the run failed".to_owned())),
+    })
+}
+
+/// Works as another rank until the run is over.
+pub fn follow(
+    place: &Place,
+    meeting: &Meeting,
+    part: &Part,
+    wait: Duration,
+    tell: &mut dyn FnMut(&Stage),
+) -> Result<ExitCode> {
+    wait_for_rank_0_on_ctrl_c()?;
+    let mut interrupted = false;
+    let mut hear = |stage: Stage| {
+        interrupted |= matches!(stage, Stage::Stopped { interrupted: true, .. });
+        tell(&stage);
+    };
+    let joined = meeting.join(part, wait, &mut hear);
+    let (rank, size) = (place.rank, place.size);
+    joined.map_err(|error| match error.is::<Refused>() {
+        // Wrong input there is wrong input here.
+        true => error.context(format!("rank {rank} of {size}")),
+        false => error.context(Failed(format!("rank {rank} of {size}"))),
+    })?;
+    if !interrupted {
+        return Ok(ExitCode::SUCCESS);
+    }
+    thread::sleep(SUMMARY);
+    Ok(ExitCode::from(INTERRUPTED))
+}
+
+/// How a rank takes part in a run.
+pub fn part(rank: u32, cache: Option<PathBuf>, wait: Duration) -> Part {
+    // Where rank 0 ends, launchers end all.
+    let patience = Duration::ZERO;
+    Part { name: None, listen: None, wait, patience, cache, rank: Some(rank) }
+}
+
+/// The first signal is for rank 0 to answer; a second one, or none from it in time, ends this rank.
+fn wait_for_rank_0_on_ctrl_c() -> Result<()> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let end = || std::process::exit(i32::from(INTERRUPTED));
+    ctrlc::set_handler(move || {
+        if STOP.swap(true, Ordering::Relaxed) {
+            end();
+        }
+        let timer = thread::Builder::new().spawn(move || {
+            thread::sleep(GRACE);
+            end();
+        });
+        if timer.is_err() {
+            end();
+        }
+    })
+    .context("cannot listen for Ctrl-C")
+}
