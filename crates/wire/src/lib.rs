@@ -54,3 +54,7 @@ pub use memory::memory_link;
 pub use pool::{Buffer, Pool};
 pub use proto::frame::Body;
 pub use ticket::{Secret, Ticket, TicketError};
+
+#[cfg(test)]
+#[global_allocator]
+static COUNTING: bonfire_spoil::Counting = bonfire_spoil::Counting;

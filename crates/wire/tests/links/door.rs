@@ -185,7 +185,8 @@ fn foreign_call(
     runtime.block_on(async { tokio::time::timeout(DEADLINE, call).await.unwrap() })
 }
 
-fn message(frame: &proto::Frame) -> Bytes {
+/// A frame as any gRPC program puts it on the wire.
+pub fn message(frame: &proto::Frame) -> Bytes {
     let mut bytes = BytesMut::new();
     bytes.put_u8(0);
     bytes.put_u32(frame.encoded_len() as u32);

@@ -1,13 +1,17 @@
 //! Strangers that speak HTTP/2 well enough to abuse it. None of them has the secret.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use bonfire_wire::{Incoming, Timeouts};
+use bonfire_spoil::{Chance, Trial};
+use bonfire_wire::{Incoming, ListenSecurity, Outbox, Secret, Sink, Timeouts, proto};
 use bytes::Bytes;
 
+use crate::door::message;
 use crate::{DEADLINE, Hall, TIMEOUTS, Transport, closed, inbox, next, piece};
 
 const TOO_MUCH: &str = "said too much before it showed a secret";
@@ -46,16 +50,17 @@ fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
+const CALL: [(&str, &str); 5] = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", "/bonfire.v1.Fire/Link"),
+    (":authority", "head"),
+    ("content-type", "application/grpc"),
+];
+
 /// A call on a stream, without a secret.
 fn call(stream: u32) -> Vec<u8> {
-    let fields = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", "/bonfire.v1.Fire/Link"),
-        (":authority", "head"),
-        ("content-type", "application/grpc"),
-    ];
-    frame(HEADERS, END_HEADERS, stream, &headers(&fields))
+    frame(HEADERS, END_HEADERS, stream, &headers(&CALL))
 }
 
 /// Says all of this after HTTP/2's greeting, again and again up to so many bytes. The listener must hang up, within a few
@@ -166,4 +171,67 @@ fn who_speaks_too_slowly_is_dropped() {
         let expect = ["did not finish the handshake in time", "did not speak HTTP/2"];
         assert!(expect.contains(&&reported[..]), "{transport:?}: {reported}");
     }
+}
+
+/// What a peer might say from its greeting to its last frame, with something wrong in it.
+fn conversation(chance: &mut Chance, bearer: &str) -> Vec<u8> {
+    let fields = [&CALL[..], &[("authorization", bearer)]].concat();
+    let mut parts =
+        vec![PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[]), frame(HEADERS, END_HEADERS, 1, &headers(&fields))];
+    for step in 0..chance.below(4) {
+        let len = chance.below(300);
+        let whole = proto::Frame {
+            body: Some(piece(step as u32, Bytes::new()).body),
+            payload: chance.bytes(len).into(),
+        };
+        parts.push(frame(DATA, 0, 1, &message(&whole)));
+    }
+    for _ in 0..1 + chance.below(2) {
+        // Of most cases only one part is wrong, so that the others are reached.
+        let place = chance.below(parts.len());
+        parts[place] = chance.spoil(&parts[place]);
+    }
+    parts.concat()
+}
+
+/// Through a real listener and real sockets. What a case costs in memory is not measured here, as other threads pay for it.
+#[test]
+fn no_conversation_takes_the_listener_down() {
+    let hall = Hall::open(Transport::Plain, TIMEOUTS);
+    let (wire, secret) = (&hall.wire, Secret::from([0; 16]));
+    let frames = Arc::new(AtomicU64::new(0));
+    let heard = Arc::clone(&frames);
+    let accept = move |_, _: Outbox| {
+        let heard = Arc::clone(&heard);
+        let sink: Sink = Box::new(move |incoming| {
+            if matches!(incoming, Incoming::Frame(_)) {
+                heard.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        sink
+    };
+    let timeouts =
+        Timeouts { handshake: Duration::from_millis(500), silence: Duration::from_millis(500), ..TIMEOUTS };
+    let listener =
+        wire.listen("127.0.0.1:0", ListenSecurity::Plain, &secret, timeouts, accept, |_, _| {}).unwrap();
+    let address = listener.local_addr();
+    let bearer = format!("Bearer {}", "A".repeat(22));
+    Trial { name: "conversations", cases: 2_000 }.run(
+        |chance| (conversation(chance, &bearer), usize::MAX),
+        |bytes| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(DEADLINE)).unwrap();
+            let before = frames.load(Ordering::Relaxed);
+            let _ = stream.write_all(&bytes);
+            let _ = stream.shutdown(Shutdown::Write);
+            // A reset is an end, too.
+            let _ = stream.read_to_end(&mut Vec::new());
+            frames.load(Ordering::Relaxed) > before
+        },
+    );
+    let (to_a, from_b) = inbox();
+    let a = wire.connect(&address.to_string(), hall.security, &secret, TIMEOUTS, to_a).unwrap();
+    a.send(piece(1, Bytes::new())).unwrap();
+    a.close();
+    closed(&from_b);
 }
