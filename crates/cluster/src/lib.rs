@@ -27,8 +27,16 @@ pub mod worker;
 
 pub use bonfire_learn as learn;
 pub use bonfire_report as report;
+pub use bonfire_wire as wire;
 pub use bonfire_wire::Ticket;
 
 pub use job::{Job, Scale};
 pub use run::Run;
 pub use run_file::{Overrides, Settings};
+
+#[cfg(test)]
+mod spoilt;
+
+#[cfg(test)]
+#[global_allocator]
+static COUNTING: bonfire_spoil::Counting = bonfire_spoil::Counting;

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_learn::data::pack;
-use bonfire_report::{HostFacts, Summary};
+use bonfire_report::{Event, HostFacts, Summary};
 use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Secret, Ticket, Wire};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{VERSION, listen, own_address, timeouts};
 use crate::checkpoint::layout_digest;
-use crate::mail::{Mailbox, mailbox};
+use crate::mail::{Mailbox, News, mailbox};
 use crate::roles::head;
-use crate::roles::registry::{Entry, Registry};
+use crate::roles::registry::{Entry, Registry, turned_away};
 use crate::run::Run;
 use crate::run_file::{Distribute, Settings};
 use crate::state::data_digest;
@@ -90,7 +90,7 @@ pub struct Gate {
     wait: Duration,
     mailbox: Mailbox,
     /// Dropped after the listener: links end with it.
-    _listener: Listener,
+    listener: Listener,
     _wire: Wire,
 }
 
@@ -120,7 +120,7 @@ impl Gate {
         }
         let host = keys.advertise.clone().unwrap_or_else(|| host_of(address));
         let ticket = Ticket { address: format!("{host}:{}", address.port()), fingerprint, secret };
-        Ok(Self { ticket, keys, wait: access.wait, mailbox, _listener: listener, _wire: wire })
+        Ok(Self { ticket, keys, wait: access.wait, mailbox, listener, _wire: wire })
     }
 
     /// What lets a node join.
@@ -156,6 +156,12 @@ impl Run {
         let led = self
             .entry()
             .and_then(|entry| head::lead(&mut self, Registry::new(entry), &gate.mailbox, stop, gate.wait));
+        gate.listener.sum_up();
+        while let Some(mail) = gate.mailbox.next(Duration::ZERO) {
+            if let News::Stranger(reason) = mail.news {
+                self.tell(Event::Warned { message: turned_away(&reason) });
+            }
+        }
         self.end(led)
     }
 

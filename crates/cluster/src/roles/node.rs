@@ -11,6 +11,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 
 use super::network::Network;
+use super::registry::turned_away;
 use super::{evaluator, relay, ring, worker};
 use crate::job::{Job, Scale};
 use crate::mail::{Mail, Mailbox, News, Post};
@@ -35,6 +36,9 @@ pub struct Desk {
     /// Links on which a role only listens: they close when they are dropped.
     pub kept: Vec<Outbox>,
 }
+
+/// More threads than any machine has cores for one worker.
+const MAX_THREADS: usize = 1024;
 
 /// What comes after a role.
 #[derive(Debug)]
@@ -99,7 +103,12 @@ impl Desk {
                 self.waiting.retain(|(link, _)| *link != mail.link);
                 self.callers.retain(|(link, ..)| *link != mail.link);
             }
-            News::Frame(_) | News::Stranger(_) => {}
+            News::Stranger(reason) => {
+                let reason = turned_away(&reason);
+                // A head that is gone is heard of in the mail.
+                let _ = self.head.send(Body::Trouble(proto::Trouble { reason }));
+            }
+            News::Frame(_) => {}
         }
         Ok(None)
     }
@@ -124,7 +133,7 @@ pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) 
             Next::Stopped(stop) => return Ok(stop),
             Next::Assigned(assignment) => assignment,
         };
-        let threads = assignment.threads.max(1) as usize;
+        let threads = (assignment.threads as usize).clamp(1, MAX_THREADS);
         let mut station = || {
             let worker = match worker.take() {
                 Some(worker) => worker,

@@ -7,6 +7,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, Traffic, proto};
 use bytes::Bytes;
 
+use super::claim::{plain, wrong_join};
 use crate::mail::{Mail, Mailbox, News};
 
 /// The nodes of a run.
@@ -181,7 +182,7 @@ impl Registry {
                 self.links.insert(mail.link, Caller::Stranger(outbox));
                 None
             }
-            News::Stranger(reason) => Some(Notice::Refused(format!("turned a stranger away: {reason}"))),
+            News::Stranger(reason) => Some(Notice::Refused(turned_away(&reason))),
             News::Closed(reason) => match self.links.remove(&mail.link)? {
                 Caller::Stranger(_) => None,
                 Caller::Node(node) => self.remove(node, reason),
@@ -206,12 +207,17 @@ impl Registry {
         let Some(Caller::Stranger(outbox)) = self.links.remove(&link) else { return None };
         let Body::Join(join) = frame.body else {
             outbox.abort("it did not ask to join");
-            return None;
+            let peer = outbox.peer();
+            return Some(Notice::Refused(format!("turned {} away: it did not ask to join", host(peer))));
         };
+        if let Some(reason) = wrong_join(&join) {
+            return Some(refuse(&outbox, &join.name, reason));
+        }
         if join.version != self.entry.version {
             let reason = format!(
                 "it runs Bonfire {}, the head runs {}: install the same version on both",
-                join.version, self.entry.version
+                plain(&join.version),
+                self.entry.version
             );
             return Some(refuse(&outbox, &join.name, &reason));
         }
@@ -230,7 +236,8 @@ impl Registry {
     fn listen(&mut self, number: u64, frame: Frame) -> Option<Notice> {
         let node = self.nodes.get_mut(&number)?;
         match frame.body {
-            Body::Fetch(fetch) => {
+            // Later it could only be a way to have the head wait for who does not read.
+            Body::Fetch(fetch) if !node.is_ready => {
                 let all = self.entry.shipment.as_ref()?;
                 let start = (fetch.offset as usize).min(all.len());
                 let payload = all.slice(start..(start + CHUNK).min(all.len()));
@@ -240,7 +247,7 @@ impl Registry {
             }
             Body::Ready(ready) if node.role.is_none() => {
                 let reason = if !ready.error.is_empty() {
-                    ready.error
+                    plain(&ready.error)
                 } else if ready.data_digest != self.entry.data_digest {
                     "its data are not the head's: `distribute: ship` sends it the head's".to_owned()
                 } else if ready.layout_digest != self.entry.layout_digest {
@@ -277,7 +284,17 @@ impl Registry {
 fn refuse(outbox: &Outbox, name: &str, reason: &str) -> Notice {
     let _ = outbox.send(Body::Refused(proto::Refused { reason: reason.to_owned() }));
     outbox.close();
-    Notice::Refused(format!("turned {name} away: {reason}"))
+    Notice::Refused(format!("turned {} away: {reason}", plain(name)))
+}
+
+/// What is said of who did not even get in.
+pub fn turned_away(stranger: &str) -> String {
+    format!("turned a stranger away: {stranger}")
+}
+
+/// An address without its port, which is another each time.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 fn added(a: Traffic, b: Traffic) -> Traffic {

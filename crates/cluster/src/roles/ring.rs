@@ -10,7 +10,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
 
 use super::node::{Desk, Next};
-use crate::allreduce::Circle;
+use crate::allreduce::{self, Circle};
 use crate::course::Course;
 use crate::mail::{Mail, News};
 use crate::run_file::{RingOp, Settings, Topology};
@@ -194,7 +194,7 @@ impl Member {
                 |(.., hello): &(u64, Outbox, proto::Hello)| (hello.node, hello.generation) == neighbour;
             if let Some(place) = desk.callers.iter().position(is_it) {
                 let (link, outbox, _) = desk.callers.swap_remove(place);
-                outbox.accept_payloads_up_to(usize::MAX);
+                outbox.accept_payloads_up_to(allreduce::most_bytes(station.layout().len()));
                 // Nothing is sent on it, but it closes when it is dropped.
                 desk.kept.push(outbox);
                 left = Some(link);
