@@ -204,6 +204,11 @@ impl Running {
         self.outcome()
     }
 
+    /// The number that the system knows it by.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by its name, such as `INT`.
     pub fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());

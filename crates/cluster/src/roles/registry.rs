@@ -89,6 +89,9 @@ pub enum Notice {
     Frame(u64, Frame),
 }
 
+/// Names are for people.
+const NAME_CHARS: usize = 64;
+
 /// How long nodes may take to let go when the run is over.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -169,7 +172,7 @@ impl Registry {
 
     /// Names are for people, and tell nodes apart: several on one machine get a number.
     fn free_name(&self, wanted: &str) -> String {
-        let clean: String = wanted.chars().filter(|c| !c.is_control()).take(64).collect();
+        let clean: String = wanted.chars().filter(|c| !c.is_control()).take(NAME_CHARS).collect();
         let is_taken = |name: &str| self.nodes.values().any(|node| node.name == name);
         let mut names = std::iter::once(clean.clone()).chain((2..).map(|i| format!("{clean}-{i}")));
         names.find(|name| !is_taken(name)).unwrap_or(clean)
@@ -284,7 +287,8 @@ impl Registry {
 fn refuse(outbox: &Outbox, name: &str, reason: &str) -> Notice {
     let _ = outbox.send(Body::Refused(proto::Refused { reason: reason.to_owned() }));
     outbox.close();
-    Notice::Refused(format!("turned {} away: {reason}", plain(name)))
+    let name: String = plain(name).chars().take(NAME_CHARS).collect();
+    Notice::Refused(format!("turned {name} at {} away: {reason}", host(outbox.peer())))
 }
 
 /// What is said of who did not even get in.

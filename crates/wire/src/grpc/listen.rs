@@ -33,6 +33,9 @@ use crate::ticket::Secret;
 /// How many peers may be connected.
 const MAX_PEERS: usize = 1024;
 
+/// How long one that is refused may take to hear why.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// How often it is looked whether there is something to sum up.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -213,8 +216,7 @@ async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
                 door.report(address, what);
                 // What it sends after its call is not kept.
                 drop(request);
-                let refusal =
-                    timeout(door.timeouts.handshake, refuse(&mut connection, respond, status, what));
+                let refusal = timeout(FAREWELL, refuse(&mut connection, respond, status, what));
                 tokio::select! {
                     _ = refusal => {}
                     () = place.is_taken() => {}
