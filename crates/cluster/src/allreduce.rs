@@ -44,6 +44,11 @@ const SMALL_PIECE: usize = 8 << 10;
 /// How many pieces of its own a member sends before the first one has come from the left.
 const AHEAD: usize = 4;
 
+/// No piece of vectors of so many numbers has more bytes: one has all of a member's, where all hear all, and its weight.
+pub fn most_bytes(numbers: usize) -> usize {
+    (numbers + 1).saturating_mul(4).max(PIECE * 4)
+}
+
 impl<E: From<Closed>> Circle<'_, E> {
     /// Replaces the buffer by its sum over all members. All have buffers of one length. `spare` is memory to use, and
     /// again afterwards.
@@ -75,13 +80,16 @@ impl<E: From<Closed>> Circle<'_, E> {
         }
         // Each segment but one comes by twice: on its way to be summed, and on its way to be kept.
         let coming = (0..hops).map(|hop| pieces((self.index + 2 * n - hop - 1) % n).count()).sum::<usize>();
+        // On a link nothing overtakes, so that the pieces of a hop come in their order.
+        let mut awaited: Vec<_> = (0..hops).map(|hop| pieces((self.index + 2 * n - hop - 1) % n)).collect();
         for _ in 0..coming {
             if let Some(part) = first.next() {
                 self.send(0, part.start, in_place(own, part))?;
             }
             let (hop, start, arrived) = self.piece()?;
             let end = start + arrived.len() / 4;
-            if hop >= hops || end > len || !arrived.len().is_multiple_of(4) {
+            let next = awaited.get_mut(hop).and_then(Iterator::next);
+            if next != Some(start..end) || !arrived.len().is_multiple_of(4) {
                 // A neighbour with another buffer is none.
                 return Err(Closed.into());
             }
@@ -132,7 +140,11 @@ impl<E: From<Closed>> Gather<E> for Circle<'_, E> {
             all[from] = onward.clone();
             if hop + 1 < n {
                 self.send(hop, from, onward)?;
-                onward = self.piece()?.2;
+                let (step, index, arrived) = self.piece()?;
+                if (step, index) != (hop, (from + n - 1) % n) {
+                    return Err(Closed.into());
+                }
+                onward = arrived;
             }
         }
         Ok(all)

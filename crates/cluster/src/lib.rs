@@ -31,8 +31,16 @@ pub mod world;
 
 pub use bonfire_learn as learn;
 pub use bonfire_report as report;
+pub use bonfire_wire as wire;
 pub use bonfire_wire::{Ticket, Watchword};
 
 pub use job::{Job, Scale};
 pub use run::Run;
 pub use run_file::{Overrides, Ranks, Settings};
+
+#[cfg(test)]
+mod spoilt;
+
+#[cfg(test)]
+#[global_allocator]
+static COUNTING: bonfire_spoil::Counting = bonfire_spoil::Counting;

@@ -91,6 +91,13 @@ impl Station {
         Computed { tally: to_proto(tally, samples as u64), seconds: started.elapsed().as_secs_f64() }
     }
 
+    /// Whether there is such a unit.
+    pub fn has(&self, unit: Unit) -> bool {
+        let plan = self.shares.plan();
+        let per_epoch = plan.rounds_per_epoch.saturating_mul(plan.workers as u64);
+        u64::from(unit.index) < per_epoch && unit.epoch.checked_mul(per_epoch).is_some()
+    }
+
     /// A round without a share: a gradient of nothing.
     pub fn idle(&mut self) -> Computed {
         self.gradient.clear();
@@ -150,24 +157,31 @@ pub fn pack_state(replica: &Replica, round: u64, with_moments: bool) -> (proto::
     (state, floats_to_bytes(vectors))
 }
 
-/// Makes a replica equal to one that came. Without moments only the parameters.
-pub fn unpack_state(replica: &mut Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
-    let (len, moments) = (replica.parameters.len(), state.moments as usize);
-    ensure!(payload.len() == len * 4 * (1 + moments), "a state of {} bytes does not fit", payload.len());
-    let (parameters, rest) = payload.split_at(len * 4);
-    bytes_to_floats(parameters, &mut replica.parameters)?;
-    if moments == 0 {
-        return Ok(());
-    }
-    let vector = |bytes: &[u8]| {
-        let mut vector = vec![0.0; len];
-        bytes_to_floats(bytes, &mut vector).map(|()| vector)
-    };
-    let vectors: Result<Vec<Vec<f32>>> = rest.chunks(len * 4).map(vector).collect();
-    if !replica.optimizer.restore(state.steps, vectors?) {
-        bail!("the state is of another optimiser");
-    }
+/// Whether a state is one of such a replica: its parameters, and all moments of its optimiser or none.
+pub fn check_state(replica: &Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
+    let (len, moments) = (replica.parameters.len(), replica.optimizer.moments().len());
+    let claimed = state.moments as usize;
+    ensure!(claimed == 0 || claimed == moments, "a state with {claimed} moments is of another optimiser");
+    ensure!(payload.len() == len * 4 * (1 + claimed), "a state of {} bytes does not fit", payload.len());
     Ok(())
+}
+
+/// Makes a replica equal to one that came; one that does not fit changes nothing. Without moments only the parameters.
+pub fn unpack_state(replica: &mut Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
+    check_state(replica, state, payload)?;
+    let len = replica.parameters.len();
+    let (parameters, rest) = payload.split_at(len * 4);
+    if state.moments > 0 {
+        let vector = |bytes: &[u8]| {
+            let mut vector = vec![0.0; len];
+            bytes_to_floats(bytes, &mut vector).map(|()| vector)
+        };
+        let vectors: Result<Vec<Vec<f32>>> = rest.chunks((len * 4).max(1)).map(vector).collect();
+        if !replica.optimizer.restore(state.steps, vectors?) {
+            bail!("the state is of another optimiser");
+        }
+    }
+    bytes_to_floats(parameters, &mut replica.parameters)
 }
 
 pub fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {

@@ -56,3 +56,7 @@ pub use pool::{Buffer, Pool};
 pub use proto::frame::Body;
 pub use ticket::{Secret, Ticket, TicketError};
 pub use watchword::{WATCHWORD_LETTERS, Watchword};
+
+#[cfg(test)]
+#[global_allocator]
+static COUNTING: bonfire_spoil::Counting = bonfire_spoil::Counting;

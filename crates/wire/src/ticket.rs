@@ -167,6 +167,7 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bonfire_spoil::{Chance, Trial};
 
     fn ticket(fingerprint: Option<Fingerprint>) -> Ticket {
         Ticket { address: "head.local:4711".to_owned(), fingerprint, secret: Secret([7; 16]) }
@@ -207,6 +208,51 @@ mod tests {
         let mut code = vec![2, 0, 1, 2, 3];
         code.extend(checksum("a:1", &code));
         check(&format!("bonfire://a:1/{}", base64url::encode(&code)), TicketError::OtherVersion(2));
+    }
+
+    /// A ticket that is damaged, or has a code of anything under a right checksum.
+    fn spoilt(chance: &mut Chance) -> String {
+        let fingerprint = chance.percent(50).then(|| Fingerprint::from([9; 32]));
+        let word = ticket(fingerprint).to_string();
+        if chance.percent(60) {
+            return String::from_utf8_lossy(&chance.spoil(word.as_bytes())).into_owned();
+        }
+        let len = *chance.pick(&[0, 1, 2, 17, 18, 19, 49, 50, 51, 60]);
+        let mut code = chance.bytes(len);
+        code.iter_mut().zip([VERSION, TLS]).for_each(|(byte, known)| {
+            if chance.percent(70) {
+                *byte = known - chance.below(2) as u8;
+            }
+        });
+        let address = chance.text().replace('/', "");
+        code.extend(checksum(&address, &code));
+        format!("{SCHEME}{address}/{}", base64url::encode(&code))
+    }
+
+    #[test]
+    fn no_text_takes_the_program_down() {
+        let make = |chance: &mut Chance| {
+            let text = spoilt(chance);
+            let most = 4 * text.len() + 256;
+            (text, most)
+        };
+        Trial { name: "tickets", cases: 100_000 }.run(make, |text| {
+            let Ok(ticket) = text.parse::<Ticket>() else { return false };
+            assert_eq!(ticket.to_string(), text.trim(), "what is read is what was written");
+            true
+        });
+        let make = |chance: &mut Chance| {
+            let bytes = chance.bytes(20);
+            let text =
+                String::from_utf8_lossy(&chance.spoil(base64url::encode(&bytes).as_bytes())).into_owned();
+            let most = 3 * text.len() + 64;
+            (text, most)
+        };
+        Trial { name: "base64url", cases: 100_000 }.run(make, |text| {
+            let bytes = base64url::decode(&text);
+            assert!(bytes.as_ref().is_none_or(|bytes| base64url::encode(bytes) == text));
+            bytes.is_some()
+        });
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The program as its users meet it: every test starts the real binary in a folder of its own.
 //!
-//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `record` reads what a run
+//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `adversary` comes to one, `record` reads what a run
 //! left behind. The rest is one file
 //! for each promise.
 
 #![allow(clippy::print_stderr, reason = "a test tells its seed, and what it leaves out")]
 
+mod adversary;
 mod fire;
 mod program;
 mod record;
@@ -28,6 +29,7 @@ mod readme;
 mod run_folder;
 mod seed;
 mod stop;
+mod strangers;
 mod wrong_input;
 
 /// A run of a second or less: 160 rounds with two workers.

@@ -194,12 +194,6 @@ impl Running {
         self.stdout.so_far().lines().next().expect("a line").to_owned()
     }
 
-    /// The number of its process.
-    #[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "only tests of MPI look for children"))]
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// What it said on stderr so far.
     pub fn said(&self) -> String {
         self.stderr.so_far()
@@ -224,6 +218,11 @@ impl Running {
         self.until("its time", || Instant::now() >= end);
         self.child.kill().expect("killed");
         self.outcome()
+    }
+
+    /// The number that the system knows it by.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal by its name, such as `INT`.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_learn::data::pack;
-use bonfire_report::{HostFacts, Summary};
+use bonfire_report::{Event, HostFacts, Summary};
 use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Secret, Ticket, Watchword, Wire};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use super::resident::Resident;
 use super::{VERSION, listen, own_address, timeouts};
 use crate::checkpoint::layout_digest;
-use crate::mail::{Mailbox, Post, mailbox};
+use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::head;
-use crate::roles::registry::{Entry, Registry};
+use crate::roles::registry::{Entry, Registry, turned_away};
 use crate::run::Run;
 use crate::run_file::{Distribute, Settings};
 use crate::state::data_digest;
@@ -113,7 +113,7 @@ pub struct Gate {
     pub(super) post: Post,
     mailbox: Mailbox,
     /// Dropped after the listener: links end with it.
-    _listener: Listener,
+    listener: Listener,
     pub(super) wire: Arc<Wire>,
 }
 
@@ -143,7 +143,7 @@ impl Gate {
         }
         let host = keys.advertise.clone().unwrap_or_else(|| host_of(address));
         let ticket = Ticket { address: format!("{host}:{}", address.port()), fingerprint, secret };
-        Ok(Self { ticket, keys, wait: access.wait, post, mailbox, _listener: listener, wire })
+        Ok(Self { ticket, keys, wait: access.wait, post, mailbox, listener, wire })
     }
 
     /// What lets a node join.
@@ -179,6 +179,12 @@ impl Run {
         let led = self
             .entry()
             .and_then(|entry| head::lead(&mut self, Registry::new(entry), &gate.mailbox, stop, gate.wait));
+        gate.listener.sum_up();
+        while let Some(mail) = gate.mailbox.next(Duration::ZERO) {
+            if let News::Stranger(reason) = mail.news {
+                self.tell(Event::Warned { message: turned_away(&reason) });
+            }
+        }
         self.end(led)
     }
 

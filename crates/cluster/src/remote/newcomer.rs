@@ -111,7 +111,9 @@ impl Newcomer<'_> {
         while Instant::now() < deadline {
             let Some(mail) = self.mailbox.next(Duration::from_millis(200)) else { continue };
             match mail.news {
-                News::Frame(Frame { body: Body::Data(data), payload }) if data.offset == offset => {
+                News::Frame(Frame { body: Body::Data(data), payload })
+                    if mail.link == self.head_link && data.offset == offset =>
+                {
                     return Ok(payload);
                 }
                 News::Closed(reason) if mail.link == self.head_link => return Err(HeadGone(reason).into()),

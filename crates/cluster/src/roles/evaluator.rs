@@ -15,7 +15,9 @@ use crate::mail::News;
 pub fn evaluate(desk: &mut Desk, job: &mut Job) -> Result<Next> {
     loop {
         let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
-        if let News::Frame(Frame { body: Body::Measure(measure), payload }) = &mail.news {
+        if let News::Frame(Frame { body: Body::Measure(measure), payload }) = &mail.news
+            && mail.link == desk.head_link
+        {
             let evaluated = measure_one(job, measure.round, payload)?;
             // A head that is gone is heard of in the mail.
             let _ = desk.head.send(Body::Evaluated(evaluated));

@@ -11,6 +11,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 
 use super::network::Network;
+use super::registry::turned_away;
 use super::{evaluator, relay, ring, worker};
 use crate::job::{Job, Scale};
 use crate::mail::{Mail, Mailbox, News, Post};
@@ -49,6 +50,9 @@ pub struct Caller {
 
 /// More than anybody says before it is answered.
 const MOST_SAID: usize = 16;
+
+/// More threads than any machine has cores for one worker.
+const MAX_THREADS: usize = 1024;
 
 /// What comes after a role.
 #[derive(Debug)]
@@ -119,7 +123,11 @@ impl Desk {
                     caller.said.push(frame);
                 }
             }
-            News::Stranger(_) => {}
+            News::Stranger(reason) => {
+                let reason = turned_away(&reason);
+                // A head that is gone is heard of in the mail.
+                let _ = self.head.send(Body::Trouble(proto::Trouble { reason }));
+            }
         }
         Ok(None)
     }
@@ -176,7 +184,7 @@ fn perform(
             Next::Stopped(stop) => return Ok(stop),
             Next::Assigned(assignment) => assignment,
         };
-        let threads = assignment.threads.max(1) as usize;
+        let threads = (assignment.threads as usize).clamp(1, MAX_THREADS);
         let mut station = || {
             let worker = match worker.take() {
                 Some(worker) => worker,

@@ -7,6 +7,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, Traffic, proto};
 use bytes::Bytes;
 
+use super::claim::{plain, wrong_join};
 use super::cpus::Cpus;
 use crate::mail::{Mail, Mailbox, News};
 
@@ -93,6 +94,9 @@ pub enum Notice {
     Frame(u64, Frame),
 }
 
+/// Names are for people.
+const NAME_CHARS: usize = 64;
+
 /// How long nodes may take to let go when the run is over.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -175,7 +179,7 @@ impl Registry {
 
     /// Names are for people, and tell nodes apart: several on one machine get a number.
     fn free_name(&self, wanted: &str) -> String {
-        let clean: String = wanted.chars().filter(|c| !c.is_control()).take(64).collect();
+        let clean: String = wanted.chars().filter(|c| !c.is_control()).take(NAME_CHARS).collect();
         let is_taken = |name: &str| self.nodes.values().any(|node| node.name == name);
         let mut names = std::iter::once(clean.clone()).chain((2..).map(|i| format!("{clean}-{i}")));
         names.find(|name| !is_taken(name)).unwrap_or(clean)
@@ -188,7 +192,7 @@ impl Registry {
                 self.links.insert(mail.link, Caller::Stranger(outbox));
                 None
             }
-            News::Stranger(reason) => Some(Notice::Refused(format!("turned a stranger away: {reason}"))),
+            News::Stranger(reason) => Some(Notice::Refused(turned_away(&reason))),
             News::Closed(reason) => match self.links.remove(&mail.link)? {
                 Caller::Stranger(_) => None,
                 Caller::Node(node) => self.remove(node, reason),
@@ -213,12 +217,17 @@ impl Registry {
         let Some(Caller::Stranger(outbox)) = self.links.remove(&link) else { return None };
         let Body::Join(join) = frame.body else {
             outbox.abort("it did not ask to join");
-            return None;
+            let peer = outbox.peer();
+            return Some(Notice::Refused(format!("turned {} away: it did not ask to join", host(peer))));
         };
+        if let Some(reason) = wrong_join(&join) {
+            return Some(refuse(&outbox, &join.name, reason));
+        }
         if join.version != self.entry.version {
             let reason = format!(
                 "it runs Bonfire {}, the head runs {}: install the same version on both",
-                join.version, self.entry.version
+                plain(&join.version),
+                self.entry.version
             );
             return Some(refuse(&outbox, &join.name, &reason));
         }
@@ -242,7 +251,8 @@ impl Registry {
     fn listen(&mut self, number: u64, frame: Frame) -> Option<Notice> {
         let node = self.nodes.get_mut(&number)?;
         match frame.body {
-            Body::Fetch(fetch) => {
+            // Later it could only be a way to have the head wait for who does not read.
+            Body::Fetch(fetch) if !node.is_ready => {
                 let all = self.entry.shipment.as_ref()?;
                 let start = (fetch.offset as usize).min(all.len());
                 let payload = all.slice(start..(start + CHUNK).min(all.len()));
@@ -252,7 +262,7 @@ impl Registry {
             }
             Body::Ready(ready) if node.role.is_none() => {
                 let reason = if !ready.error.is_empty() {
-                    ready.error
+                    plain(&ready.error)
                 } else if ready.data_digest != self.entry.data_digest {
                     "its data are not the head's: `distribute: ship` sends it the head's".to_owned()
                 } else if ready.layout_digest != self.entry.layout_digest {
@@ -288,7 +298,18 @@ impl Registry {
 fn refuse(outbox: &Outbox, name: &str, reason: &str) -> Notice {
     let _ = outbox.send(Body::Refused(proto::Refused { reason: reason.to_owned() }));
     outbox.close();
-    Notice::Refused(format!("turned {name} away: {reason}"))
+    let name: String = plain(name).chars().take(NAME_CHARS).collect();
+    Notice::Refused(format!("turned {name} at {} away: {reason}", host(outbox.peer())))
+}
+
+/// What is said of who did not even get in.
+pub fn turned_away(stranger: &str) -> String {
+    format!("turned a stranger away: {stranger}")
+}
+
+/// An address without its port, which is another each time.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 fn added(a: Traffic, b: Traffic) -> Traffic {

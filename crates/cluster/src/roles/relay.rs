@@ -11,6 +11,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, Traffic, proto};
 use bytes::Bytes;
 
+use super::claim::{seconds, wrong_push};
 use super::feed::{Entry, Feed, Order};
 use super::node::{Desk, Next};
 use super::worker::{from_proto, to_proto};
@@ -62,6 +63,7 @@ struct Relaying {
     replica: Replica,
     codec: Codec,
     clip: Option<f32>,
+    batch_size: usize,
     /// What the replica's parameters have.
     version: u64,
     feed: Feed,
@@ -124,6 +126,7 @@ impl Relaying {
             replica: Replica::new(layout, file.optimizer.clone(), file.seed),
             codec: Codec::new(layout, file.compression),
             clip: file.clip_norm,
+            batch_size: file.batch_size,
             version: 0,
             feed: Feed::default(),
             workers: BTreeMap::new(),
@@ -139,6 +142,10 @@ impl Relaying {
 
     fn welcome(&mut self, link: u64, outbox: Outbox, node: u64) -> Result<()> {
         outbox.accept_payloads_up_to(self.codec.most_bytes());
+        if self.workers.contains_key(&node) {
+            // It comes back before its old link is known to be gone.
+            self.lost(node)?;
+        }
         // All replicas begin alike.
         let (part, told) = Default::default();
         let member = Member { link, outbox, has: Some(0), part, told };
@@ -158,8 +165,9 @@ impl Relaying {
             // Sent twice; the one that is held was here first.
             return Ok(());
         }
-        let unit = match (push.units.as_slice(), self.codec.check(&payload)) {
-            ([unit], Ok(())) => from_proto(unit),
+        let is_fit = self.codec.check(&payload).is_ok() && wrong_push(&push, self.batch_size).is_none();
+        let unit = match push.units.as_slice() {
+            [unit] if is_fit => from_proto(unit),
             _ => {
                 if let Some(member) = self.workers.get(&worker) {
                     member.outbox.abort("its push does not fit the run");
@@ -168,7 +176,8 @@ impl Relaying {
             }
         };
         let parcel = Parcel { payload, weight: push.weight };
-        let pushed = Pushed { parcel, tally: push.tally.unwrap_or_default(), seconds: push.compute_s };
+        let pushed =
+            Pushed { parcel, tally: push.tally.unwrap_or_default(), seconds: seconds(push.compute_s) };
         if let Some(member) = self.workers.get_mut(&worker) {
             member.part.samples += pushed.tally.samples;
             member.part.compute_s += pushed.seconds;

@@ -12,7 +12,7 @@ use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
 use bytes::Bytes;
 
 use super::node::{Caller, Desk, Next};
-use crate::allreduce::Circle;
+use crate::allreduce::{self, Circle};
 use crate::course::Course;
 use crate::mail::{Mail, News};
 use crate::run_file::{RingOp, Settings, Topology};
@@ -216,6 +216,7 @@ impl<'w> Member<'w> {
             if let Some(place) = desk.callers.iter().position(is_it) {
                 let caller = desk.callers.swap_remove(place);
                 self.early.extend(caller.said.into_iter().filter_map(piece));
+                caller.outbox.accept_payloads_up_to(allreduce::most_bytes(station.layout().len()));
                 // Nothing is sent on it, but it closes when it is dropped.
                 desk.kept.push(caller.outbox);
                 left = Some(caller.link);

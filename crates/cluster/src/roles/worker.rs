@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
@@ -87,6 +87,7 @@ fn answer(station: &mut Station, outbox: &Outbox, frame: Frame) -> Result<()> {
     #[cfg(test)]
     crate::simulation::witness::has(go.version, &station.replica);
     for unit in &go.units {
+        ensure!(station.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
         let computed = station.compute(from_proto(unit));
         let weight = station.gradient.weight;
         let payload = station.codec.pack(&station.gradient);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::proto::{Hello, Peer, Piece, Ring};
+use bonfire_spoil::{Chance, Trial};
 
 const LIMIT: usize = 1 << 20;
 
@@ -128,23 +129,93 @@ fn unknown_fields_are_skipped_and_the_last_payload_counts() {
     assert_eq!(&frame.payload[..], [4, 5, 6]);
 }
 
+/// A message of any kind, with numbers as a peer might make them up.
+fn body(chance: &mut Chance) -> Body {
+    let mut number = || chance.number();
+    let unit = proto::Unit { epoch: number(), index: number() as u32 };
+    let tally = proto::Tally { loss: 0.5, answers: number(), correct: number(), samples: number() };
+    let peer =
+        Peer { node: number(), name: "n".to_owned(), address: "a:1".to_owned(), fingerprint: Bytes::new() };
+    let (order, round, generation) = (number(), number(), number());
+    let (many, text, payload) = (chance.below(5), chance.text(), chance.bytes(3).into());
+    match chance.below(12) {
+        0 => Body::Join(proto::Join { name: text, cores: 3, fingerprint: payload, ..proto::Join::default() }),
+        1 => Body::Push(proto::Push {
+            order,
+            tally: Some(tally),
+            units: vec![unit; many],
+            ..proto::Push::default()
+        }),
+        2 => Body::Go(proto::Go { order, units: vec![unit; many], lr: 0.5, ..proto::Go::default() }),
+        3 => Body::Ring(Ring { generation, members: vec![peer; many], round, ..Ring::default() }),
+        4 => Body::Piece(Piece { generation, round, ..Piece::default() }),
+        5 => Body::State(proto::State { round, steps: order, moments: many as u32 }),
+        6 => Body::Trouble(proto::Trouble { reason: text }),
+        7 => Body::Welcome(proto::Welcome { node: order, run_file: text, ..proto::Welcome::default() }),
+        8 => Body::Fetch(proto::Fetch { offset: order }),
+        9 => Body::RingRound(proto::RingRound {
+            generation,
+            round,
+            tally: Some(tally),
+            ..proto::RingRound::default()
+        }),
+        10 => Body::Assignment(proto::Assignment {
+            role: Some(proto::assignment::Role::Relay(proto::Relay {
+                is_async: true,
+                workers: vec![peer; many],
+            })),
+            threads: order as u32,
+        }),
+        _ => Body::Hello(Hello { node: order, generation }),
+    }
+}
+
+/// Some frames one after the other, damaged, in pieces, and the largest payload that is accepted.
+fn stream(chance: &mut Chance) -> (Vec<Bytes>, usize) {
+    let limit = *chance.pick(&[0, 100, 5000, 64 << 10, 300 << 10]);
+    let mut bytes = Vec::new();
+    for _ in 0..1 + chance.below(3) {
+        let len = if chance.percent(1) { 70_000 } else { chance.below(60) };
+        let payload = chance.bytes(len).into();
+        bytes.extend(wire(&Frame { body: body(chance), payload }));
+    }
+    let mut bytes = if chance.percent(90) { chance.spoil(&bytes) } else { bytes };
+    if chance.percent(30) && bytes.len() > 5 {
+        // A length that fits, so that what is in the frame is looked at.
+        let len = (bytes.len() - 5) as u32;
+        bytes[0] = 0;
+        bytes[1..5].copy_from_slice(&len.to_be_bytes());
+    }
+    let mut bytes = Bytes::from(bytes);
+    let mut pieces = Vec::new();
+    while !bytes.is_empty() {
+        let len = if chance.percent(50) { bytes.len() } else { 1 + chance.below(bytes.len()) };
+        pieces.push(bytes.split_to(len));
+    }
+    (pieces, limit)
+}
+
 #[test]
 fn any_bytes_are_survived() {
-    let mut state = 1u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as u32
+    let make = |chance: &mut Chance| {
+        let (pieces, limit) = stream(chance);
+        let len: usize = pieces.iter().map(Bytes::len).sum();
+        // A payload's memory is taken once its length is known to be accepted, in powers of two. The smallest part of a
+        // message, two bytes, is a peer of a ring without anything: a hundred bytes, of which half as many may be spare.
+        let most = (2 * limit).max(4 << 10) + 192 * len + (16 << 10);
+        ((pieces, limit), most)
     };
-    let good: Vec<Vec<u8>> = frames().iter().map(wire).collect();
-    for round in 0..20_000 {
-        let mut bytes = good[round % good.len()].clone();
-        bytes.truncate(400);
-        for _ in 0..1 + random() % 4 {
-            let place = random() as usize % bytes.len().min(40);
-            bytes[place] = random() as u8;
-        }
+    Trial { name: "frames", cases: 100_000 }.run(make, |(pieces, limit)| {
         let mut decoder = decoder();
-        let mut bytes = Bytes::from(bytes);
-        while let Ok(Some(_)) = decoder.next(&mut bytes, LIMIT) {}
-    }
+        for mut piece in pieces {
+            loop {
+                match decoder.next(&mut piece, limit) {
+                    Ok(Some((frame, _))) => assert!(frame.payload.len() <= limit),
+                    Ok(None) => break,
+                    Err(_) => return false,
+                }
+            }
+        }
+        true
+    });
 }

@@ -149,10 +149,11 @@ async fn reach(
         ConnectSecurity::Tls(fingerprint) => Box::pin(encrypt(io, fingerprint).await?),
     };
     let (mut caller, connection) =
-        settings().handshake::<_, Parts>(io).await.map_err(|_| no_http2(security))?;
+        settings().handshake::<_, Parts>(io).await.map_err(|error| no_http2(security, error))?;
     tokio::spawn(carry(connection, pulse, Arc::clone(fate), timeouts.silence));
-    let (response, sending) = caller.send_request(request(secret), false).map_err(|_| no_http2(security))?;
-    let response = response.await.map_err(|_| no_http2(security))?;
+    let (response, sending) =
+        caller.send_request(request(secret), false).map_err(|error| no_http2(security, error))?;
+    let response = response.await.map_err(|error| no_http2(security, error))?;
     examine(&response).inspect_err(|_| fate.cut("not let in".to_owned()))?;
     Ok((sending, response.into_body()))
 }
@@ -192,14 +193,27 @@ async fn encrypt(
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
         match cause {
             Some(rustls::Error::InvalidCertificate(_)) => ConnectErrorKind::OtherCertificate,
-            _ => ConnectErrorKind::NotBonfire(format!("no TLS there ({error}); was it started as insecure?")),
+            None => hung_up(&error),
+            Some(_) => {
+                ConnectErrorKind::NotBonfire(format!("no TLS there ({error}); was it started as insecure?"))
+            }
         }
     })?;
     io.get_mut().1.set_buffer_limit(Some(ENCRYPTED_BYTES));
     Ok(io)
 }
 
-fn no_http2(security: ConnectSecurity) -> ConnectErrorKind {
+/// A listener with many strangers drops some callers early; it may have room at the next attempt.
+fn hung_up(error: &io::Error) -> ConnectErrorKind {
+    ConnectErrorKind::Unreachable(format!("it hung up during the handshake ({error})"))
+}
+
+fn no_http2(security: ConnectSecurity, error: h2::Error) -> ConnectErrorKind {
+    if error.is_io()
+        && let Some(error) = error.into_io()
+    {
+        return hung_up(&error);
+    }
     ConnectErrorKind::NotBonfire(match security {
         ConnectSecurity::Plain => "no plain HTTP/2 there; does it want TLS?".to_owned(),
         ConnectSecurity::Tls(_) => "no HTTP/2 there".to_owned(),

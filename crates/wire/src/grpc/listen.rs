@@ -1,10 +1,10 @@
-use std::collections::HashSet;
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream};
@@ -13,13 +13,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::end::{Fate, Parts, Role, drive, start_reader, text};
+use super::lobby::{Lobby, Place};
 use super::pulse::{Heard, Pulse};
+use super::reports::Reports;
 use super::status::{CONTENT_TYPE, Status};
-use super::{ENCRYPTED_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES, WINDOW_BYTES, Wire};
+use super::{
+    CONNECTION_WINDOW_BYTES, ENCRYPTED_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES,
+    UNKNOWN_BYTES, WINDOW_BYTES, Wire,
+};
 use crate::identity::Identity;
 use crate::link::{FIRST_PAYLOAD_BYTES, Outbox, Sink, Timeouts};
 use crate::pool::Pool;
@@ -28,11 +33,11 @@ use crate::ticket::Secret;
 /// How many peers may be connected.
 const MAX_PEERS: usize = 1024;
 
-/// How many of them may be unknown, each for the time of a handshake; more wait to be accepted.
-const MAX_UNKNOWN: usize = 64;
+/// How long one that is refused may take to hear why.
+const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How many kinds of strangers are reported before it is enough.
-const MAX_REPORTS: usize = 1024;
+/// How often it is looked whether there is something to sum up.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether links are encrypted.
 #[derive(Clone, Debug)]
@@ -44,16 +49,28 @@ pub enum ListenSecurity {
 }
 
 /// An address at which peers are let in, until it is dropped; their links stay.
-#[derive(Debug)]
 pub struct Listener {
     address: SocketAddr,
     task: AbortHandle,
+    door: Arc<Door>,
 }
 
 impl Listener {
     /// Where it listens, with the port that port 0 has become.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Tells of all strangers that were counted and not told, at the end of what they are told to.
+    pub fn sum_up(&self) {
+        let told = self.door.reports().close();
+        told.iter().for_each(|(address, what)| (self.door.strangers)(*address, what));
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listener").field(&self.address).finish()
     }
 }
 
@@ -65,8 +82,8 @@ impl Drop for Listener {
 
 impl Wire {
     /// Listens at an address. For each peer that shows the secret, `accept` gets its address and the link's sending
-    /// end, and says where its frames go. All others are turned away, and `strangers` hears of each address and kind
-    /// once.
+    /// end, and says where its frames go. All others are turned away. Of these `strangers` hears: of the first from an
+    /// address that did something at once, of more like it now and then, in a sum.
     pub fn listen(
         &self,
         address: &str,
@@ -94,10 +111,10 @@ impl Wire {
             pool: self.pool.clone(),
             accept: Box::new(accept),
             strangers: Box::new(strangers),
-            reported: Mutex::default(),
+            reports: Mutex::default(),
         });
-        let task = runtime.spawn(stand_at(door, listener)).abort_handle();
-        Ok(Listener { address: local, task })
+        let task = runtime.spawn(stand_at(Arc::clone(&door), listener)).abort_handle();
+        Ok(Listener { address: local, task, door })
     }
 }
 
@@ -111,16 +128,25 @@ struct Door {
     pool: Pool,
     accept: Accept,
     strangers: Strangers,
-    reported: Mutex<HashSet<(IpAddr, &'static str)>>,
+    reports: Mutex<Reports>,
 }
 
 async fn stand_at(door: Arc<Door>, listener: TcpListener) {
-    let (peers, unknown) = (Arc::new(Semaphore::new(MAX_PEERS)), Arc::new(Semaphore::new(MAX_UNKNOWN)));
-    while let Ok(unknown) = Arc::clone(&unknown).acquire_owned().await {
-        match listener.accept().await {
+    let (peers, lobby) = (Arc::new(Semaphore::new(MAX_PEERS)), Arc::new(Lobby::default()));
+    let mut looks = interval(LOOK);
+    loop {
+        let came = tokio::select! {
+            came = listener.accept() => came,
+            _ = looks.tick() => {
+                door.sum_up();
+                continue;
+            }
+        };
+        match came {
             Ok((tcp, address)) => match Arc::clone(&peers).try_acquire_owned() {
-                Ok(place) => {
-                    tokio::spawn(greet(Arc::clone(&door), tcp, address, unknown, place));
+                Ok(seat) => {
+                    let place = lobby.enter(address.ip());
+                    tokio::spawn(greet(Arc::clone(&door), tcp, address, place, seat));
                 }
                 Err(_) => door.report(address, "is one too many: all places are taken"),
             },
@@ -135,49 +161,74 @@ async fn greet(
     door: Arc<Door>,
     tcp: TcpStream,
     address: SocketAddr,
-    unknown: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+    place: Place,
+    _seat: OwnedSemaphorePermit,
 ) {
-    let pulse = Pulse::new();
+    let pulse = Pulse::of_unknown(UNKNOWN_BYTES);
     let Ok(io) = Heard::new(tcp, &pulse) else { return };
     match &door.acceptor {
-        None => meet(&door, async { Some(io) }, address, pulse, unknown).await,
+        None => meet(&door, async { Ok(io) }, address, pulse, place).await,
         Some(acceptor) => {
             let encrypted = async {
-                let mut io = acceptor.accept(io.reading_ahead()).await.ok()?;
+                let mut io = acceptor.accept(io.reading_ahead()).await.map_err(|error| no_tls(&error))?;
                 io.get_mut().1.set_buffer_limit(Some(ENCRYPTED_BYTES));
-                Some(io)
+                Ok(io)
             };
-            meet(&door, encrypted, address, pulse, unknown).await;
+            meet(&door, encrypted, address, pulse, place).await;
         }
+    }
+}
+
+/// Why there is no encrypted connection. One that was refused is mostly a node with the ticket of another run.
+fn no_tls(error: &io::Error) -> &'static str {
+    match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        Some(rustls::Error::AlertReceived(_)) => {
+            "did not accept the certificate: is its ticket of another run?"
+        }
+        Some(_) => "did not speak TLS",
+        None => "left during the handshake",
     }
 }
 
 async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
     door: &Arc<Door>,
-    io: impl Future<Output = Option<IO>>,
+    io: impl Future<Output = Result<IO, &'static str>>,
     address: SocketAddr,
     pulse: Pulse,
-    unknown: OwnedSemaphorePermit,
+    place: Place,
 ) {
-    let called = timeout(door.timeouts.handshake, async {
-        let io = io.await.ok_or("did not speak TLS")?;
+    let handshake = timeout(door.timeouts.handshake, async {
+        let io = io.await?;
+        place.progress();
         let mut connection = settings().handshake(io).await.map_err(|_| "did not speak HTTP/2")?;
         let call = connection.accept().await.and_then(Result::ok).ok_or("did not call")?;
         Ok((connection, call))
     });
-    match called.await {
-        Err(_) => door.report(address, "did not finish the handshake in time"),
-        Ok(Err(what)) => door.report(address, what),
-        Ok(Ok((mut connection, (request, respond)))) => match door.examine(&request) {
+    let called = tokio::select! {
+        called = handshake => called.unwrap_or(Err("did not finish the handshake in time")),
+        () = place.is_taken() => Err("had to make room for others before it finished the handshake"),
+    };
+    match called {
+        Err(_) if pulse.is_spent() => door.report(address, "said too much before it showed a secret"),
+        Err(what) => door.report(address, what),
+        Ok((mut connection, (request, respond))) => match door.examine(&request) {
             Err((status, what)) => {
                 door.report(address, what);
-                let _ =
-                    timeout(door.timeouts.handshake, refuse(&mut connection, respond, status, what)).await;
+                // What it sends after its call is not kept.
+                drop(request);
+                let refusal = timeout(FAREWELL, refuse(&mut connection, respond, status, what));
+                tokio::select! {
+                    _ = refusal => {}
+                    () = place.is_taken() => {}
+                }
             }
             Ok(()) => {
+                if !place.leave() {
+                    return;
+                }
+                pulse.is_known();
+                connection.set_target_window_size(CONNECTION_WINDOW_BYTES);
                 let Some(fate) = door.let_in(address, request, respond) else { return };
-                drop(unknown);
                 carry(connection, pulse, fate, door.timeouts.silence).await;
             }
         },
@@ -186,15 +237,14 @@ async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
 
 fn settings() -> server::Builder {
     let mut settings = server::Builder::new();
+    // The window of the connection stays as small as it is at first, and with it what HTTP/2 puts up with, until the peer
+    // is known.
     settings
         .initial_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
         .max_frame_size(PIECE_BYTES)
         .max_send_buffer_size(QUEUE_BYTES)
         .max_header_list_size(HEADER_BYTES)
-        .max_concurrent_streams(1)
-        // The window bounds what waits here; the peer is known, so that many small frames are no attack.
-        .data_frame_budget(usize::MAX);
+        .max_concurrent_streams(1);
     settings
 }
 
@@ -242,13 +292,20 @@ impl Door {
         Some(fate)
     }
 
+    fn reports(&self) -> MutexGuard<'_, Reports> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn report(&self, address: SocketAddr, what: &'static str) {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = reported.len() < MAX_REPORTS && reported.insert((address.ip(), what));
-        drop(reported);
-        if is_new {
+        let is_first = self.reports().is_first(address, what, Instant::now());
+        if is_first {
             (self.strangers)(address, what);
         }
+    }
+
+    fn sum_up(&self) {
+        let told = self.reports().sum_up(Instant::now());
+        told.iter().for_each(|(address, what)| (self.strangers)(*address, what));
     }
 }
 

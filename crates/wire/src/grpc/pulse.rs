@@ -2,7 +2,7 @@ use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,36 @@ use tokio::time::sleep_until;
 pub(crate) struct Pulse {
     start: Instant,
     heard_us: Arc<AtomicU64>,
+    /// How many more bytes may come.
+    quota: Arc<AtomicUsize>,
 }
 
 impl Pulse {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), heard_us: Arc::new(AtomicU64::new(0)) }
+        Self { start: Instant::now(), heard_us: Arc::default(), quota: Arc::new(AtomicUsize::new(NO_END)) }
+    }
+
+    /// Of a peer that may say so much until it is known.
+    pub(crate) fn of_unknown(bytes: usize) -> Self {
+        let pulse = Self::new();
+        pulse.quota.store(bytes, Ordering::Relaxed);
+        pulse
+    }
+
+    /// The peer may say what it likes from now on.
+    pub(crate) fn is_known(&self) {
+        self.quota.store(NO_END, Ordering::Relaxed);
+    }
+
+    /// Whether an unknown peer has said more than it may.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.quota.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes so many bytes off the quota.
+    fn spend(&self, bytes: usize) {
+        let spent = |quota: usize| (quota != NO_END).then(|| quota.saturating_sub(bytes));
+        let _ = self.quota.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent);
     }
 
     fn beat(&self, now: Instant) {
@@ -60,6 +85,8 @@ impl Pulse {
     }
 }
 
+const NO_END: usize = usize::MAX;
+
 /// A connection that notes in its pulse when something comes.
 #[derive(Debug)]
 pub(crate) struct Heard {
@@ -78,6 +105,9 @@ struct Ahead {
 
 const AHEAD_BYTES: usize = 256 << 10;
 
+/// The same for a peer that is not known yet: there may be many.
+const UNKNOWN_AHEAD_BYTES: usize = 4 << 10;
+
 impl Heard {
     pub(crate) fn new(tcp: TcpStream, pulse: &Pulse) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
@@ -86,7 +116,7 @@ impl Heard {
 
     /// For who reads in small pieces.
     pub(crate) fn reading_ahead(mut self) -> Self {
-        self.ahead = Some(Ahead { memory: vec![0; AHEAD_BYTES], bytes: 0..0 });
+        self.ahead = Some(Ahead { memory: vec![0; UNKNOWN_AHEAD_BYTES], bytes: 0..0 });
         self
     }
 }
@@ -102,6 +132,9 @@ impl AsyncRead for Heard {
             return read(tcp, pulse, context, buffer);
         };
         if Range::is_empty(bytes) {
+            if memory.len() < AHEAD_BYTES && pulse.quota.load(Ordering::Relaxed) == NO_END {
+                *memory = vec![0; AHEAD_BYTES];
+            }
             let mut place = ReadBuf::new(memory);
             ready!(read(tcp, pulse, context, &mut place))?;
             *bytes = 0..place.filled().len();
@@ -120,11 +153,32 @@ fn read(
     buffer: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
     let before = buffer.filled().len();
-    let result = Pin::new(tcp).poll_read(context, buffer);
-    if buffer.filled().len() > before {
+    let result = match pulse.quota.load(Ordering::Relaxed) {
+        NO_END => Pin::new(tcp).poll_read(context, buffer),
+        0 => return Poll::Ready(Err(io::Error::other("an unknown peer has said too much"))),
+        quota => read_some(tcp, context, buffer, quota),
+    };
+    let n = buffer.filled().len() - before;
+    if n > 0 {
         pulse.beat(Instant::now());
+        pulse.spend(n);
     }
     result
+}
+
+/// Reads no more than so many bytes.
+fn read_some(
+    tcp: &mut TcpStream,
+    context: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+    most: usize,
+) -> Poll<io::Result<()>> {
+    let mut memory = [0; UNKNOWN_AHEAD_BYTES];
+    let len = memory.len().min(most).min(buffer.remaining());
+    let mut place = ReadBuf::new(&mut memory[..len]);
+    ready!(Pin::new(tcp).poll_read(context, &mut place))?;
+    buffer.put_slice(place.filled());
+    Poll::Ready(Ok(()))
 }
 
 impl AsyncWrite for Heard {

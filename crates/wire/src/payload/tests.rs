@@ -1,25 +1,10 @@
 use super::*;
+use bonfire_spoil::{Chance, Trial};
 
-/// A stream of numbers that look random, the same each time.
-struct Chance(u64);
-
-impl Chance {
-    fn bits(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.bits() % bound as u64) as usize
-    }
-
-    /// Around 0, and of very different sizes.
-    fn value(&mut self) -> f32 {
-        let unit = (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0;
-        unit * [1.0, 1e-2, 1e-4][self.below(3)]
-    }
+/// Around 0, and of very different sizes.
+fn value(chance: &mut Chance) -> f32 {
+    let unit = (chance.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0;
+    unit * [1.0, 1e-2, 1e-4][chance.below(3)]
 }
 
 /// A form of tensors `(rows, width)`, where width 0 makes a dense part of so many values.
@@ -49,7 +34,7 @@ fn forms() -> Vec<Form> {
 
 /// Some values, and for each table a share of its rows in any order. Rows that do not count hold rubbish.
 fn vector(form: &Form, share: f32, chance: &mut Chance) -> (Vec<f32>, Vec<Vec<u32>>) {
-    let mut values: Vec<f32> = (0..form.len()).map(|_| chance.value()).collect();
+    let mut values: Vec<f32> = (0..form.len()).map(|_| value(chance)).collect();
     let mut tables = Vec::new();
     for part in form.parts() {
         let Part::Rows { range, width } = part else { continue };
@@ -116,7 +101,7 @@ fn largest(values: &[f32]) -> f32 {
 
 #[test]
 fn what_is_encoded_arrives() {
-    let mut chance = Chance(1);
+    let mut chance = Chance::new("payload", 1);
     for form in forms() {
         for share in [0.0, 0.05, 0.5, 0.95, 1.0] {
             let (values, rows) = vector(&form, share, &mut chance);
@@ -298,7 +283,7 @@ fn wrong_bytes_are_refused_in_words() {
 
 /// Small payloads with the forms they belong to.
 fn samples() -> Vec<(Form, Vec<u8>)> {
-    let mut chance = Chance(3);
+    let mut chance = Chance::new("payload", 3);
     let mut samples = Vec::new();
     for form in forms().into_iter().filter(|form| form.len() < 4000) {
         for (share, precision) in [(0.1, Precision::F32), (0.1, Precision::F16), (0.9, Precision::F16)] {
@@ -344,32 +329,26 @@ fn no_changed_byte_takes_the_program_down() {
 
 #[test]
 fn no_bytes_take_the_program_down() {
-    let (samples, mut chance) = (samples(), Chance(5));
-    let mut refused = 0;
-    for _ in 0..100_000 {
-        let (form, bytes) = &samples[chance.below(samples.len())];
-        let mut bytes = bytes.clone();
-        for _ in 0..1 + chance.below(4) {
-            let place = chance.below(bytes.len().max(1));
-            match chance.below(6) {
-                _ if bytes.is_empty() => bytes.push(chance.bits() as u8),
-                0 => bytes[place] = chance.bits() as u8,
-                1 => bytes.truncate(place),
-                2 => bytes.insert(place, chance.bits() as u8),
-                3 => {
-                    let end = (place + 4).min(bytes.len());
-                    bytes[place..end].fill([0, 0x7F, 0xFF][chance.below(3)]);
-                }
-                // Headers are few among the bytes, and most of what can go wrong.
-                _ => {
-                    let place = chance.below(bytes.len().min(32));
-                    bytes[place] = chance.bits() as u8;
-                }
-            }
-        }
-        refused += usize::from(!is_read(form, &bytes));
-    }
-    assert!(refused > 50_000, "only {refused} were refused");
+    let samples = samples();
+    let make = |chance: &mut Chance| {
+        let sample = chance.below(samples.len());
+        let bytes = chance.spoil(&samples[sample].1);
+        // The list of the parts, or an error in words.
+        ((sample, bytes), 1024)
+    };
+    Trial { name: "payloads", cases: 300_000 }.run(make, |(sample, bytes)| {
+        View::parse(&samples[sample].0, &bytes).is_ok_and(|view| {
+            std::hint::black_box(view.is_finite());
+            true
+        })
+    });
+    let most = |sample: usize| 1024 + 4 * samples[sample].0.len();
+    let make = |chance: &mut Chance| {
+        let sample = chance.below(samples.len());
+        ((sample, chance.spoil(&samples[sample].1)), most(sample))
+    };
+    Trial { name: "payloads, used", cases: 100_000 }
+        .run(make, |(sample, bytes)| is_read(&samples[sample].0, &bytes));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod door;
 mod laws;
 mod loss;
 mod proxy;
+mod strangers;
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};

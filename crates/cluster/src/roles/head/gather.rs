@@ -130,12 +130,9 @@ impl Head<'_> {
                 return Ok(Some(Exit::Interrupted));
             }
             match self.next(left) {
-                Some(Notice::Refused(message)) => {
-                    self.run.tell(Event::Warned { message });
-                }
+                Some(Notice::Refused(message)) => self.warn(message),
                 Some(Notice::Lost { node, reason }) => {
-                    let message = format!("{} left before the run began: {reason}", node.name);
-                    self.run.tell(Event::Warned { message });
+                    self.warn(format!("{} left before the run began: {reason}", node.name));
                 }
                 _ => {}
             }

@@ -6,6 +6,7 @@ mod server;
 mod stamps;
 mod stats;
 mod update_log;
+mod warnings;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use bonfire_report::{Event, Exit};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 
+use super::claim::plain;
 use super::registry::{Node, Notice, Registry, Role};
 use crate::course::Due;
 use crate::mail::Mailbox;
@@ -22,6 +24,7 @@ use crate::run::{Evaluated, Run, Traffic};
 use crate::run_file::Topology;
 pub use gather::Absent;
 use stats::Stats;
+use warnings::Warnings;
 
 /// A head and what it has to do with.
 #[derive(Debug)]
@@ -34,6 +37,7 @@ pub struct Head<'a> {
     wait: Duration,
     started: Instant,
     stats: Stats,
+    warnings: Warnings,
     /// What the evaluator was asked to measure and has not answered: the round, and how far the run was.
     measuring: Vec<(u64, f64)>,
     /// How the run is to end, once that is known.
@@ -63,6 +67,7 @@ pub fn lead(
         wait,
         started,
         stats: Stats::new(started),
+        warnings: Warnings::default(),
         measuring: Vec::new(),
         exit: None,
     };
@@ -75,6 +80,7 @@ pub fn lead(
         Err(error) => format!("{error:#}"),
     };
     head.tell_nodes();
+    head.sum_up_warnings();
     let interrupted = matches!(led, Ok(Exit::Interrupted));
     let stop = proto::Stop { reason, failed: led.is_err(), interrupted };
     head.registry.dismiss(&stop, head.mailbox);
@@ -135,12 +141,11 @@ impl Head<'_> {
         match notice {
             Notice::Joined(_) => None,
             Notice::Refused(message) => {
-                self.run.tell(Event::Warned { message });
+                self.warn(message);
                 None
             }
             Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. }) => {
-                let message = format!("{}: {}", self.name(node), trouble.reason);
-                self.run.tell(Event::Warned { message });
+                self.warn(format!("{}: {}", self.name(node), plain(&trouble.reason)));
                 None
             }
             Notice::Frame(_, Frame { body: Body::Evaluated(found), .. }) => {
@@ -207,6 +212,19 @@ impl Head<'_> {
         self.run.tell(Event::NodeLate { node, name, round: self.run.progress.round, reason });
     }
 
+    /// Says what a user may want to know; what is the same again is counted, and summed up now and then.
+    fn warn(&mut self, message: String) {
+        if self.warnings.is_new(&message) {
+            self.run.tell(Event::Warned { message });
+        }
+    }
+
+    fn sum_up_warnings(&mut self) {
+        for message in self.warnings.sum_up() {
+            self.run.tell(Event::Warned { message });
+        }
+    }
+
     /// Says what every node did, now and then.
     fn tell_nodes(&mut self) {
         let round = self.run.progress.round;
@@ -219,6 +237,9 @@ impl Head<'_> {
     fn tell_nodes_if_due(&mut self) {
         if self.stats.is_due(self.mailbox.now()) {
             self.tell_nodes();
+            if self.warnings.is_due(self.mailbox.now()) {
+                self.sum_up_warnings();
+            }
         }
     }
 

@@ -16,7 +16,10 @@ use super::super::registry::{Node, Notice, Role};
 use super::Head;
 use crate::course::Due;
 use crate::run::Update;
-use crate::station::{pack_state, unpack_state};
+use crate::station::{check_state, pack_state, unpack_state};
+
+/// How many rounds members can be ahead of what all have said that they have done: what they say waits in their links.
+const AHEAD: u64 = 1 << 16;
 
 /// Leads a run whose workers are a ring.
 pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
@@ -127,7 +130,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                     let (generation, round) = (broken.generation, broken.round);
                     self.decide(Event::Broken { member: node, generation, round })
                 }
-                Body::State(state) => self.state(state, payload),
+                Body::State(state) => self.offered(node, state, payload),
                 _ => Ok(()),
             },
             _ => Ok(()),
@@ -178,6 +181,11 @@ impl<'h, 'a> Leading<'h, 'a> {
     /// A member has done a round.
     fn done(&mut self, node: u64, done: &proto::RingRound) -> Result<()> {
         let tally = done.tally.unwrap_or_default();
+        let is_now = self.view.as_ref().is_some_and(|view| view.generation == done.generation);
+        if !is_now || done.round > self.head.run.progress.round.saturating_add(AHEAD) {
+            // Of a ring that is no more.
+            return Ok(());
+        }
         self.head.stats.pushed(node, tally.samples, done.compute_s);
         // Around a ring everybody receives as much as it sends.
         self.head.stats.aside(node, done.sent_bytes, done.sent_bytes);
@@ -204,8 +212,8 @@ impl<'h, 'a> Leading<'h, 'a> {
     fn add(&mut self, round: u64, tally: &proto::Tally) {
         let round = self.rounds.entry(round).or_default();
         round.tally.loss += tally.loss;
-        round.tally.answers += tally.answers;
-        round.tally.correct += tally.correct;
+        round.tally.answers = round.tally.answers.saturating_add(tally.answers);
+        round.tally.correct = round.tally.correct.saturating_add(tally.correct);
     }
 
     fn decide(&mut self, event: Event) -> Result<()> {
@@ -312,6 +320,18 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
         if let Some((state, payload)) = self.early.take() {
             self.state(state, payload)?;
+        }
+        Ok(())
+    }
+
+    /// A member sends its state. One that does not fit costs the member, not the run.
+    fn offered(&mut self, node: u64, state: proto::State, payload: Bytes) -> Result<()> {
+        let Err(error) = check_state(&self.head.run.job.replica, &state, &payload) else {
+            return self.state(state, payload);
+        };
+        self.head.warn(format!("refused the state of {}: {error:#}", self.head.name(node)));
+        if let Some(node) = self.head.registry.get(node) {
+            node.outbox.abort("its state does not fit the run");
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 use bytes::Bytes;
 
+use super::super::claim::wrong_push;
 use super::super::feed::{Entry, Feed, Order};
 use super::super::registry::{Node, Notice, Role};
 use super::super::worker::from_proto;
@@ -191,17 +192,21 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Notice::Frame(node, Frame { body: Body::Push(push), payload })) => {
                 self.pushed(node, push, payload)
             }
-            // One that was a relay may still have said this.
-            Some(Notice::Frame(node, Frame { body: Body::Offer(offer), .. })) if self.is_relay(node) => {
-                self.offered.insert(node, offer.workers);
-                self.decide(Event::Lease { member: node, lease: offer.lease })
-            }
+            Some(Notice::Frame(node, Frame { body: Body::Offer(offer), .. })) => self.offered(node, &offer),
             _ => Ok(()),
         }
     }
 
-    fn is_relay(&self, node: u64) -> bool {
-        self.head.registry.get(node).is_some_and(|node| matches!(node.role, Some(Role::Relay { .. })))
+    /// A relay's workers have changed. Nobody else has any, and none more than there are nodes.
+    fn offered(&mut self, node: u64, offer: &proto::Offer) -> Result<()> {
+        let is_relay = |node: &Node| matches!(node.role, Some(Role::Relay { .. }));
+        if !self.head.registry.get(node).is_some_and(is_relay) {
+            // One that was a relay may still have said this.
+            return Ok(());
+        }
+        let nodes = u32::try_from(self.head.registry.nodes().count()).unwrap_or(u32::MAX);
+        self.offered.insert(node, offer.workers.min(nodes));
+        self.decide(Event::Lease { member: node, lease: offer.lease.min(nodes.saturating_mul(2)) })
     }
 
     /// The relay with the fewest workers, if there is any.
@@ -270,21 +275,24 @@ impl<'h, 'a> Serving<'h, 'a> {
     }
 
     fn pushed(&mut self, node: u64, push: proto::Push, payload: Bytes) -> Result<()> {
-        if self.held.contains_key(&(node, push.order)) {
-            // The one that is held stays: it was here first.
-            self.head.tell_late(node, "sent the same gradient twice".to_owned());
+        if self.finished {
             return Ok(());
         }
-        let tally = push.tally.unwrap_or_default();
-        let is_fit = push.weight.is_finite() && push.weight >= 0.0 && tally.loss.is_finite();
+        if self.held.contains_key(&(node, push.order)) {
+            // The one that is held stays: it was here first.
+            self.head.warn(format!("{} sent the same gradient twice", self.head.name(node)));
+            return Ok(());
+        }
+        let mut tally = push.tally.unwrap_or_default();
+        let batch_size = self.head.run.job.settings.file.batch_size;
         let wrong = match self.codec.check(&payload) {
             Err(error) => Some(format!("{error:#}")),
-            Ok(()) if !is_fit => Some("its loss is not a number".to_owned()),
-            Ok(()) => None,
+            Ok(()) => wrong_push(&push, batch_size),
         };
         if let Some(wrong) = &wrong {
-            let message = format!("refused a gradient of {}: {wrong}", self.head.name(node));
-            self.head.run.tell(Told::Warned { message });
+            self.head.warn(format!("refused a gradient of {}: {wrong}", self.head.name(node)));
+            // What is unfit does not count, nor does what is said of it.
+            tally = proto::Tally::default();
         }
         self.head.stats.pushed(node, tally.samples, push.compute_s);
         for part in push.parts.iter().filter(|part| self.head.registry.get(part.node).is_some()) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bonfire_report::NodeLine;
 use bonfire_wire::Traffic;
 
+use super::super::claim::seconds;
 use super::super::registry::Registry;
 
 /// Counts by node.
@@ -66,8 +67,8 @@ impl Stats {
     /// A node has done its part of an update.
     pub fn pushed(&mut self, node: u64, samples: u64, compute_s: f64) {
         let count = self.nodes.entry(node).or_default();
-        count.samples += samples;
-        count.compute_s += compute_s;
+        count.samples = count.samples.saturating_add(samples);
+        count.compute_s += seconds(compute_s);
     }
 
     pub fn applied(&mut self, node: u64, staleness: u64) {
@@ -85,7 +86,7 @@ impl Stats {
     /// A node sent and received this past the head.
     pub fn aside(&mut self, node: u64, sent: u64, received: u64) {
         let aside = &mut self.nodes.entry(node).or_default().aside;
-        *aside = (aside.0 + sent, aside.1 + received);
+        *aside = (aside.0.saturating_add(sent), aside.1.saturating_add(received));
     }
 
     /// The head was at work for so long.
@@ -130,8 +131,9 @@ impl Stats {
                 staleness: (count.pushes > 0 && count.staleness > 0)
                     .then(|| count.staleness as f64 / count.pushes as f64),
                 // What the head receives, the node has sent.
-                sent_bytes: traffic.received_bytes - count.traffic.received_bytes + count.aside.0,
-                received_bytes: traffic.sent_bytes - count.traffic.sent_bytes + count.aside.1,
+                sent_bytes: (traffic.received_bytes - count.traffic.received_bytes)
+                    .saturating_add(count.aside.0),
+                received_bytes: (traffic.sent_bytes - count.traffic.sent_bytes).saturating_add(count.aside.1),
                 late: count.late,
             });
             *count = Count { traffic, ..Count::default() };
