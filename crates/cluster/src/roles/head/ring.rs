@@ -141,7 +141,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             self.head.evaluator_lost();
         }
         self.decide(Event::Lost { member: node.number, reason })?;
-        if self.finished && self.due.is_some() {
+        if self.stopping || (self.finished && self.due.is_some()) {
             // It may have been the one that was to send the last state; any other has the same.
             let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
             let other = self.head.registry.nodes().find(is_member).map(|node| node.number);
