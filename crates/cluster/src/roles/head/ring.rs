@@ -169,7 +169,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         if let Some(node) = self.head.recruit(Role::RingMember { number: 0 }) {
             self.decide(Event::Joined { member: node })?;
         }
-        if self.finished && self.due.is_some() {
+        if self.stopping || (self.finished && self.due.is_some()) {
             // It may have been the one that was to send the last state; any other has the same.
             let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
             let other = self.head.registry.nodes().find(is_member).map(|node| node.number);
