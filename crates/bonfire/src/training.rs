@@ -118,7 +118,10 @@ impl<'a> Training<'a> {
         let keys = self.resume.as_deref().map(Keys::load).transpose()?;
         let gate = Gate::open(access, &job.settings, keys)?;
         let run = self.begin(job)?;
-        gate.save(&run)?;
+        if let Err(error) = gate.save(&run) {
+            run.abandon();
+            return Err(error);
+        }
         Ok((run, gate))
     }
 

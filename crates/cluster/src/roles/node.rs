@@ -53,6 +53,8 @@ const MOST_SAID: usize = 16;
 #[derive(Debug)]
 pub enum Next {
     Assigned(proto::Assignment),
+    /// The same role once more.
+    Again,
     Stopped(proto::Stop),
 }
 
@@ -138,11 +140,13 @@ impl Desk {
 pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) -> Result<proto::Stop> {
     let Equipment { settings, dataset, layout, mut worker } = equipment;
     let mut next = desk.await_word()?;
+    let mut assignment = proto::Assignment::default();
     loop {
-        let assignment = match next {
+        match next {
             Next::Stopped(stop) => return Ok(stop),
-            Next::Assigned(assignment) => assignment,
-        };
+            Next::Assigned(other) => assignment = other,
+            Next::Again => {}
+        }
         let threads = assignment.threads.max(1) as usize;
         let mut station = || {
             let worker = match worker.take() {
@@ -151,7 +155,7 @@ pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) 
             };
             Station::new(&settings, &dataset, worker)
         };
-        let role = assignment.role.context("the head gave no role")?;
+        let role = assignment.role.clone().context("the head gave no role")?;
         tell(match role {
             Role::Worker(_) => "a worker",
             Role::Relay(_) => "a relay",
