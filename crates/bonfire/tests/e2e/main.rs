@@ -9,6 +9,7 @@
 mod fire;
 mod program;
 mod record;
+mod stall;
 
 mod cluster;
 mod crash;
@@ -16,6 +17,8 @@ mod crates;
 mod data;
 mod evaluator;
 mod exchange;
+mod faults;
+mod full_disk;
 mod interchange;
 mod joining;
 mod learning;
