@@ -216,10 +216,14 @@ fn check_words(record: &Record, victim: Victim, blow: Blow, head: &str) {
     }
 }
 
-/// The first line that tells of a loss or a return.
+/// The first line that tells of a loss or a return, without the path of this test.
 fn worth_telling(said: &str) -> String {
     let tells = |line: &&str| ["was lost", "is back", "resumed from"].iter().any(|word| line.contains(word));
-    said.lines().find(tells).unwrap_or("-").to_owned()
+    let line = said.lines().find(tells).unwrap_or("-");
+    match line.split_once("resumed from ").and_then(|(_, file)| file.split_once("checkpoints/")) {
+        Some((_, file)) => format!("resumed from {file}"),
+        None => line.to_owned(),
+    }
 }
 
 /// How long the others may stand still.
@@ -253,7 +257,7 @@ fn check(arch: Arch, peace: Peace, victim: Victim, blow: Blow, scale: Scale) -> 
             }
         }
     }
-    println_row(&format!(
+    print_row(&format!(
         "| {blow:?} {victim:?} | {} | {} | {ended} | {stall_s:.2} s | {bound_s:.1} s | {difference:.1} | {said} |",
         arch.name, scale.runs
     ));
@@ -267,7 +271,7 @@ fn check(arch: Arch, peace: Peace, victim: Victim, blow: Blow, scale: Scale) -> 
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what this is run for")]
-fn println_row(row: &str) {
+fn print_row(row: &str) {
     println!("{row}");
 }
 

@@ -5,6 +5,7 @@
 //! `SIMULATIONS=count` runs more of them.
 
 mod cast;
+mod chosen;
 mod fault;
 mod link;
 pub mod witness;
