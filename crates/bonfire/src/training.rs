@@ -131,7 +131,10 @@ impl<'a> Training<'a> {
         let job = self.prepare(Scale::Nodes)?;
         let gate = Gate::open(access, &job.settings, keys)?;
         let run = self.begin(job)?;
-        gate.save(&run)?;
+        if let Err(error) = gate.save(&run) {
+            run.abandon();
+            return Err(error);
+        }
         Ok((run, gate))
     }
 

@@ -101,8 +101,15 @@ pub fn write(folder: &Path, snapshot: Snapshot<'_>, keep: usize) -> Result<(Path
     let file = folder.join(file_name(snapshot.progress.round));
     let parameters = parameters_to_bytes(snapshot.layout, snapshot.parameters)?;
     let state = state_to_bytes(snapshot, &parameters)?;
-    write_atomically(&file.with_extension("state"), &state)?;
-    write_atomically(&file, &parameters)?;
+    let state_file = file.with_extension("state");
+    write_atomically(&state_file, &state)?;
+    if let Err(error) = write_atomically(&file, &parameters) {
+        if !file.exists() {
+            // On a full disk, states without their parameters would take what room there is.
+            let _ = fs::remove_file(&state_file);
+        }
+        return Err(error.into());
+    }
     remove_old(folder, keep, snapshot.progress.round)?;
     Ok((file, (parameters.len() + state.len()) as u64))
 }

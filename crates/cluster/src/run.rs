@@ -44,7 +44,8 @@ pub struct Run {
     epoch_started: Instant,
     /// How long the epoch was held up by evaluations and checkpoints.
     epoch_paused_s: f64,
-    warned_of_checkpoints: bool,
+    /// Why the newest checkpoint could not be written, if it could not.
+    unsaved: Option<String>,
 }
 
 /// What the parameters of a round are worth.
@@ -138,6 +139,15 @@ fn rounds_told(folder: &RunFolder) -> u64 {
     events.iter().map(|stamped| round(&stamped.event)).max().unwrap_or(0)
 }
 
+/// Writes into a new folder what must be there before the first event.
+fn prepare(folder: &RunFolder, job: &Job, yaml: &str) -> Result<()> {
+    write_atomically(&folder.run_file(), yaml.as_bytes())?;
+    if let Some(vocabulary) = &job.dataset.vocabulary {
+        vocabulary.save(&folder.vocabulary())?;
+    }
+    Ok(())
+}
+
 /// What a run folder had to give.
 struct Restored {
     progress: Progress,
@@ -174,15 +184,18 @@ impl Run {
     pub fn create(job: Job, path: &Path, views: Vec<View>, began: Instant) -> Result<Self> {
         let yaml = job.settings.to_yaml()?;
         let folder = RunFolder::create(path)?;
-        if let Err(error) = write_atomically(&folder.run_file(), yaml.as_bytes()) {
+        if let Err(error) = prepare(&folder, &job, &yaml) {
             // The first error is the one to tell of.
             let _ = folder.remove_if_unstarted();
-            return Err(error.into());
+            return Err(error);
         }
-        if let Some(vocabulary) = &job.dataset.vocabulary {
-            vocabulary.save(&folder.path().join("vocabulary.txt"))?;
+        let run = Self::start(job, folder, views, Progress::default(), began)?;
+        if run.log.failed_writes() > 0 {
+            let events = run.folder.events();
+            let _ = run.folder.remove_if_unstarted();
+            bail!("{}: the first event of the run could not be written", events.display());
         }
-        Self::start(job, folder, views, Progress::default(), began)
+        Ok(run)
     }
 
     /// Goes on with the run of a folder from its newest whole checkpoint, or from the beginning if it has none.
@@ -241,7 +254,7 @@ impl Run {
             window: Window { since: started, samples: 0, tally: Tally::default() },
             epoch_started: started,
             epoch_paused_s: 0.0,
-            warned_of_checkpoints: false,
+            unsaved: None,
         };
         run.announce();
         Ok(run)
@@ -252,6 +265,19 @@ impl Run {
         let state = state::write_in_background(self.folder.state(), Arc::clone(&self.job.dataset));
         self.state = Some(state.context("cannot start a thread")?);
         Ok(())
+    }
+
+    /// Takes a new run back that cannot begin after all: nothing of it is left behind.
+    pub fn abandon(mut self) {
+        if self.is_resumed {
+            return;
+        }
+        if let Some(state) = self.state.take() {
+            let _ = state.join();
+        }
+        // What cannot be removed is for the user to find; why the run cannot begin is what is told.
+        let _ = std::fs::write(self.folder.events(), "");
+        let _ = self.folder.remove_if_unstarted();
     }
 
     fn announce(&mut self) {
@@ -300,7 +326,10 @@ impl Run {
         }
         self.tell(Event::Ended { summary: summary.clone() });
         trained?;
-        written?;
+        if let Some(reason) = self.unsaved {
+            bail!("the run is over, but its last parameters could not be saved: {reason}");
+        }
+        written.context("the run is over, but its summary could not be saved")?;
         Ok(summary)
     }
 
@@ -472,6 +501,29 @@ impl Run {
     /// Writes a checkpoint. One that cannot be written costs the checkpoint, not the run.
     pub(crate) fn checkpoint(&mut self) {
         let started = Instant::now();
+        let round = self.progress.round;
+        match self.write_checkpoint() {
+            Ok((path, bytes)) => {
+                let file: PathBuf =
+                    path.strip_prefix(self.folder.path()).map_or(path.clone(), Path::to_path_buf);
+                let seconds = started.elapsed().as_secs_f64();
+                self.tell(Event::Checkpointed { round, file: file.display().to_string(), bytes, seconds });
+                if self.unsaved.take().is_some() {
+                    let message = format!("checkpoints can be written again, that of round {round} is");
+                    self.tell(Event::Noted { message });
+                }
+            }
+            Err(error) => {
+                let message = format!("no checkpoint of round {round}: {error:#}; the run goes on");
+                if self.unsaved.replace(format!("{error:#}")).is_none() {
+                    self.tell(Event::Warned { message });
+                }
+            }
+        }
+    }
+
+    /// Writes a checkpoint, in a folder that can be resumed: the user may have removed it while the run went on.
+    fn write_checkpoint(&self) -> Result<(PathBuf, u64)> {
         let replica = &self.job.replica;
         let snapshot = Snapshot {
             layout: self.job.layout(),
@@ -479,24 +531,12 @@ impl Run {
             moments: replica.optimizer.moments(),
             progress: &self.progress,
         };
-        let written =
-            checkpoint::write(&self.folder.checkpoints(), snapshot, self.job.settings.file.keep_checkpoints);
-        let round = self.progress.round;
-        match written {
-            Ok((path, bytes)) => {
-                let file: PathBuf =
-                    path.strip_prefix(self.folder.path()).map_or(path.clone(), Path::to_path_buf);
-                let seconds = started.elapsed().as_secs_f64();
-                self.tell(Event::Checkpointed { round, file: file.display().to_string(), bytes, seconds });
-                self.warned_of_checkpoints = false;
-            }
-            Err(error) if !self.warned_of_checkpoints => {
-                let message = format!("no checkpoint of round {round}: {error:#}; the run goes on");
-                self.tell(Event::Warned { message });
-                self.warned_of_checkpoints = true;
-            }
-            Err(_) => {}
+        let keep = self.job.settings.file.keep_checkpoints;
+        let written = checkpoint::write(&self.folder.checkpoints(), snapshot, keep)?;
+        if !self.folder.run_file().exists() {
+            prepare(&self.folder, &self.job, &self.job.settings.to_yaml()?)?;
         }
+        Ok(written)
     }
 
     fn summary(&self, exit: Exit) -> Summary {

@@ -129,6 +129,14 @@ pub enum Event {
         cores: u32,
         threads: u32,
     },
+    /// A node that was lost takes part again, under the name it had.
+    NodeBack {
+        node: u64,
+        name: String,
+        round: u64,
+        /// Rounds that were done without it.
+        missed: u64,
+    },
     /// A node no longer takes part, and what follows from it.
     NodeLost {
         node: u64,

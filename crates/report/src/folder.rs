@@ -98,6 +98,11 @@ impl RunFolder {
         self.path.join("state.json")
     }
 
+    /// The words that the run knows, if its data are text.
+    pub fn vocabulary(&self) -> PathBuf {
+        self.path.join("vocabulary.txt")
+    }
+
     /// The folder of checkpoints, which the first checkpoint makes.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")
@@ -121,7 +126,7 @@ impl RunFolder {
         if self.opened || started {
             return Ok(());
         }
-        for file in [self.run_file(), self.events(), self.state(), self.summary()] {
+        for file in [self.run_file(), self.vocabulary(), self.events(), self.state(), self.summary()] {
             unless(io::ErrorKind::NotFound, fs::remove_file(&file)).map_err(Error::io(&file))?;
         }
         // Checkpoints without an event would be strange, and are not thrown away.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::error::{Error, Result};
 use crate::event::{Event, Stamped};
 use crate::folder::RunFolder;
+use crate::number;
 use crate::terminal::View;
 
 /// How much of the end of a log is read first to find its last whole line. Most lines have a few hundred bytes.
@@ -23,6 +24,8 @@ pub struct Log {
     started: Instant,
     views: Vec<View>,
     failed_writes: u64,
+    /// Events that could not be written since the last that could.
+    missing: u64,
 }
 
 impl Log {
@@ -39,25 +42,42 @@ impl Log {
             started,
             views,
             failed_writes: 0,
+            missing: 0,
         })
     }
 
     /// Appends an event and shows it.
     ///
     /// A line that cannot be written, for instance because the disk is full, does not end the run: the training is
-    /// worth more than its log. The views say so once, and [`failed_writes`](Self::failed_writes) counts.
+    /// worth more than its log. The views say so once, and [`failed_writes`](Self::failed_writes) counts. When lines can
+    /// be written again, the first says how many are missing before it.
     pub fn record(&mut self, now: Instant, event: Event) {
         let at_s = now.saturating_duration_since(self.started).as_secs_f64();
         let stamped = Stamped { at_s, event };
-        if let Err(error) = self.append(&stamped) {
+        if let Err(error) = self.close_gap(at_s).and_then(|()| self.append(&stamped)) {
             self.failed_writes += 1;
-            if self.failed_writes == 1 {
+            self.missing += 1;
+            if self.missing == 1 {
                 let events = self.folder.join("events.jsonl");
                 let message = format!("{}: {error}; the run goes on, its log has gaps", events.display());
                 self.show(&Stamped { at_s, event: Event::Warned { message } });
             }
         }
         self.show(&stamped);
+    }
+
+    /// Says in the log what it has missed, if it can say anything.
+    fn close_gap(&mut self, at_s: f64) -> io::Result<()> {
+        if self.missing == 0 {
+            return Ok(());
+        }
+        let missing = number::of(self.missing, "event");
+        let message = format!("the log can be written again: {missing} before this could not be");
+        let stamped = Stamped { at_s, event: Event::Noted { message } };
+        self.append(&stamped)?;
+        self.missing = 0;
+        self.show(&stamped);
+        Ok(())
     }
 
     /// How many events could not be written.
@@ -68,14 +88,28 @@ impl Log {
     fn append(&mut self, stamped: &Stamped) -> io::Result<()> {
         let mut line = serde_json::to_vec(stamped)?;
         line.push(b'\n');
+        if is_removed(&self.file) {
+            self.begin_again()?;
+        }
         if self.torn {
             self.file.set_len(self.length)?;
         }
         // One write of the whole line: a kill leaves at most one broken line, and that the last.
-        self.torn = true;
-        self.file.write_all(&line)?;
-        self.torn = false;
+        if let Err(error) = self.file.write_all(&line) {
+            self.torn = self.file.set_len(self.length).is_err();
+            return Err(error);
+        }
         self.length += line.len() as u64;
+        Ok(())
+    }
+
+    /// The file was removed: what is written to it is lost. There is a new one as soon as there is a folder for it.
+    fn begin_again(&mut self) -> io::Result<()> {
+        if self.missing == 0 {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed"));
+        }
+        (self.file, self.length) = open_intact(&self.folder.join("events.jsonl"))?;
+        self.torn = false;
         Ok(())
     }
 
@@ -84,6 +118,19 @@ impl Log {
             view.show(&self.folder, stamped);
         }
     }
+}
+
+/// Whether no folder has the file any more.
+#[cfg(unix)]
+fn is_removed(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().is_ok_and(|facts| facts.nlink() == 0)
+}
+
+/// Elsewhere a file that is open cannot be removed.
+#[cfg(not(unix))]
+fn is_removed(_file: &File) -> bool {
+    false
 }
 
 /// Every event of a log. A broken last line is what a crash leaves behind, and is not an event; any other broken
@@ -249,6 +296,29 @@ mod tests {
             &format!("\n{whole}\n"),
             "PATH:1: is not an event of a run: EOF while parsing a value at line 1 column 0",
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_gap_is_said_where_it_is() {
+        let scene = scene();
+        let screen = sample::Screen::default();
+        let mut log = Log::open(&scene.folder, scene.started, vec![View::lines(screen.clone())]).unwrap();
+        log.record(scene.started, sample::started());
+        fs::remove_dir_all(scene.folder.path()).unwrap();
+        for round in 1..=3 {
+            log.record(scene.started, sample::progress(round));
+        }
+        assert_eq!(log.failed_writes(), 3);
+        fs::create_dir(scene.folder.path()).unwrap();
+        log.record(scene.started, sample::progress(4));
+        let said = "the log can be written again: 3 events before this could not be";
+        let expect = [Event::Noted { message: said.to_owned() }, sample::progress(4)];
+        assert_eq!(scene.read().into_iter().map(|stamped| stamped.event).collect::<Vec<_>>(), expect);
+        let shown = screen.text();
+        for expect in ["events.jsonl: the file was removed; the run goes on, its log has gaps", said] {
+            assert_eq!(shown.matches(expect).count(), 1, "{expect:?} in {shown}");
+        }
     }
 
     #[cfg(target_os = "linux")]

@@ -43,6 +43,9 @@ impl Roster {
                     (number::of((*cores).into(), "core"), number::of((*threads).into(), "thread"));
                 return Some(format!("{name} joined as {role} from {address} ({cores}, {threads})"));
             }
+            Event::NodeBack { name, missed, .. } => {
+                return Some(format!("{name} is back, {} behind", number::of(*missed, "round")));
+            }
             Event::NodeLost { node, name, role, round, reason, consequence } => {
                 self.nodes.retain(|line| line.node != *node);
                 let when = if *round == 0 {

@@ -161,6 +161,7 @@ pub(crate) fn events() -> Vec<Event> {
         Event::Updates { first: 403, by: vec![vec![1], vec![2, 4]], staleness: vec![0, 2] },
         node_late(2, 403),
         node_lost(4),
+        Event::NodeBack { node: 7, name: "pi4".into(), round: 120, missed: 2 },
         epoch_ended(1),
         checkpointed(469),
         evaluated(469),

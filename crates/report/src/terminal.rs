@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::bars::Bars;
 use crate::event::{Event, Stamped};
+use crate::roster::Roster;
 use crate::transcript::Transcript;
 
 /// A log file or a pipe gets a line of progress this often at most.
@@ -23,7 +24,7 @@ pub enum View {
     Lines(Lines),
     /// Every event as a line of JSON, for other programs. On stdout.
     Json(Json),
-    /// Nothing but warnings, on stderr.
+    /// Nothing but warnings, and which nodes are lost and back, on stderr.
     Quiet,
 }
 
@@ -61,11 +62,20 @@ impl View {
             Self::Lines(lines) => lines.show(folder, stamped),
             Self::Json(json) => json.show(stamped),
             Self::Quiet => {
-                if let Event::Warned { message } = &stamped.event {
-                    Out::new(io::stderr()).line(&format!("warning: {message}"));
+                if let Some(line) = alarm(stamped) {
+                    Out::new(io::stderr()).line(&line);
                 }
             }
         }
+    }
+}
+
+/// What also those want to know who want quiet: a run that has lost a node may take longer than it was given.
+fn alarm(stamped: &Stamped) -> Option<String> {
+    match &stamped.event {
+        Event::Warned { message } => Some(format!("warning: {message}")),
+        Event::NodeLost { .. } | Event::NodeBack { .. } => Roster::default().sentence(stamped),
+        _ => None,
     }
 }
 
@@ -152,6 +162,20 @@ mod tests {
         check(false, true, true, |view| matches!(view, View::Json(_)));
         check(true, false, true, |view| matches!(view, View::Quiet));
         check(true, true, true, |view| matches!(view, View::Json(_)));
+    }
+
+    #[test]
+    fn quiet_is_not_silent() {
+        let alarms = sample::events().into_iter().filter_map(|event| alarm(&Stamped { at_s: 1.0, event }));
+        let alarms: Vec<_> = alarms.collect();
+        let expect = [
+            "pi4 (worker 4) was lost in round 118: silent for 5.0 s; round 119 goes on without it",
+            "pi4 is back, 2 rounds behind",
+        ];
+        for expect in expect {
+            assert!(alarms.iter().any(|alarm| alarm == expect), "{expect:?} in {alarms:#?}");
+        }
+        assert!(alarms.len() < sample::events().len() / 2, "{alarms:#?}");
     }
 
     #[test]

@@ -60,7 +60,8 @@ impl Transcript {
                 lines.push(format!("resumed from {checkpoint} at round {round}, epoch {epoch}"));
             }
             Event::Progress { .. } | Event::Waiting { .. } | Event::Updates { .. } | Event::Nodes { .. } => {}
-            Event::NodeJoined { .. } | Event::NodeLost { .. } | Event::NodeLate { .. } => {}
+            Event::NodeJoined { .. } | Event::NodeBack { .. } => {}
+            Event::NodeLost { .. } | Event::NodeLate { .. } => {}
             Event::EpochEnded { epoch, round, loss, accuracy, samples, seconds } => {
                 let label = self.plan.epoch_label(*epoch);
                 let text = self.plan.line(&label, &training(*loss, *accuracy, *samples as f64 / seconds));

@@ -43,6 +43,28 @@ impl Fire {
         self
     }
 
+    /// The first node that has this role now.
+    #[track_caller]
+    pub fn index_of(&self, role: &str) -> usize {
+        let expect = format!("works as {role}");
+        let has =
+            |node: &Running| node.said().lines().rfind(|line| line.starts_with("works")) == Some(&expect);
+        let found = self.nodes.iter().position(has);
+        found.unwrap_or_else(|| panic!("no node is {role}: {:#?}", self.nodes.iter().map(Running::said)))
+    }
+
+    /// Waits for the end of all, which must be a good one but for `harmed`, who may have missed it. What the head said.
+    #[track_caller]
+    pub fn end(mut self, harmed: Option<usize>) -> String {
+        let head = self.head.wait().expect(0);
+        // Dropped, it is killed: it would wait for a head that does not come back.
+        harmed.map(|harmed| self.nodes.remove(harmed));
+        for node in self.nodes {
+            node.wait().expect(0);
+        }
+        head.stderr
+    }
+
     /// Waits for the end of all, which must be a good one.
     #[track_caller]
     pub fn burn_down(self) -> Record {

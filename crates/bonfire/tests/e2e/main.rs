@@ -10,6 +10,7 @@ mod adversary;
 mod fire;
 mod program;
 mod record;
+mod stall;
 
 mod cluster;
 mod crash;
@@ -17,6 +18,8 @@ mod crates;
 mod data;
 mod evaluator;
 mod exchange;
+mod faults;
+mod full_disk;
 mod interchange;
 mod joining;
 mod lab;

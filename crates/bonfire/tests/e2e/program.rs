@@ -96,6 +96,23 @@ impl Bonfire {
         self
     }
 
+    /// The same under other programs and in a shell, which says what to do with the command line: `"$@"`.
+    pub fn under(self, programs: &[&str], script: &str) -> Self {
+        let mut line = programs.iter().copied().chain(["sh", "-c", script, "sh"]);
+        let mut command = Command::new(line.next().expect("a program"));
+        command.args(line).arg(self.0.get_program()).args(self.0.get_args());
+        if let Some(folder) = self.0.get_current_dir() {
+            command.current_dir(folder);
+        }
+        for (name, value) in self.0.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Self(command)
+    }
+
     pub fn start(mut self) -> Running {
         self.0.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let line = format!("{:?}", self.0);
@@ -220,7 +237,7 @@ impl Running {
         self.outcome()
     }
 
-    /// The number that the system knows it by.
+    /// Of its process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

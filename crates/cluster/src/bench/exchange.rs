@@ -108,7 +108,12 @@ pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<Exch
     for (index, process) in group.0.iter_mut().enumerate() {
         write_line(&mut process.1, &introduction(index, peers.clone()))?;
     }
-    read_line(&mut group.0[0].2)
+    // All are done before the first is let go: one that ends takes what it has not sent yet with it.
+    let mut speeds = Vec::new();
+    for process in &mut group.0 {
+        speeds.push(read_line(&mut process.2)?);
+    }
+    Ok(speeds.swap_remove(0))
 }
 
 /// Processes that end when this does.
@@ -158,15 +163,13 @@ pub fn take_part() -> Result<()> {
     let mut links = Vec::new();
     let seconds = match task.via {
         Via::Ring => around(&party, &peers, &mut links)?,
-        Via::Server if index < task.workers => push_and_pull(&party, &peers)?,
-        Via::Server => return serve(&party),
+        Via::Server if index < task.workers => push_and_pull(&party, &peers, &mut links)?,
+        Via::Server => serve(&party, &mut links)?,
     };
-    if index == 0 {
-        let Task { via, workers, bytes, tls, .. } = task;
-        let gb_per_s = bytes as f64 / seconds / 1e9;
-        write_line(&mut stdout, &ExchangeSpeed { via, workers, bytes, tls, ms: seconds * 1e3, gb_per_s })?;
-    }
-    // Until the parent has read it and lets go.
+    let Task { via, workers, bytes, tls, .. } = task;
+    let gb_per_s = bytes as f64 / seconds / 1e9;
+    write_line(&mut stdout, &ExchangeSpeed { via, workers, bytes, tls, ms: seconds * 1e3, gb_per_s })?;
+    // Until the parent has heard the same of all and lets go.
     let mut rest = String::new();
     let _ = stdin.read_line(&mut rest);
     Ok(())
@@ -296,9 +299,10 @@ fn layout(bytes: usize) -> Layout {
 }
 
 /// The seconds of a push and the answer to it. The first worker says when it is enough.
-fn push_and_pull(party: &Party, peers: &[Peer]) -> Result<f64> {
+fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
     let Task { workers, bytes, seconds, .. } = party.task;
     let server = party.connect(peers, workers)?;
+    links.push(server.clone());
     let layout = layout(bytes);
     let mut codec = Codec::new(&layout, Compression::None);
     let mut gradient = Gradient::new(&layout);
@@ -314,8 +318,11 @@ fn push_and_pull(party: &Party, peers: &[Peer]) -> Result<f64> {
         Ok(go.order > 0)
     };
     if party.index > 0 {
-        while turn(1)? {}
-        return Ok(0.0);
+        let (started, mut count) = (Instant::now(), 1);
+        while turn(1)? {
+            count += 1;
+        }
+        return Ok(started.elapsed().as_secs_f64() / f64::from(count));
     }
     let mut turns = |count: usize| -> Result<f64> {
         let started = Instant::now();
@@ -334,32 +341,30 @@ fn push_and_pull(party: &Party, peers: &[Peer]) -> Result<f64> {
     Ok(best)
 }
 
-/// The server: answers all when all have pushed, until the first says that it is enough.
-fn serve(party: &Party) -> Result<()> {
+/// The server: answers all when all have pushed, until the first says that it is enough. The seconds of an answer.
+fn serve(party: &Party, callers: &mut Vec<Outbox>) -> Result<f64> {
     let Task { workers, bytes, .. } = party.task;
     let layout = layout(bytes);
     let mut codec = Codec::new(&layout, Compression::None);
     let mut sum = Gradient::new(&layout);
-    let mut callers = Vec::new();
+    let (started, mut count) = (Instant::now(), 0);
     loop {
+        count += 1;
         let (mut parcels, mut goes_on) = (Vec::new(), true);
         while parcels.len() < workers {
-            let frame = party.frame(&mut callers)?;
+            let frame = party.frame(callers)?;
             let Body::Push(push) = frame.body else { continue };
             goes_on &= push.order > 0;
             parcels.push(Parcel { payload: frame.payload, weight: push.weight });
         }
         codec.sum(&parcels, &mut sum)?;
         let payload = codec.pack(&sum);
-        for outbox in &callers {
+        for outbox in &*callers {
             let go = proto::Go { order: u64::from(goes_on), weight: sum.weight, ..proto::Go::default() };
             outbox.send(Frame { body: Body::Go(go), payload: payload.clone() })?;
         }
         if !goes_on {
-            // The frames are on their way; the parent ends this process.
-            let mut rest = String::new();
-            let _ = std::io::stdin().lock().read_line(&mut rest);
-            return Ok(());
+            return Ok(started.elapsed().as_secs_f64() / f64::from(count));
         }
     }
 }

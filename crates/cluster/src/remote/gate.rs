@@ -97,7 +97,12 @@ impl Keys {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let text = serde_json::to_string(self)?;
-        options.open(&path)?.write_all(text.as_bytes()).with_context(|| format!("{}", path.display()))
+        let written = options.open(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+        if written.is_err() {
+            // Half of a key opens nothing.
+            let _ = fs::remove_file(&path);
+        }
+        written.with_context(|| format!("{}", path.display()))
     }
 }
 

@@ -62,7 +62,7 @@ impl Resident {
                 if let Err(error) = node::serve(&mut desk, equipment, &mut |_| ()) {
                     let reason = format!("{error:#}");
                     // A head that is gone does not lose this node, but the run.
-                    let _ = desk.head.send(Body::Trouble(proto::Trouble { reason }));
+                    let _ = desk.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
                 }
             })
             .context("cannot start a thread for a node")?;

@@ -58,6 +58,8 @@ const MAX_THREADS: usize = 1024;
 #[derive(Debug)]
 pub enum Next {
     Assigned(proto::Assignment),
+    /// The same role once more.
+    Again,
     Stopped(proto::Stop),
 }
 
@@ -126,7 +128,7 @@ impl Desk {
             News::Stranger(reason) => {
                 let reason = turned_away(&reason);
                 // A head that is gone is heard of in the mail.
-                let _ = self.head.send(Body::Trouble(proto::Trouble { reason }));
+                let _ = self.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
             }
         }
         Ok(None)
@@ -179,11 +181,13 @@ fn perform(
     let mut divided = false;
     let Equipment { settings, dataset, layout, mut worker } = equipment;
     let mut next = desk.await_word()?;
+    let mut assignment = proto::Assignment::default();
     loop {
-        let assignment = match next {
+        match next {
             Next::Stopped(stop) => return Ok(stop),
-            Next::Assigned(assignment) => assignment,
-        };
+            Next::Assigned(other) => assignment = other,
+            Next::Again => {}
+        }
         let threads = (assignment.threads as usize).clamp(1, MAX_THREADS);
         let mut station = || {
             let worker = match worker.take() {
@@ -192,7 +196,7 @@ fn perform(
             };
             Station::new(&settings, &dataset, worker)
         };
-        let role = assignment.role.context("the head gave no role")?;
+        let role = assignment.role.clone().context("the head gave no role")?;
         if let (Some(world), false) = (world.as_mut(), std::mem::replace(&mut divided, true)) {
             world.divide(matches!(role, Role::RingMember(_)));
         }

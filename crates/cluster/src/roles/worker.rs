@@ -27,8 +27,7 @@ pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>
             News::Frame(frame) if is_parent && matches!(frame.body, Body::Go(_) | Body::State(_)) => {
                 answer(station, &outbox, frame).context("the parent sent something that does not fit")?;
             }
-            // The head will say where to go.
-            News::Closed(_) if is_parent && parent.is_some() => {}
+            News::Closed(_) if is_parent && parent.is_some() => return word_or_again(desk),
             news => {
                 if let Some(next) = desk.hear(Mail { link: mail.link, news })? {
                     close(parent, &outbox);
@@ -39,27 +38,57 @@ pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>
     }
 }
 
+/// What the head says about a relay that is gone; if it says nothing, only the link broke, and the relay takes this node
+/// again as one that is new.
+fn word_or_again(desk: &mut Desk) -> Result<Next> {
+    let deadline = desk.mailbox.now() + WORD;
+    loop {
+        let left = deadline.saturating_duration_since(desk.mailbox.now());
+        if left.is_zero() {
+            return Ok(Next::Again);
+        }
+        if let Some(mail) = desk.mailbox.next(left)
+            && let Some(next) = desk.hear(mail)?
+        {
+            return Ok(next);
+        }
+    }
+}
+
+/// The head hears of the end of a relay, or of the run, about when its workers do.
+const WORD: Duration = Duration::from_secs(1);
+
 enum Reached {
     Relay(u64, Outbox),
     /// The head had something else to say meanwhile.
     Word(Next),
 }
 
-/// Connects to a relay. One that cannot be reached is tried again, until the head says otherwise: it knows who is gone.
+/// How often a relay is tried in vain before the head is asked for another parent.
+const TRIES: u32 = 3;
+
+/// How long, where a firewall lets every try take its time.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Connects to a relay. One that cannot be reached is tried again, until the head says otherwise: it knows who is gone, and
+/// who else there is.
 fn reach(desk: &mut Desk, peer: &proto::Peer) -> Result<Reached> {
-    let mut told = false;
+    let (begun, mut tries, mut told) = (desk.mailbox.now(), 0, false);
     loop {
+        tries += 1;
         let link = desk.post.number();
         let reason = match desk.network.connect(peer, desk.post.sink(link)) {
             Ok(outbox) => match outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: 0 })) {
                 Ok(()) => return Ok(Reached::Relay(link, outbox)),
-                Err(closed) => format!("{}: {closed}; trying again", peer.name),
+                Err(closed) => format!("{}: {closed}", peer.name),
             },
-            Err(error) => format!("{error:#}; trying again"),
+            Err(error) => format!("{error:#}"),
         };
-        if !std::mem::replace(&mut told, true) {
+        let is_enough = tries >= TRIES || desk.mailbox.now() - begun >= PATIENCE;
+        if is_enough && !std::mem::replace(&mut told, true) {
+            let reason = format!("{reason}; it needs another parent");
             // A head that is gone is heard of in the mail.
-            let _ = desk.head.send(Body::Trouble(proto::Trouble { reason }));
+            let _ = desk.head.send(Body::Trouble(proto::Trouble { reason, unreachable: peer.node }));
         }
         if let Some(mail) = desk.mailbox.next(Duration::from_secs(1))
             && let Some(next) = desk.hear(mail)?

@@ -18,6 +18,8 @@ pub enum Fault {
     Cut { which: u64 },
     /// Some machines, as bits, do not hear the others for a time.
     Part { machines: u64, time: Duration },
+    /// Two machines do not hear each other for a time.
+    Firewall { between: [usize; 2], time: Duration },
     /// What a machine sends takes longer for a time.
     Lag { machine: usize, time: Duration, lag: Duration },
 }
@@ -87,6 +89,7 @@ impl State {
                 }
             }
             Fault::Part { machines, time } => self.part(machines, now + time),
+            Fault::Firewall { between: [a, b], time } => self.block(a, b, now + time),
             Fault::Lag { machine, time, lag } => self.machines[machine].lag = (lag, now + time),
         }
     }

@@ -8,6 +8,7 @@ mod stats;
 mod update_log;
 mod warnings;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,11 +39,35 @@ pub struct Head<'a> {
     started: Instant,
     stats: Stats,
     warnings: Warnings,
-    /// What the evaluator was asked to measure and has not answered: the round, and how far the run was.
-    measuring: Vec<(u64, f64)>,
+    /// What the evaluator was asked to measure and has not answered.
+    measuring: Vec<Question>,
+    /// How long the evaluator took at most, from the question to the answer.
+    slowest: Duration,
+    /// Until when its last answers are waited for, once there is nothing else to do.
+    answer_by: Option<Instant>,
+    /// In which round nodes were lost, by their names.
+    lost: BTreeMap<String, u64>,
     /// How the run is to end, once that is known.
     exit: Option<Exit>,
 }
+
+/// What the evaluator was asked.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    round: u64,
+    /// How far the run was.
+    epochs: f64,
+    asked: Instant,
+}
+
+/// How long an evaluator may take at least for its last answers, however quick it was before: its machine may be busy.
+const LAST_ANSWERS: Duration = Duration::from_secs(30);
+
+/// And how many times as long as it took before.
+const LAST_ANSWERS_TIMES: u32 = 10;
+
+/// How many names of nodes that were lost are remembered.
+const REMEMBERED: usize = 1024;
 
 /// How often the head looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -69,6 +94,9 @@ pub fn lead(
         stats: Stats::new(started),
         warnings: Warnings::default(),
         measuring: Vec::new(),
+        slowest: Duration::ZERO,
+        answer_by: None,
+        lost: BTreeMap::new(),
         exit: None,
     };
     let led = head.lead();
@@ -144,9 +172,10 @@ impl Head<'_> {
                 self.warn(message);
                 None
             }
-            Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. }) => {
+            Notice::Frame(node, Frame { body: Body::Trouble(trouble), payload }) => {
                 self.warn(format!("{}: {}", self.name(node), plain(&trouble.reason)));
-                None
+                let frame = Frame { body: Body::Trouble(trouble), payload };
+                Some(Notice::Frame(node, frame))
             }
             Notice::Frame(_, Frame { body: Body::Evaluated(found), .. }) => {
                 self.measured(&found);
@@ -166,6 +195,7 @@ impl Head<'_> {
             node.role = Some(role);
         }
         self.appoint(node, role, None);
+        self.tell_back(node);
         role
     }
 
@@ -205,6 +235,17 @@ impl Head<'_> {
         };
         self.run.tell(event);
         self.stats.forget(node.number);
+        if self.lost.len() < REMEMBERED {
+            self.lost.insert(node.name.clone(), self.run.progress.round);
+        }
+    }
+
+    /// Says that a node is one that was lost before, if it is: the same name is the same machine.
+    fn tell_back(&mut self, node: u64) {
+        let (name, round) = (self.name(node), self.run.progress.round);
+        if let Some(lost) = self.lost.remove(&name) {
+            self.run.tell(Event::NodeBack { node, name, round, missed: round.saturating_sub(lost) });
+        }
     }
 
     fn tell_late(&mut self, node: u64, reason: String) {
@@ -255,7 +296,8 @@ impl Head<'_> {
             let round = self.run.progress.round;
             // An evaluator that is gone is heard of in the mail.
             let _ = evaluator.outbox.send(Frame { body: Body::Measure(proto::Measure { round }), payload });
-            self.measuring.push((round, self.run.epochs()));
+            let (epochs, asked) = (self.run.epochs(), self.mailbox.now());
+            self.measuring.push(Question { round, epochs, asked });
             here.evaluation = false;
         }
         self.exit = self.exit.or(self.run.carry_out(here));
@@ -263,18 +305,39 @@ impl Head<'_> {
 
     /// Takes what the evaluator found.
     fn measured(&mut self, found: &proto::Evaluated) {
-        let Some(place) = self.measuring.iter().position(|(round, _)| *round == found.round) else { return };
-        let (round, epoch) = self.measuring.remove(place);
+        let place = self.measuring.iter().position(|question| question.round == found.round);
+        let Some(Question { round, epochs, asked }) = place.map(|place| self.measuring.remove(place)) else {
+            return;
+        };
+        self.slowest = self.slowest.max(self.mailbox.now() - asked);
         let evaluated = Evaluated {
             loss: found.loss,
             accuracy: found.accuracy,
             macro_f1: found.macro_f1,
             seconds: found.seconds,
         };
-        if self.run.measured(round, epoch, evaluated) {
+        if self.run.measured(round, epochs, evaluated) {
             self.run.checkpoint();
             self.exit = self.exit.or(Some(Exit::TargetReached));
         }
+    }
+
+    /// Whether nothing is left to measure after the last round. An evaluator that is there and does not answer is waited for,
+    /// but not for ever.
+    fn is_measured(&mut self) -> bool {
+        if self.measuring.is_empty() {
+            return true;
+        }
+        let (now, patience) = (self.mailbox.now(), LAST_ANSWERS.max(self.slowest * LAST_ANSWERS_TIMES));
+        if now < *self.answer_by.get_or_insert(now + patience) {
+            return false;
+        }
+        let name = self.evaluator().map_or_else(|| "the evaluator".to_owned(), |node| node.name.clone());
+        let seconds = patience.as_secs_f64();
+        let message = format!("{name} has not answered for {seconds:.0} s; the head measures instead");
+        self.run.tell(Event::Warned { message });
+        self.evaluator_lost();
+        true
     }
 
     /// Without its evaluator the run goes on; what it was to measure last is measured here.

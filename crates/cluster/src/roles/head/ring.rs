@@ -99,7 +99,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             self.decide(Event::Tick)?;
         }
         self.head.tell_nodes_if_due();
-        if self.finished && self.due.is_none() && self.head.measuring.is_empty() {
+        if self.finished && self.due.is_none() && self.head.is_measured() {
             self.head.exit.get_or_insert(Exit::Done);
         }
         if self.head.is_stopped() && !self.stopping && self.head.exit.is_none() {

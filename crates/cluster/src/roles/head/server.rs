@@ -1,6 +1,6 @@
 //! A head that is a parameter server: to workers, or to relays.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -55,6 +55,8 @@ struct Serving<'h, 'a> {
     log: UpdateLog,
     /// Relays that have said how many workers they have.
     offered: BTreeMap<u64, u32>,
+    /// Which worker cannot reach which relay.
+    apart: BTreeSet<(u64, u64)>,
     started: bool,
     start_by: Instant,
     finished: bool,
@@ -107,6 +109,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             packed: None,
             log: UpdateLog::default(),
             offered: BTreeMap::new(),
+            apart: BTreeSet::new(),
             started: false,
             start_by: head.mailbox.now() + RELAYS_GATHER,
             finished: false,
@@ -144,7 +147,9 @@ impl<'h, 'a> Serving<'h, 'a> {
             Topology::Hierarchical { relays, .. } => relays.iter().map(|relay| relay.workers as u32).sum(),
             _ => 0,
         };
-        let here: u32 = self.offered.values().sum();
+        let is_own = |node: &&Node| matches!(node.role, Some(Role::Worker { relay: None, .. }));
+        let own = self.head.registry.nodes().filter(is_own).count() as u32;
+        let here = self.offered.values().sum::<u32>() + own;
         if !self.started && (here >= wanted || self.head.mailbox.now() >= self.start_by) {
             self.started = true;
             self.decide(Event::Start)?;
@@ -172,7 +177,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.log.flush(self.head);
             self.head.tell_nodes_if_due();
         }
-        if self.finished && self.head.measuring.is_empty() {
+        if self.finished && self.head.is_measured() {
             self.head.exit.get_or_insert(Exit::Done);
         }
         if self.head.exit.is_none() && self.head.is_stopped() {
@@ -184,7 +189,7 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn notice(&mut self, notice: Notice) -> Result<()> {
         match self.head.settle(notice) {
             Some(Notice::Ready(node)) => {
-                let relay = self.smallest_relay();
+                let relay = self.smallest_relay(node);
                 let role = self.head.employ(node, |number| Role::Worker { number, relay });
                 self.join(node, role)
             }
@@ -193,6 +198,9 @@ impl<'h, 'a> Serving<'h, 'a> {
                 self.pushed(node, push, payload)
             }
             Some(Notice::Frame(node, Frame { body: Body::Offer(offer), .. })) => self.offered(node, &offer),
+            Some(Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. })) => {
+                self.move_away(node, trouble.unreachable)
+            }
             _ => Ok(()),
         }
     }
@@ -209,8 +217,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         self.decide(Event::Lease { member: node, lease: offer.lease.min(nodes.saturating_mul(2)) })
     }
 
-    /// The relay with the fewest workers, if there is any.
-    fn smallest_relay(&self) -> Option<u64> {
+    /// The relay with the fewest workers of those that a worker can reach, if there is any.
+    fn smallest_relay(&self, worker: u64) -> Option<u64> {
         let nodes = || self.head.registry.nodes();
         let workers = |relay: u64| {
             nodes()
@@ -218,7 +226,8 @@ impl<'h, 'a> Serving<'h, 'a> {
                 .count()
         };
         let relays = nodes().filter(|node| matches!(node.role, Some(Role::Relay { .. })));
-        relays.map(|node| node.number).min_by_key(|&relay| workers(relay))
+        let relays = relays.map(|node| node.number).filter(|&relay| !self.apart.contains(&(worker, relay)));
+        relays.min_by_key(|&relay| workers(relay))
     }
 
     fn lost(&mut self, node: &Node, reason: String) -> Result<()> {
@@ -233,6 +242,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         self.head.tell_lost(node, &reason, &consequence);
         self.has.remove(&node.number);
         self.offered.remove(&node.number);
+        self.apart.retain(|&(worker, relay)| worker != node.number && relay != node.number);
         match node.role {
             Some(Role::Evaluator) => self.head.evaluator_lost(),
             Some(Role::Relay { .. }) => self.rehouse(node.number)?,
@@ -261,17 +271,34 @@ impl<'h, 'a> Serving<'h, 'a> {
             })
             .collect();
         for (node, number) in orphans {
-            let role = Role::Worker { number, relay: self.smallest_relay() };
-            if let Some(node) = self.head.registry.get_mut(node) {
-                node.role = Some(role);
-            }
-            self.head.appoint(node, role, None);
-            self.has.remove(&node);
-            if let Role::Worker { relay: None, .. } = role {
-                self.decide(Event::Joined { member: node, lease: 1 })?;
-            }
+            self.settle_worker(node, number)?;
         }
         Ok(())
+    }
+
+    /// Gives a worker that cannot reach its relay another parent: the head itself, if no relay is left for it.
+    fn move_away(&mut self, node: u64, relay: u64) -> Result<()> {
+        match self.head.registry.get(node).and_then(|node| node.role) {
+            Some(Role::Worker { number, relay: Some(at) }) if at == relay => {
+                self.apart.insert((node, relay));
+                self.settle_worker(node, number)
+            }
+            // Said of a relay that it was taken from meanwhile.
+            _ => Ok(()),
+        }
+    }
+
+    fn settle_worker(&mut self, node: u64, number: usize) -> Result<()> {
+        let role = Role::Worker { number, relay: self.smallest_relay(node) };
+        if let Some(node) = self.head.registry.get_mut(node) {
+            node.role = Some(role);
+        }
+        self.head.appoint(node, role, None);
+        self.has.remove(&node);
+        match role {
+            Role::Worker { relay: None, .. } => self.decide(Event::Joined { member: node, lease: 1 }),
+            _ => Ok(()),
+        }
     }
 
     fn pushed(&mut self, node: u64, push: proto::Push, payload: Bytes) -> Result<()> {

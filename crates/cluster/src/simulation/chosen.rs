@@ -1,0 +1,78 @@
+//! Faults that are chosen, not drawn: what chance would seldom do.
+
+use std::time::Duration;
+
+use bonfire_report::{Event, read_events};
+
+use super::fault::Fault;
+use super::{Kind, judge, play};
+
+/// Nodes join in the order of their machines, and so get their roles in it: what a machine sends takes longer the higher
+/// its number is, until all are there.
+fn in_order(nodes: usize) -> Vec<(Duration, Fault)> {
+    let lag = |machine: usize| Fault::Lag {
+        machine,
+        time: Duration::from_millis(700),
+        lag: Duration::from_millis(40 * machine as u64),
+    };
+    (1..=nodes).map(|machine| (Duration::ZERO, lag(machine))).collect()
+}
+
+/// Plays a run with these faults, which must end well, and returns its events.
+fn events(kind: Kind, evaluator: bool, more: Vec<(Duration, Fault)>) -> Vec<Event> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run");
+    let mut faults = in_order(kind.nodes + usize::from(evaluator));
+    faults.extend(more);
+    let outcome = play(kind, evaluator, 1, faults, &path);
+    let verdict = judge(&outcome, &path);
+    assert_eq!(verdict, Ok(()), "{}", outcome.story.join("\n"));
+    let events = read_events(&path.join("events.jsonl")).expect("events");
+    events.into_iter().map(|stamped| stamped.event).collect()
+}
+
+fn has_warning(events: &[Event], words: &str) -> bool {
+    events.iter().any(|event| matches!(event, Event::Warned { message } if message.contains(words)))
+}
+
+/// Its link stands, its pings are answered, and no answer of it ever comes.
+#[test]
+fn an_evaluator_that_is_stuck_is_not_waited_for_for_ever() {
+    let kind = Kind {
+        arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}",
+        nodes: 3,
+        spares_from: 2,
+    };
+    let (long, longer) = (Duration::from_secs(100), Duration::from_secs(1000));
+    let stuck = (Duration::from_millis(900), Fault::Lag { machine: 4, time: longer, lag: long });
+    let events = events(kind, true, vec![stuck]);
+    assert!(has_warning(&events, "pi4 has not answered for 30 s; the head measures instead"), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, Event::Evaluated { .. })), "{events:?}");
+}
+
+/// Both reach the head, but not each other: a firewall does that.
+#[test]
+fn a_worker_that_cannot_reach_its_relay_gets_another_parent() {
+    let relays = |count: usize| {
+        let relay = "{aggr_type: sync, num_workers: 2}";
+        format!(
+            "arch: hierarchical\nglobal_server: {{aggr_type: sync, local_servers: [{}]}}",
+            vec![relay; count].join(", ")
+        )
+    };
+    for (count, parent) in [(2, "another relay"), (1, "the head")] {
+        let arch: &'static str = relays(count).leak();
+        let kind = Kind { arch, nodes: 3 * count, spares_from: 2 };
+        let hour = Duration::from_secs(3600);
+        let firewall = (Duration::ZERO, Fault::Firewall { between: [1, 2], time: hour });
+        let events = events(kind, false, vec![firewall]);
+        assert!(has_warning(&events, "it needs another parent"), "{events:?}");
+        let joined = |event: &&Event| matches!(event, Event::NodeJoined { name, .. } if name == "pi2");
+        assert_eq!(events.iter().filter(joined).count(), 2, "it went to {parent}: {events:?}");
+        let last = events.iter().rev().find_map(|event| match event {
+            Event::Nodes { nodes, .. } => nodes.iter().find(|node| node.name == "pi2").cloned(),
+            _ => None,
+        });
+        assert!(last.is_some_and(|node| node.sent_bytes > 0), "it works for {parent}: {events:?}");
+    }
+}
