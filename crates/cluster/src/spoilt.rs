@@ -233,7 +233,7 @@ fn body(chance: &mut Chance) -> Body {
             weight: chance.float(),
             ..proto::Push::default()
         }),
-        _ => Body::Trouble(proto::Trouble { reason: chance.text() }),
+        _ => Body::Trouble(proto::Trouble { reason: chance.text(), unreachable: chance.number() }),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bonfire_report::{Event, read_events};
 
 use super::fault::Fault;
-use super::{Kind, judge, play};
+use super::{Case, Kind, Verdict, run_folder};
 
 /// Nodes join in the order of their machines, and so get their roles in it: what a machine sends takes longer the higher
 /// its number is, until all are there.
@@ -20,14 +20,12 @@ fn in_order(nodes: usize) -> Vec<(Duration, Fault)> {
 
 /// Plays a run with these faults, which must end well, and returns its events.
 fn events(kind: Kind, evaluator: bool, more: Vec<(Duration, Fault)>) -> Vec<Event> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("run");
     let mut faults = in_order(kind.nodes + usize::from(evaluator));
     faults.extend(more);
-    let outcome = play(kind, evaluator, 1, faults, &path);
-    let verdict = judge(&outcome, &path);
-    assert_eq!(verdict, Ok(()), "{}", outcome.story.join("\n"));
-    let events = read_events(&path.join("events.jsonl")).expect("events");
+    let case = Case { kind, evaluator, seed: 1, faults, is_told: false };
+    let outcome = case.play();
+    assert_eq!(case.judge(&outcome), Ok(Verdict::Done), "{}", outcome.story.join("\n"));
+    let events = read_events(&run_folder(&outcome.folder).join("events.jsonl")).expect("events");
     events.into_iter().map(|stamped| stamped.event).collect()
 }
 
@@ -41,7 +39,7 @@ fn an_evaluator_that_is_stuck_is_not_waited_for_for_ever() {
     let kind = Kind {
         arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}",
         nodes: 3,
-        spares_from: 2,
+        samples: 90,
     };
     let (long, longer) = (Duration::from_secs(100), Duration::from_secs(1000));
     let stuck = (Duration::from_millis(900), Fault::Lag { machine: 4, time: longer, lag: long });
@@ -62,7 +60,7 @@ fn a_worker_that_cannot_reach_its_relay_gets_another_parent() {
     };
     for (count, parent) in [(2, "another relay"), (1, "the head")] {
         let arch: &'static str = relays(count).leak();
-        let kind = Kind { arch, nodes: 3 * count, spares_from: 2 };
+        let kind = Kind { arch, nodes: 3 * count, samples: 90 };
         let hour = Duration::from_secs(3600);
         let firewall = (Duration::ZERO, Fault::Firewall { between: [1, 2], time: hour });
         let events = events(kind, false, vec![firewall]);

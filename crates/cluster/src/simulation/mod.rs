@@ -5,6 +5,7 @@
 //! test command replays that one alone and tells every frame of it; `SIMULATIONS=count` runs more of them.
 
 mod cast;
+#[cfg(test)]
 mod chosen;
 mod fault;
 mod link;
