@@ -33,6 +33,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct Part {
     /// What the head calls it; otherwise the machine's name.
     pub name: Option<String>,
+    /// Nodes with one get the first roles, in its order.
+    pub rank: Option<u32>,
     /// Where other nodes reach it; otherwise a free port on the way to the head.
     pub listen: Option<String>,
     /// How long the head may take to answer at first.
@@ -126,6 +128,7 @@ fn attend(
         memory_mb: facts.memory_mb.unwrap_or(0),
         address: listener.local_addr().to_string(),
         fingerprint: fingerprint.unwrap_or_default().into(),
+        rank: part.rank,
     }))?;
     let welcome = await_welcome(&mailbox, head_link, part.wait)?;
     let newcomer = Newcomer { head: &head, head_link, mailbox: &mailbox, cache: part.cache.as_deref() };

@@ -12,10 +12,18 @@ use crate::failure::Failed;
 /// Join a run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bonfire node bonfire://192.168.2.101:4711/AQEv…\n  \
-                  bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4")]
+                  bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4\n  \
+                  bonfire node --ticket-file ticket --rank 2")]
 pub struct NodeArgs {
     /// The line that `bonfire head` printed
-    ticket: String,
+    #[arg(required_unless_present = "ticket_file")]
+    ticket: Option<String>,
+    /// The file that has this line: on a command line everybody on the machine can read it
+    #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
+    ticket_file: Option<PathBuf>,
+    /// Nodes with a rank get the first roles of the run file, in its order [default: after those, as they join]
+    #[arg(long, value_name = "N")]
+    rank: Option<u32>,
     /// What the head calls this node [default: the machine's name]
     #[arg(long)]
     name: Option<String>,
@@ -34,9 +42,10 @@ pub struct NodeArgs {
 }
 
 pub fn run(args: &NodeArgs) -> Result<()> {
-    let ticket: Ticket = args.ticket.parse().context("the ticket cannot be used")?;
+    let ticket = ticket(args)?;
     let part = Part {
         name: args.name.clone(),
+        rank: args.rank,
         listen: args.listen.clone(),
         wait: Duration::from_secs(args.wait),
         patience: Duration::from_secs(args.patience),
@@ -50,6 +59,16 @@ pub fn run(args: &NodeArgs) -> Result<()> {
     };
     remote::take_part(&ticket, &part, &mut tell)
         .context(Failed("this node did not see the run to its end".to_owned()))
+}
+
+fn ticket(args: &NodeArgs) -> Result<Ticket> {
+    let text = match (&args.ticket, &args.ticket_file) {
+        (Some(ticket), _) => ticket.clone(),
+        (None, Some(file)) => std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the ticket in {}", file.display()))?,
+        (None, None) => anyhow::bail!("the ticket is missing: `bonfire head` prints it"),
+    };
+    text.parse().context("the ticket cannot be used")
 }
 
 /// Where data are kept that a head has shipped.

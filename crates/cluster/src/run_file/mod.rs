@@ -4,6 +4,7 @@
 //! the data was checked. Only the second can start a run.
 
 pub mod arch;
+pub mod cast;
 mod span;
 pub mod tree;
 
@@ -213,6 +214,11 @@ impl Settings {
             ("the number of workers", self.workers == other.workers),
         ];
         same.iter().find(|(_, same)| !same).map(|(key, _)| *key)
+    }
+
+    /// Whether the file, or what was laid over it, has this key.
+    pub fn says(&self, key: &str) -> bool {
+        self.tree.has(key)
     }
 
     /// An error about one of the keys, with the line on which it stands.

@@ -11,53 +11,8 @@ use bonfire_wire::proto::frame::Body;
 
 use super::super::registry::{Notice, Role};
 use super::Head;
-use crate::run_file::{RelayPlan, Topology};
-
-/// What a run wants, in the order in which nodes get their roles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// Of the relay before it, if there is one.
-    Worker,
-    Relay(RelayPlan),
-    RingMember,
-    Evaluator,
-}
-
-fn wanted(topology: &Topology, evaluator: bool) -> Vec<Wanted> {
-    let mut wanted = match topology {
-        Topology::Single { workers } => vec![Wanted::Worker; *workers],
-        Topology::Flat { workers, backup, .. } => vec![Wanted::Worker; workers + backup],
-        Topology::Ring { workers, .. } => vec![Wanted::RingMember; *workers],
-        Topology::Hierarchical { relays, .. } => relays
-            .iter()
-            .flat_map(|relay| {
-                std::iter::once(Wanted::Relay(*relay)).chain(vec![Wanted::Worker; relay.workers])
-            })
-            .collect(),
-    };
-    if evaluator {
-        wanted.push(Wanted::Evaluator);
-    }
-    wanted
-}
-
-/// `2 workers, 1 evaluator`
-fn in_words(missing: &[Wanted]) -> String {
-    let is_worker = |wanted: &&Wanted| matches!(wanted, Wanted::Worker | Wanted::RingMember);
-    let count = |what: &str, count: usize| match count {
-        0 => None,
-        1 => Some(format!("1 {what}")),
-        _ => Some(format!("{count} {what}s")),
-    };
-    let relays = missing.iter().filter(|wanted| matches!(wanted, Wanted::Relay(_))).count();
-    let evaluators = missing.iter().filter(|wanted| **wanted == Wanted::Evaluator).count();
-    let parts = [
-        count("relay", relays),
-        count("worker", missing.iter().filter(is_worker).count()),
-        count("evaluator", evaluators),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
+use crate::run_file::RelayPlan;
+use crate::run_file::cast::{Wanted, in_words, wanted};
 
 impl Head<'_> {
     /// Waits until all nodes are there. Some if the user stopped that.
@@ -103,8 +58,7 @@ impl Head<'_> {
     }
 
     fn assign(&mut self, wanted: &[Wanted]) {
-        let ready: Vec<u64> =
-            self.registry.nodes().filter(|node| node.is_ready).map(|node| node.number).collect();
+        let ready = self.registry.queue();
         let (mut relay, mut relays, mut workers) = (None, 0, 0);
         let mut roles = Vec::new();
         for (&node, wanted) in ready.iter().zip(wanted) {
@@ -184,42 +138,5 @@ impl Head<'_> {
         }
         let workers = workers.get(node.machine.as_str()).copied().unwrap_or(1);
         self.run.job.settings.file.threads_on(node.cores as usize, workers)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn roles_are_given_in_the_order_of_the_run_file() {
-        let rule = Topology::Single { workers: 1 }.rule();
-        let plan = |workers, is_async| RelayPlan { is_async, workers };
-        let relays = vec![plan(2, false), plan(1, true)];
-        let hierarchical = Topology::Hierarchical { rule, relays };
-        let expect = [
-            Wanted::Relay(plan(2, false)),
-            Wanted::Worker,
-            Wanted::Worker,
-            Wanted::Relay(plan(1, true)),
-            Wanted::Worker,
-            Wanted::Evaluator,
-        ];
-        assert_eq!(wanted(&hierarchical, true), expect);
-        let flat = Topology::Flat { rule, workers: 2, backup: 1 };
-        assert_eq!(wanted(&flat, false), [Wanted::Worker; 3]);
-    }
-
-    #[test]
-    fn what_is_missing_is_said_in_words() {
-        let rule = Topology::Single { workers: 1 }.rule();
-        let relays = vec![RelayPlan { is_async: false, workers: 2 }; 2];
-        let all = wanted(&Topology::Hierarchical { rule, relays }, true);
-        let check =
-            |joined: usize, expect: &str| assert_eq!(in_words(&all[joined..]), expect, "{joined} joined");
-        check(0, "2 relays, 4 workers, 1 evaluator");
-        check(3, "1 relay, 2 workers, 1 evaluator");
-        check(6, "1 evaluator");
-        check(7, "");
     }
 }
