@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 /// A machine of an inventory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// What the inventory calls it: a name for people, and for ssh if there is no address.
     pub name: String,
@@ -17,8 +15,6 @@ pub struct Host {
     pub key: Option<PathBuf>,
     /// How many nodes it may take.
     pub slots: usize,
-    /// What else ssh is to be told, before the address.
-    pub ssh_args: Vec<String>,
 }
 
 /// Hosts, in the order in which they get their roles.

@@ -8,7 +8,7 @@
 //! 2. `ssh`: how a host is reached; [`shell`] and `deadline` make its commands, `trouble` says in words what went wrong;
 //! 3. `facts` and `program`: what a host is, and how this program gets there;
 //! 4. [`guard`]: who watches over a process there; [`seat`] and `process`: what is known of it;
-//! 5. [`parcel`], [`reach`]: folders on their way, and the way itself;
+//! 5. `session`: a program there that goes on; [`parcel`], [`reach`]: folders on their way, and the way itself;
 //! 6. `ledger`: what is remembered here.
 
 pub mod deadline;
@@ -22,6 +22,7 @@ mod process;
 mod program;
 pub mod reach;
 pub mod seat;
+mod session;
 pub mod shell;
 mod ssh;
 mod trouble;
@@ -30,6 +31,7 @@ pub use facts::Facts;
 pub use inventory::{Host, Inventory};
 pub use ledger::{HostRecord, Ledger, RunRecord, SeatPlan};
 pub use process::{ProcessId, Signal};
-pub use program::{Program, START};
+pub use program::{Program, call};
+pub use session::{Heard, Session};
 pub use ssh::{PATIENCE, Remote, Ssh};
 pub use trouble::{Trouble, last_line};

@@ -78,29 +78,23 @@ impl Program {
             Err(Trouble::Other(last_line(&outcome.stderr)))
         }
     }
+}
 
-    /// Runs it there; what it printed if it went well.
-    pub fn ask(&self, remote: &Remote, arguments: &[&str], time: Duration) -> Result<Vec<u8>, Trouble> {
-        self.feed(remote, arguments, io::empty(), time)
+/// Runs the program that stands at a place of a host; what it printed if it went well.
+pub fn call(
+    remote: &Remote,
+    place: &str,
+    arguments: &[&str],
+    input: impl Read + Send,
+    time: Duration,
+) -> Result<Vec<u8>, Trouble> {
+    let all: Vec<&str> = [place].into_iter().chain(arguments.iter().copied()).collect();
+    let outcome = remote.run(START, &all, input, time)?;
+    if outcome.succeeded() {
+        return Ok(outcome.stdout);
     }
-
-    /// The same with input.
-    pub fn feed(
-        &self,
-        remote: &Remote,
-        arguments: &[&str],
-        input: impl Read + Send,
-        time: Duration,
-    ) -> Result<Vec<u8>, Trouble> {
-        let place = self.place();
-        let all: Vec<&str> = [place.as_str()].into_iter().chain(arguments.iter().copied()).collect();
-        let outcome = remote.run(START, &all, input, time)?;
-        if outcome.succeeded() {
-            return Ok(outcome.stdout);
-        }
-        let line = last_line(&outcome.stderr);
-        Err(Trouble::Other(line.strip_prefix("error: ").unwrap_or(&line).to_owned()))
-    }
+    let line = last_line(&outcome.stderr);
+    Err(Trouble::Other(line.strip_prefix("error: ").unwrap_or(&line).to_owned()))
 }
 
 /// Starts the program at `$1` with the arguments behind it.

@@ -17,6 +17,13 @@ pub struct Speed {
 /// What both sides were given, so that no stranger is served.
 pub type Token = [u8; 16];
 
+/// A token from the system's randomness.
+pub fn new_token() -> io::Result<Token> {
+    let mut token = Token::default();
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut token)?;
+    Ok(token)
+}
+
 const PINGS: usize = 8;
 const CHUNK: usize = 256 << 10;
 

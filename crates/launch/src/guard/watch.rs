@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
 use super::{BEAT, Order, Report, Word};
-use crate::program::{Program, START};
+use crate::program::START;
 use crate::ssh::Remote;
 use crate::trouble::Trouble;
 
@@ -25,15 +25,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts a guard on a host. What it tells goes into `news` under the number of its seat.
+    /// Starts a guard on a host, by the program at a place there. What it tells goes into `news` under the number of its seat.
     pub fn start(
         remote: &Remote,
-        program: &Program,
+        place: &str,
         order: &Order,
         news: SyncSender<(usize, News)>,
     ) -> Result<Self, Trouble> {
         let no_ssh = |error: std::io::Error| Trouble::NoSsh(error.to_string());
-        let mut ssh = remote.command(START, &[&program.place(), "host", "guard"]);
+        let mut ssh = remote.command(START, &[place, "host", "guard"]);
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut ssh = ssh.spawn().map_err(no_ssh)?;
         let (stdin, stdout, stderr) = (ssh.stdin.take(), ssh.stdout.take(), ssh.stderr.take());
