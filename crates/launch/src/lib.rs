@@ -28,7 +28,7 @@ mod ssh;
 mod trouble;
 
 pub use facts::Facts;
-pub use inventory::{Host, Inventory};
+pub use inventory::{Host, Inventory, InventoryError};
 pub use ledger::{HostRecord, Ledger, RunRecord, SeatPlan};
 pub use process::{ProcessId, Signal};
 pub use program::{Program, call};

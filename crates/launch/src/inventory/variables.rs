@@ -1,0 +1,79 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use super::error::InventoryError;
+
+/// The variables that tell how to reach a host; all others are not kept. Of two names for the same, the later one in
+/// this list counts more, as with Ansible.
+pub(super) const KNOWN: &[&str] = &[
+    "ansible_connection",
+    "ansible_group_priority",
+    "ansible_host",
+    "ansible_ssh_host",
+    "ansible_user",
+    "ansible_ssh_user",
+    "ansible_port",
+    "ansible_ssh_port",
+    "ansible_private_key_file",
+    "ansible_ssh_private_key_file",
+    "ansible_ssh_args",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+    "slots",
+];
+
+/// Where something was given.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub file: Rc<Path>,
+    pub line: usize,
+}
+
+impl Place {
+    pub fn wrong(&self, message: impl Into<String>) -> InventoryError {
+        InventoryError::of_line(&self.file, self.line, message)
+    }
+}
+
+/// What a variable was set to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Content {
+    Text(String),
+    /// As if it had not been set; also where a group above sets it.
+    Nothing,
+    /// By ansible-vault.
+    Encrypted,
+    /// A list or a mapping.
+    Compound,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Value {
+    pub content: Content,
+    pub place: Place,
+}
+
+/// The known variables of a host or group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Variables(BTreeMap<&'static str, Value>);
+
+impl Variables {
+    /// Keeps the variable if it is known.
+    pub fn set(&mut self, key: &str, content: Content, place: &Place) {
+        if let Some(&key) = KNOWN.iter().find(|&&known| known == key) {
+            self.0.insert(key, Value { content, place: place.clone() });
+        }
+    }
+
+    /// Lays others over these.
+    pub fn lay(&mut self, others: &Self) {
+        self.0.extend(others.0.iter().map(|(&key, value)| (key, value.clone())));
+    }
+
+    /// The value of the last of these names that is set to something.
+    pub fn last_of(&self, names: &[&'static str]) -> Option<(&'static str, &Value)> {
+        let value = |&name: &&'static str| Some((name, self.0.get(name)?));
+        names.iter().rev().filter_map(value).find(|(_, value)| value.content != Content::Nothing)
+    }
+}
