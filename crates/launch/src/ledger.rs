@@ -77,6 +77,11 @@ impl Ledger {
         fs::rename(&aside, &path)
     }
 
+    /// A run that was not started after all.
+    pub fn forget(&self, id: &str) {
+        let _ = fs::remove_file(self.path(id));
+    }
+
     /// All runs, the newest last: their names begin with their time.
     pub fn all(&self) -> Vec<RunRecord> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();

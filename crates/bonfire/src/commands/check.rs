@@ -68,8 +68,10 @@ fn measure(fleet: &Fleet, program: &Program, checkups: &mut [Checkup]) {
                 let checkup = &mut checkups[other];
                 let head = &fleet.members[head].host.name;
                 checkup.is_usable = false;
-                checkup.trouble =
-                    Some(format!("it cannot reach {head} at {}; does a firewall block it?", addresses.join(" or ")));
+                checkup.trouble = Some(format!(
+                    "it cannot reach {head} at {}; does a firewall block it?",
+                    addresses.join(" or ")
+                ));
             }
         }
     }
@@ -130,9 +132,8 @@ fn row(checkup: &Checkup, program: &Program) -> [String; 10] {
     let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let megabytes = |mb: Option<u64>| known(mb.map(|mb| format!("{:.1} GB", mb as f64 / 1e3)));
     let version = if checkup.has_program { program.version.clone() } else { "-".to_owned() };
-    let network = checkup.network.map(|speed| {
-        format!("{:.1} ms {:.0} MB/s", speed.round_trip_ms, speed.mb_per_s)
-    });
+    let network =
+        checkup.network.map(|speed| format!("{:.1} ms {:.0} MB/s", speed.round_trip_ms, speed.mb_per_s));
     [
         checkup.host.clone(),
         if checkup.is_usable { "ok" } else { "not usable" }.to_owned(),

@@ -62,6 +62,12 @@ impl Fleet {
         Ok(Self { members: hosts.into_iter().enumerate().map(member).collect(), _ssh: ssh })
     }
 
+    /// Only these hosts, in this order.
+    pub fn narrow(self, hosts: &[usize]) -> Self {
+        let members = hosts.iter().map(|&host| self.members[host].clone()).collect();
+        Self { members, ..self }
+    }
+
     /// Does something with all hosts at the same time.
     pub fn each<T: Send>(&self, work: impl Fn(usize, &Member) -> T + Sync) -> Vec<T> {
         let all: Vec<usize> = (0..self.members.len()).collect();
@@ -194,8 +200,7 @@ impl Answering {
     pub fn measure(&self, from: &Member, place: &str, address: &str) -> Result<Speed, Trouble> {
         let address = format!("{address}:{}", self.port);
         let token = format!("{}\n", self.token);
-        let said =
-            call(&from.remote, place, &["host", "measure", &address], token.as_bytes(), MEASURES_FOR)?;
+        let said = call(&from.remote, place, &["host", "measure", &address], token.as_bytes(), MEASURES_FOR)?;
         serde_json::from_slice(&said).map_err(|error| Trouble::Other(error.to_string()))
     }
 }

@@ -39,8 +39,8 @@ enum HostCommand {
         #[arg(long)]
         now: bool,
     },
-    /// Print the seats of a run of which the process lives
-    Alive { run: String },
+    /// Print what is known of the processes of a run
+    Seats { run: String },
     /// Send what is at a path of a run's folder
     Send { run: String, path: PathBuf },
     /// Take files into a run's folder
@@ -55,6 +55,23 @@ enum HostCommand {
     Measure { address: String },
 }
 
+/// What a host knows of a process.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct SeatState {
+    pub seat: usize,
+    pub is_alive: bool,
+    /// With which it ended.
+    pub code: Option<i32>,
+}
+
+impl SeatState {
+    fn of(seat: &Seat) -> io::Result<Self> {
+        let record = seat.record()?;
+        let code = record.end.and_then(|end| end.code);
+        Ok(Self { seat: record.seat, is_alive: seat.is_alive(), code })
+    }
+}
+
 /// How long somebody who measures is waited for.
 const ANSWERS_FOR: Duration = Duration::from_secs(300);
 
@@ -64,7 +81,9 @@ const CONNECT: Duration = Duration::from_secs(4);
 pub fn run(args: HostArgs) -> Result<()> {
     let failed = || Failed("this host failed".to_owned());
     match args.command {
-        HostCommand::Guard => guard::guard(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed),
+        HostCommand::Guard => {
+            guard::guard(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed)
+        }
         HostCommand::Follow { run, seat, file, once } => {
             let gone = until_end_of(BufReader::new(io::stdin()));
             if once {
@@ -73,12 +92,9 @@ pub fn run(args: HostArgs) -> Result<()> {
             Seat::of(&run, seat)?.follow(&file, 0, gone, &mut io::stdout().lock()).with_context(failed)
         }
         HostCommand::End { run, seat, now } => end(&run, seat, now),
-        HostCommand::Alive { run } => {
-            let mut alive = Vec::new();
-            for seat in Seat::all(&run)?.iter().filter(|seat| seat.is_alive()) {
-                alive.push(seat.record()?.seat);
-            }
-            print(&alive)
+        HostCommand::Seats { run } => {
+            let states: io::Result<Vec<SeatState>> = Seat::all(&run)?.iter().map(SeatState::of).collect();
+            print(&states?)
         }
         HostCommand::Send { run, path } => {
             let path = run_folder(&run)?.join(path);
@@ -92,7 +108,8 @@ pub fn run(args: HostArgs) -> Result<()> {
         }
         HostCommand::Remove { run } => remove_run(&run).with_context(failed),
         HostCommand::Reach { addresses } => {
-            let try_one = |address: &String| reach::reach(address, CONNECT).err().map(|error| error.to_string());
+            let try_one =
+                |address: &String| reach::reach(address, CONNECT).err().map(|error| error.to_string());
             print(&addresses.iter().map(try_one).collect::<Vec<_>>())
         }
         HostCommand::Answer => answer().with_context(failed),

@@ -1,13 +1,21 @@
 //! The command line: one file a command.
 
+mod attach;
 mod bench;
+mod check;
 mod data;
 mod eval;
 mod export;
+mod fleet;
 mod head;
+mod host;
 mod import;
+mod logs;
 mod node;
+mod run;
 mod run_args;
+mod setup;
+mod stop;
 mod train;
 
 use std::process::ExitCode;
@@ -28,7 +36,8 @@ use crate::failure::Failed;
                   bonfire train --set model=tagger --set data=grammar\n  \
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
-                  bonfire node bonfire://desk:4711/…              on each of them\n\n\
+                  bonfire node bonfire://desk:4711/…              on each of them\n  \
+                  bonfire run -i hosts.ini run.yml                the same over ssh, by one command\n\n\
                   Exit codes: 0 done; 1 the run failed; 2 the input was wrong and nothing was started; \
                   130 interrupted, checkpoint written."
 )]
@@ -41,6 +50,18 @@ struct Arguments {
 enum Command {
     /// Train on this machine
     Train(train::TrainArgs),
+    /// Run on the hosts of an inventory, over ssh
+    Run(run::RunOnHostsArgs),
+    /// Look at every host of an inventory: can it be reached and used, and how fast is it?
+    Check(check::CheckArgs),
+    /// Copy this program to every host of an inventory
+    Setup(setup::SetupArgs),
+    /// Print what the processes of a run on hosts said
+    Logs(logs::LogsArgs),
+    /// Stop a run on hosts
+    Stop(stop::StopArgs),
+    /// Come back to a run on hosts, and fetch its folder
+    Attach(attach::AttachArgs),
     /// Start a run with workers on other machines, and print the ticket that lets them join
     Head(head::HeadArgs),
     /// Join a run from any machine, and do there what its head says
@@ -55,6 +76,8 @@ enum Command {
     Data(data::DataArgs),
     /// Measure how fast this machine is
     Bench(bench::BenchArgs),
+    #[command(hide = true)]
+    Host(host::HostArgs),
 }
 
 const FAILED: u8 = 1;
@@ -65,6 +88,13 @@ const INTERRUPTED: u8 = 130;
 pub fn main() -> ExitCode {
     let ran = match Arguments::parse().command {
         Command::Train(args) => train::run(args),
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Setup(args) => setup::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Logs(args) => logs::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Stop(args) => stop::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Attach(args) => attach::run(&args),
+        Command::Host(args) => host::run(args).map(|()| ExitCode::SUCCESS),
         Command::Head(args) => head::run(args),
         Command::Node(args) => node::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Eval(args) => eval::run(&args).map(|()| ExitCode::SUCCESS),

@@ -11,9 +11,11 @@ use crate::failure::Failed;
 
 /// Copy this program to every host of an inventory.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The program goes to ~/.bonfire/bin, under a name with its version and checksum; what is there already is \
+#[command(
+    after_help = "The program goes to ~/.bonfire/bin, under a name with its version and checksum; what is there already is \
                   not copied again. `bonfire run` does the same by itself.\n\n\
-                  Examples:\n  bonfire setup -i hosts.ini\n  bonfire setup -H pi1,pi2,pi3")]
+                  Examples:\n  bonfire setup -i hosts.ini\n  bonfire setup -H pi1,pi2,pi3"
+)]
 pub struct SetupArgs {
     #[command(flatten)]
     fleet: FleetArgs,
