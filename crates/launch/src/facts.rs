@@ -34,7 +34,6 @@ echo facts-begin
 echo arch $(uname -m); echo system $(uname -s); echo kernel $(uname -r)
 echo cores $(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null)
 while read key value unit; do case $key in MemTotal:) echo memory_kb $value;; esac; done < /proc/meminfo 2>/dev/null
-echo time $(date +%s.%N)
 echo home $HOME
 echo reached $SSH_CONNECTION
 if test -w "$HOME"; then echo writable yes; fi
@@ -49,16 +48,19 @@ const TIME: Duration = Duration::from_secs(20);
 impl Facts {
     /// Asks a host that was logged into.
     pub fn ask(remote: &Remote, program: &str) -> Result<Self, Trouble> {
-        let (asked, clock) = (Instant::now(), SystemTime::now());
         let said = remote.ask(SCRIPT, &[program], TIME)?;
+        let mut facts = Self::parse(&said)?;
+        let (asked, clock) = (Instant::now(), SystemTime::now());
+        let there = remote.ask("date +%s.%N", &[], TIME)?;
         // The answer was given at some time in between; the middle is off by half of it at most.
         let middle = clock + asked.elapsed() / 2;
         let now_s = middle.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        Self::parse(&said, now_s)
+        facts.clock_offset_s = time(there.trim()).map(|there_s| there_s - now_s);
+        Ok(facts)
     }
 
-    /// Reads the answer, given what time it was here. Lines of a login shell's greeting before it are passed over.
-    fn parse(said: &str, now_s: f64) -> Result<Self, Trouble> {
+    /// Reads the answer. Lines of a login shell's greeting before it are passed over.
+    fn parse(said: &str) -> Result<Self, Trouble> {
         let (_, said) = said.split_once("facts-begin\n").ok_or_else(|| no_answer(said))?;
         let (said, _) = said.split_once("facts-end").ok_or_else(|| no_answer(said))?;
         let mut facts = Self::default();
@@ -72,7 +74,6 @@ impl Facts {
                 "kernel" => value.clone_into(&mut facts.kernel),
                 "cores" => facts.cores = value.parse().ok(),
                 "memory_kb" => facts.memory_mb = value.parse::<u64>().ok().map(|kb| kb * 1024 / 1_000_000),
-                "time" => facts.clock_offset_s = time(value).map(|there_s| there_s - now_s),
                 "home" => value.clone_into(&mut facts.home),
                 "reached" => facts.reached_at = value.split(' ').nth(2).and_then(|ip| ip.parse().ok()),
                 "writable" => is_writable = true,
@@ -128,13 +129,13 @@ mod tests {
     use super::*;
 
     const SAID: &str = "Welcome to pi1!\nfacts-begin\narch aarch64\nsystem Linux\nkernel 6.1.0-rpi7\ncores 4\n\
-        memory_kb 3884324\ntime 1000.500000000\nhome /home/pi\nreached 192.168.2.7 51234 192.168.2.101 22\nwritable yes\n\
+        memory_kb 3884324\nhome /home/pi\nreached 192.168.2.7 51234 192.168.2.101 22\nwritable yes\n\
         sha256 ab12cd  -\nFilesystem     1024-blocks    Used Available Capacity Mounted on\n\
         /dev/root         29602752 8019784  20354472      29% /\nfacts-end\n";
 
     #[test]
     fn an_answer_is_read() {
-        let facts = Facts::parse(SAID, 998.0).expect("facts");
+        let facts = Facts::parse(SAID).expect("facts");
         let expect = Facts {
             arch: "aarch64".into(),
             system: "Linux".into(),
@@ -143,7 +144,7 @@ mod tests {
             memory_mb: Some(3977),
             home: "/home/pi".into(),
             free_mb: Some(20842),
-            clock_offset_s: Some(2.5),
+            clock_offset_s: None,
             reached_at: Some("192.168.2.101".parse().expect("an address")),
             program_sha256: Some("ab12cd".into()),
         };
@@ -155,11 +156,9 @@ mod tests {
         let check = |from: &str, to: &str, expect: fn(&Facts) -> bool| {
             let said = SAID.replace(from, to);
             assert_ne!(said, SAID, "{from}");
-            let facts = Facts::parse(&said, 998.0).expect("facts");
+            let facts = Facts::parse(&said).expect("facts");
             assert!(expect(&facts), "{to:?}: {facts:?}");
         };
-        check("1000.500000000", "1000.%N", |facts| facts.clock_offset_s == Some(2.0));
-        check("1000.500000000", "", |facts| facts.clock_offset_s.is_none());
         check("cores 4", "cores ", |facts| facts.cores.is_none());
         check("sha256 ab12cd  -\n", "", |facts| facts.program_sha256.is_none());
         check("reached 192.168.2.7 51234 192.168.2.101 22", "reached ", |facts| facts.reached_at.is_none());
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn no_answer_is_trouble() {
         let check = |said: &str, expect: &str| {
-            let trouble = Facts::parse(said, 0.0).expect_err("trouble").to_string();
+            let trouble = Facts::parse(said).expect_err("trouble").to_string();
             assert!(trouble.contains(expect), "{trouble}");
         };
         check("", "did not say why");
@@ -185,9 +184,18 @@ mod tests {
     fn the_script_is_one_that_a_shell_runs() {
         let output =
             std::process::Command::new("sh").args(["-c", SCRIPT, "sh", "none"]).output().expect("sh");
-        let facts = Facts::parse(&String::from_utf8_lossy(&output.stdout), 0.0).expect("facts");
+        let facts = Facts::parse(&String::from_utf8_lossy(&output.stdout)).expect("facts");
         assert!(facts.fits() && facts.cores >= Some(1) && facts.free_mb.is_some(), "{facts:?}");
-        assert!(facts.clock_offset_s.is_some_and(|s| s > 1.6e9), "{facts:?}");
+    }
+
+    #[test]
+    fn the_time_may_lack_its_fraction() {
+        let check = |said: &str, expect: Option<f64>| assert_eq!(time(said), expect, "{said}");
+        check("1000.500000000", Some(1000.5));
+        check("1000.%N", Some(1000.0));
+        check("1000", Some(1000.0));
+        check("", None);
+        check("date: not found", None);
     }
 
     #[test]

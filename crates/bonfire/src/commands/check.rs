@@ -133,7 +133,7 @@ fn row(checkup: &Checkup, program: &Program) -> [String; 10] {
     let megabytes = |mb: Option<u64>| known(mb.map(|mb| format!("{:.1} GB", mb as f64 / 1e3)));
     let version = if checkup.has_program { program.version.clone() } else { "-".to_owned() };
     let network =
-        checkup.network.map(|speed| format!("{:.1} ms {:.0} MB/s", speed.round_trip_ms, speed.mb_per_s));
+        checkup.network.map(|speed| format!("{:.2} ms {:.0} MB/s", speed.round_trip_ms, speed.mb_per_s));
     [
         checkup.host.clone(),
         if checkup.is_usable { "ok" } else { "not usable" }.to_owned(),

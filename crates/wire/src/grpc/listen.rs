@@ -138,6 +138,12 @@ async fn greet(
     unknown: OwnedSemaphorePermit,
     _place: OwnedSemaphorePermit,
 ) {
+    // Who hangs up without a word only looked whether somebody is here, as a launcher does before it starts nodes.
+    match timeout(door.timeouts.handshake, tcp.peek(&mut [0])).await {
+        Ok(Ok(0)) => return,
+        Ok(_) => {}
+        Err(_) => return door.report(address, "did not finish the handshake in time"),
+    }
     let pulse = Pulse::new();
     let Ok(io) = Heard::new(tcp, &pulse) else { return };
     match &door.acceptor {

@@ -46,7 +46,8 @@ impl Plan {
             // With too few hosts, one worker is what is missing.
             set.push(format!("workers={}", slots.saturating_sub(others).max(1)));
         }
-        if !settings.says("distribute") {
+        let is_made = known(&settings.file.data.name).is_some_and(|known| known.made);
+        if !settings.says("distribute") && (!is_made || args.data.is_some()) {
             set.push("distribute=ship".to_owned());
         }
         let settings = read(&set)?;

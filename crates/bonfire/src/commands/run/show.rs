@@ -24,7 +24,10 @@ pub struct Show {
 impl Show {
     pub fn new(folder: &Path, quiet: bool, json: bool) -> Self {
         let view = View::choose(quiet, json, std::io::stderr().is_terminal());
-        Self { view, folder: folder.to_owned(), last: None, at_s: 0.0, has_begun: false }
+        // As a person here would name it.
+        let here = std::env::current_dir().unwrap_or_default();
+        let folder = folder.strip_prefix(&here).unwrap_or(folder).to_owned();
+        Self { view, folder, last: None, at_s: 0.0, has_begun: false }
     }
 
     /// A line of the log.
