@@ -31,7 +31,7 @@ pub use facts::Facts;
 pub use inventory::{Host, Inventory, InventoryError};
 pub use ledger::{HostRecord, Ledger, RunRecord, SeatPlan};
 pub use process::{ProcessId, Signal};
-pub use program::{Program, call};
+pub use program::{Program, call, call_and_read};
 pub use session::{Heard, Session};
 pub use ssh::{PATIENCE, Remote, Ssh};
 pub use trouble::{Trouble, last_line};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::deadline;
 use crate::ssh::Remote;
 use crate::trouble::{Trouble, is_disk_full, last_line};
 
@@ -97,6 +98,25 @@ pub fn call(
     Err(Trouble::Other(line.strip_prefix("error: ").unwrap_or(&line).to_owned()))
 }
 
+/// The same for output that may be large: `read` gets it as it comes.
+pub fn call_and_read<T>(
+    remote: &Remote,
+    place: &str,
+    arguments: &[&str],
+    time: Duration,
+    read: impl FnOnce(&mut dyn Read) -> io::Result<T>,
+) -> Result<T, Trouble> {
+    let all: Vec<&str> = [place].into_iter().chain(arguments.iter().copied()).collect();
+    let mut command = remote.command(START, &all);
+    let ran = deadline::stream(&mut command, time, read);
+    let (result, outcome) = ran.map_err(|error| Trouble::NoSsh(error.to_string()))?;
+    match outcome.status {
+        None => Err(Trouble::TimedOut),
+        Some(status) if status.success() => result.map_err(|error| Trouble::Other(error.to_string())),
+        Some(_) => Err(Trouble::of_ssh(&outcome.stderr)),
+    }
+}
+
 /// Starts the program at `$1` with the arguments behind it.
 pub const START: &str = r#"program="$HOME/$1"; shift; exec "$program" "$@""#;
 
@@ -118,7 +138,6 @@ impl<R: Read, F: Fn(u64)> Read for Counted<R, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadline;
     use std::process::Command;
 
     /// Installs `content` in a home folder, by the same script, without ssh in between.

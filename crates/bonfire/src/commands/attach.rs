@@ -90,8 +90,8 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode> {
     }
 }
 
-/// How long nodes may take to end after their head.
-const ENDS_FOR: Duration = Duration::from_secs(10);
+/// How long a head may take to write its checkpoint, and its nodes to end after it.
+const ENDS_FOR: Duration = Duration::from_secs(25);
 
 /// Waits for the end of all processes, and ends those that do not come to one. The exit codes by seat.
 pub fn settle(fleet: &Fleet, record: &RunRecord) -> Vec<(usize, Option<i32>)> {

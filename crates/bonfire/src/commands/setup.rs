@@ -87,9 +87,9 @@ pub fn refuse_unusable(checkups: &[Checkup]) -> Result<()> {
 }
 
 /// A line on stderr for who is watching.
-#[expect(clippy::print_stderr, reason = "a person may be watching")]
 pub fn say(line: &str) {
-    eprintln!("{line}");
+    // A terminal that was closed is no reason to leave a run to itself.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// How much is on its way to all hosts, on a terminal.

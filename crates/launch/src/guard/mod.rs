@@ -72,5 +72,5 @@ pub const BEAT: Duration = Duration::from_secs(4);
 /// After so long without one, the guard ends its process.
 pub const SILENCE: Duration = Duration::from_secs(20);
 
-/// How long a process that was told to end may take.
-pub const GRACE: Duration = Duration::from_secs(8);
+/// How long a process that was told to end may take: a head writes a checkpoint, perhaps to a slow card.
+pub const GRACE: Duration = Duration::from_secs(20);

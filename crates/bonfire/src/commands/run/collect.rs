@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_cluster::report::write_json;
-use bonfire_launch::{Ledger, RunRecord, Trouble, call, parcel};
+use bonfire_launch::{Ledger, RunRecord, Trouble, call, call_and_read, parcel};
 
 use super::super::fleet::{Fleet, Member};
 use super::super::setup::say;
@@ -71,6 +71,8 @@ fn on_hosts(record: &RunRecord) -> Result<serde_json::Value> {
 
 fn fetch(member: &Member, record: &RunRecord, path: &str, to: &Path) -> Result<(), Trouble> {
     let arguments = ["host", "send", &record.id, path];
-    let parcel = call(&member.remote, &record.program, &arguments, io::empty(), FETCHES_FOR)?;
-    parcel::unpack(&parcel[..], to).map(|_| ()).map_err(|error| Trouble::Other(error.to_string()))
+    call_and_read(&member.remote, &record.program, &arguments, FETCHES_FOR, |parcel| {
+        parcel::unpack(parcel, to)
+    })
+    .map(|_| ())
 }

@@ -108,6 +108,9 @@ pub fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
         }
     };
     let places = places.context(Failed("too few hosts can be used".to_owned()))?;
+    if refuse_unusable(&checkups).is_err() {
+        say(&format!("warning: goes on without {}", unusable(&checkups)));
+    }
     let (fleet, checkups, places) = narrow(fleet, &checkups, &places);
     let interrupts = count_ctrl_c()?;
     let launch = Launch { args, plan: &plan, fleet: &fleet, program: &program, checkups: &checkups };
@@ -155,15 +158,15 @@ fn refuse(args: &RunOnHostsArgs, plan: &Plan, fleet: &Fleet, checkups: &[Checkup
                 .to_owned(),
         )));
     }
-    match place::in_order(&plan.roles, &slots(fleet, checkups)) {
-        Ok(_) => {
-            let names = |checkup: &Checkup| (!checkup.is_usable).then(|| checkup.host.clone());
-            let names: Vec<String> = checkups.iter().filter_map(names).collect();
-            say(&format!("warning: goes on without {}: {error:#}", names.join(", ")));
-            Ok(())
-        }
-        Err(shortage) => Err(error.context(Failed(format!("nothing was started: without them, {shortage}")))),
-    }
+    place::in_order(&plan.roles, &slots(fleet, checkups))
+        .map(|_| ())
+        .map_err(|shortage| error.context(Failed(format!("nothing was started: without them, {shortage}"))))
+}
+
+/// `pi3 (it did not answer in time), pi4 (…)`
+fn unusable(checkups: &[Checkup]) -> String {
+    let named = |checkup: &Checkup| Some(format!("{} ({})", checkup.host, checkup.trouble.as_ref()?));
+    checkups.iter().filter_map(named).collect::<Vec<_>>().join(", ")
 }
 
 /// How often Ctrl-C was pressed. The first means to stop in order, the second at once, and a third lets everything go: the
