@@ -1,11 +1,12 @@
 //! The program as its users meet it: every test starts the real binary in a folder of its own.
 //!
-//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `record` reads what a run
+//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `bed` has hosts to start one on, `record` reads what a run
 //! left behind. The rest is one file
 //! for each promise.
 
 #![allow(clippy::print_stderr, reason = "a test tells its seed, and what it leaves out")]
 
+mod bed;
 mod fire;
 mod program;
 mod record;
@@ -18,6 +19,7 @@ mod evaluator;
 mod exchange;
 mod interchange;
 mod joining;
+mod launch;
 mod learning;
 mod output;
 mod python;

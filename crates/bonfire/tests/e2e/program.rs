@@ -44,6 +44,7 @@ impl Dir {
         command.current_dir(self.0.path()).args(arguments.split_whitespace());
         // Data sets of whoever runs the tests are not looked at.
         command.env("HOME", self.0.path()).env_remove("XDG_DATA_HOME").env_remove("XDG_CACHE_HOME");
+        command.env_remove("XDG_STATE_HOME");
         Bonfire(command)
     }
 
@@ -69,6 +70,12 @@ pub struct Bonfire(Command);
 impl Bonfire {
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.0.arg(argument);
+        self
+    }
+
+    /// More arguments between spaces.
+    pub fn args(mut self, arguments: &str) -> Self {
+        self.0.args(arguments.split_whitespace());
         self
     }
 
