@@ -199,11 +199,11 @@ fn ctrl_c_stops_with_a_checkpoint_and_twice_at_once() {
         let record = Record::of(bed.dir.path(&format!("out{times}")));
         if times == 1 {
             ended.expect(130);
-            assert_eq!(record.told("checkpointed").len(), record.told("checkpointed").len().max(1));
+            assert!(!record.told("checkpointed").is_empty());
             assert_eq!(record.summary()["exit"], "interrupted");
             complete(&record, &["pi1", "pi2", "pi3"]);
         } else {
-            assert!(ended.code == Some(1) || ended.code == Some(130), "{ended:?}");
+            assert!(ended.expect(130).stderr.contains("ended at once"));
             assert!(record.has_started(), "what there was is here");
         }
         bed.is_clean();

@@ -57,6 +57,8 @@ pub struct Running<'a> {
     watching: Option<Watching>,
     /// Why the run is given up, if it is.
     given_up: Option<String>,
+    /// The user did not wait for a checkpoint.
+    pub was_ended_at_once: bool,
 }
 
 /// A process that is no longer watched.
@@ -88,6 +90,7 @@ impl<'a> Launch<'a> {
             sender,
             watching: None,
             given_up: None,
+            was_ended_at_once: false,
         };
         let started = self.start_all(&mut running, data, interrupts);
         if let Err(error) = started {
@@ -415,10 +418,10 @@ impl Running<'_> {
                 show.warn(format!("{name} is out of reach: {trouble}; the run goes on without it"));
             }
             News::Report(Report::Ended { end })
-                if seat != 0 && end.code != Some(0) && self.ends[0].is_none() =>
+                if seat != 0 && end.code != Some(0) && self.ends[0].is_none() && !self.was_ended_at_once =>
             {
                 let last = end.said.last().map_or("", String::as_str);
-                let message = format!("the node on {name} ended before the run: {last}");
+                let message = format!("the node on {name} ended before its head: {last}");
                 if show.has_begun {
                     show.warn(message);
                 } else {
@@ -439,11 +442,14 @@ impl Running<'_> {
     }
 
     /// The first Ctrl-C is for the head, which tells its nodes; the second for all.
-    fn heed(&self, interrupts: &AtomicUsize) {
+    fn heed(&mut self, interrupts: &AtomicUsize) {
         match interrupts.load(Ordering::Relaxed) {
             0 => {}
             1 => self.say(0, Word::Stop),
-            _ => (0..self.watches.len()).for_each(|seat| self.say(seat, Word::Kill)),
+            _ => {
+                self.was_ended_at_once = true;
+                (0..self.watches.len()).for_each(|seat| self.say(seat, Word::Kill));
+            }
         }
     }
 

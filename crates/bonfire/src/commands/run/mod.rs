@@ -7,6 +7,7 @@ mod show;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bonfire_launch::{Ledger, place};
@@ -173,7 +174,13 @@ fn unusable(checkups: &[Checkup]) -> String {
 /// guards on the hosts then end what they guard.
 fn count_ctrl_c() -> Result<&'static AtomicUsize> {
     static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
-    ctrlc::set_handler(|| {
+    let mut last: Option<Instant> = None;
+    ctrlc::set_handler(move || {
+        // A terminal that is closed says so twice, once itself and once through its shell. That is one wish.
+        if last.is_some_and(|last| last.elapsed() < ONE_WISH) {
+            return;
+        }
+        last = Some(Instant::now());
         if INTERRUPTS.fetch_add(1, Ordering::Relaxed) >= 2 {
             std::process::exit(i32::from(INTERRUPTED));
         }
@@ -181,6 +188,9 @@ fn count_ctrl_c() -> Result<&'static AtomicUsize> {
     .context("cannot listen for Ctrl-C")?;
     Ok(&INTERRUPTS)
 }
+
+/// Nobody presses Ctrl-C twice within this time and means it.
+const ONE_WISH: Duration = Duration::from_millis(200);
 
 /// What the end of the head means for this program.
 fn conclude(
@@ -191,6 +201,11 @@ fn conclude(
     collected: Result<()>,
 ) -> Result<ExitCode> {
     let failed = |message: String| Err(Failed(message).into());
+    if running.was_ended_at_once {
+        collected?;
+        say("ended at once; what was done since the last checkpoint is lost");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     match end.code {
         Some(0) => {}
         Some(code) if code == i32::from(INTERRUPTED) => {
