@@ -6,10 +6,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::deadline::{self, Outcome};
 use crate::inventory::Host;
+use crate::process::{ProcessId, Signal};
 use crate::shell;
 use crate::trouble::Trouble;
 
@@ -77,15 +78,43 @@ impl Ssh {
 
 impl Drop for Ssh {
     fn drop(&mut self) {
-        for socket in fs::read_dir(&self.sockets).into_iter().flatten().flatten() {
-            let exit = ["-O", "exit", "-o"].map(str::to_owned);
-            let path = format!("ControlPath={}", socket.path().display());
-            let mut ssh = Command::new("ssh");
-            ssh.args(exit).arg(path).arg("host").process_group(0);
-            let _ = deadline::run(&mut ssh, io::empty(), Duration::from_secs(5));
-        }
+        std::thread::scope(|scope| {
+            for socket in fs::read_dir(&self.sockets).into_iter().flatten().flatten() {
+                scope.spawn(move || log_out(&socket.path()));
+            }
+        });
         let _ = fs::remove_dir_all(&self.sockets);
     }
+}
+
+/// How long a login may take to end when it is asked to.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Ends the process that keeps a login open. One whose last user was killed a moment ago may agree and stay: seen with
+/// OpenSSH 9.2 where the program on the other side goes on.
+fn log_out(socket: &Path) {
+    let ask = |what: &str| {
+        let mut ssh = Command::new("ssh");
+        ssh.args(["-O", what, "-o", &format!("ControlPath={}", socket.display()), "host"]).process_group(0);
+        deadline::run(&mut ssh, io::empty(), Duration::from_secs(5)).map(|outcome| outcome.stderr)
+    };
+    let keeper = ask("check").ok().and_then(|said| ProcessId::of(master_pid(&said)?));
+    let _ = ask("exit");
+    let Some(keeper) = keeper else { return };
+    let deadline = Instant::now() + FAREWELL;
+    while keeper.is_alive() {
+        if Instant::now() > deadline {
+            let _ = keeper.signal(Signal::Term);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// `Master running (pid=1234)`
+fn master_pid(said: &str) -> Option<u32> {
+    let (_, rest) = said.split_once("(pid=")?;
+    rest.split_once(')')?.0.parse().ok()
 }
 
 /// Takes away the folders of processes that were killed; the logins in them have ended by themselves.
@@ -176,16 +205,57 @@ impl Remote {
 /// Whether a command succeeded; none if it was not done in time and was killed.
 fn wait(command: &mut Command, time: Duration) -> io::Result<Option<bool>> {
     let mut child = command.spawn()?;
-    let deadline = std::time::Instant::now() + time;
+    let deadline = Instant::now() + time;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status.success()));
         }
-        if std::time::Instant::now() > deadline {
+        if Instant::now() > deadline {
             child.kill()?;
             child.wait()?;
             return Ok(None);
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keeper_of_a_login_is_known() {
+        let check = |said: &str, expect: Option<u32>| assert_eq!(master_pid(said), expect, "{said}");
+        check("Master running (pid=1234)\r\n", Some(1234));
+        check("Control socket connect(/x): No such file or directory", None);
+        check("(pid=)", None);
+    }
+
+    #[test]
+    fn what_a_host_says_of_itself_is_said_to_ssh() {
+        let ssh = Ssh { sockets: PathBuf::from("/nowhere"), patience: Duration::from_secs(7) };
+        let host = Host {
+            user: Some("pi".into()),
+            port: Some(2222),
+            key: Some("/keys/a b".into()),
+            ssh_args: vec!["-J".into(), "gate".into()],
+            ..Host::at("10.0.0.9")
+        };
+        let command = ssh.host(3, &host).command("echo $1", &["it's"]);
+        let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let has = |pair: [&str; 2]| words.windows(2).any(|window| window == pair);
+        for pair in [
+            ["-o", "BatchMode=yes"],
+            ["-o", "ConnectTimeout=7"],
+            ["-o", "ControlPath=/nowhere/3"],
+            ["-l", "pi"],
+            ["-p", "2222"],
+            ["-i", "/keys/a b"],
+            ["-J", "gate"],
+            ["--", "10.0.0.9"],
+        ] {
+            assert!(has(pair), "{pair:?} in {words:?}");
+        }
+        assert_eq!(words.last().map(String::as_str), Some(r"sh -c 'echo $1' sh 'it'\''s'"));
     }
 }

@@ -183,7 +183,7 @@ fn ctrl_c_stops_with_a_checkpoint_and_twice_at_once() {
     for times in 1..=2 {
         let out = format!("--out out{times}");
         let mut run = endless(&bed, &out, 2);
-        run.until_said("epoch      2/");
+        run.until_said("epoch       2/");
         if times == 2 {
             // A head that does not hear the first.
             let (head, _) = bed.seat("pi1", 0).expect("a head");
@@ -217,7 +217,7 @@ fn a_killed_launcher_leaves_no_process_and_its_run_can_be_fetched() {
     }
     let bed = Bed::of(3);
     let mut run = endless(&bed, "", 2);
-    run.until_said("epoch      2/");
+    run.until_said("epoch       2/");
     run.signal("KILL");
     assert_eq!(run.wait().code, None);
     bed.is_quiet();
@@ -235,7 +235,7 @@ fn a_closed_terminal_stops_the_run_in_order() {
     }
     let bed = Bed::of(2);
     let mut run = endless(&bed, "--out out", 1);
-    run.until_said("epoch      2/");
+    run.until_said("epoch       2/");
     run.signal("HUP");
     run.wait().expect(130);
     complete(&Record::of(bed.dir.path("out")), &["pi1", "pi2"]);
@@ -339,7 +339,8 @@ fn wrong_input_starts_nothing() {
     check("", "", "hosts.ini");
     check("[pool]\n", "", "hosts");
     check(&five.replace("\ne\n", "\ne ansible_ssh_private_key_file=/no/such/key\n"), "", "/no/such/key");
-    check(five, "--data nothing/here", "--data nothing/here: there is no such file or folder");
+    let seven = "[pool]\na\nb\nc\nd\ne\nf\ng\n";
+    check(seven, "--data nothing/here", "--data nothing/here: there is no such file or folder");
     check(five, "--set batch_siz=3", "batch_size");
     dir.write("run.yml", "arch: [1");
     check(five, "", "run.yml");
