@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use crate::deadline::{self, Outcome};
 use crate::inventory::Host;
-use crate::process::{ProcessId, Signal};
 use crate::shell;
 use crate::trouble::Trouble;
 
@@ -87,34 +86,11 @@ impl Drop for Ssh {
     }
 }
 
-/// How long a login may take to end when it is asked to.
-const FAREWELL: Duration = Duration::from_millis(500);
-
-/// Ends the process that keeps a login open. One whose last user was killed a moment ago may agree and stay: seen with
-/// OpenSSH 9.2 where the program on the other side goes on.
 fn log_out(socket: &Path) {
-    let ask = |what: &str| {
-        let mut ssh = Command::new("ssh");
-        ssh.args(["-O", what, "-o", &format!("ControlPath={}", socket.display()), "host"]).process_group(0);
-        deadline::run(&mut ssh, io::empty(), Duration::from_secs(5)).map(|outcome| outcome.stderr)
-    };
-    let keeper = ask("check").ok().and_then(|said| ProcessId::of(master_pid(&said)?));
-    let _ = ask("exit");
-    let Some(keeper) = keeper else { return };
-    let deadline = Instant::now() + FAREWELL;
-    while keeper.is_alive() {
-        if Instant::now() > deadline {
-            let _ = keeper.signal(Signal::Term);
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// `Master running (pid=1234)`
-fn master_pid(said: &str) -> Option<u32> {
-    let (_, rest) = said.split_once("(pid=")?;
-    rest.split_once(')')?.0.parse().ok()
+    let mut ssh = Command::new("ssh");
+    ssh.args(["-O", "exit", "-o", &format!("ControlPath={}", socket.display()), "host"]).process_group(0);
+    // One that does not hear it ends when it was idle for a while.
+    let _ = deadline::run(&mut ssh, io::empty(), Duration::from_secs(5));
 }
 
 /// Takes away the folders of processes that were killed; the logins in them have ended by themselves.
@@ -143,6 +119,10 @@ impl Remote {
     /// Logs in; later commands share this login. What keeps it open is a process of its own, which ends when it is no
     /// longer used.
     pub fn log_in(&self) -> Result<(), Trouble> {
+        // A second login could not be shared, and so would never end.
+        if self.socket.exists() {
+            return Ok(());
+        }
         let mut ssh = self.ssh();
         // The words of a failed login go to a file: the process that stays behind would keep a pipe open.
         let words = self.socket.with_extension("words");
@@ -222,14 +202,6 @@ fn wait(command: &mut Command, time: Duration) -> io::Result<Option<bool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_keeper_of_a_login_is_known() {
-        let check = |said: &str, expect: Option<u32>| assert_eq!(master_pid(said), expect, "{said}");
-        check("Master running (pid=1234)\r\n", Some(1234));
-        check("Control socket connect(/x): No such file or directory", None);
-        check("(pid=)", None);
-    }
 
     #[test]
     fn what_a_host_says_of_itself_is_said_to_ssh() {
