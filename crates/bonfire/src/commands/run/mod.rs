@@ -2,6 +2,7 @@ mod collect;
 mod data;
 mod launch;
 mod plan;
+mod running;
 mod show;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub use collect::{collect, logs_folder};
 use data::Data;
 use launch::Launch;
 use plan::Plan;
+use running::Running;
 pub use show::{Show, Watching};
 
 /// Run on the hosts of an inventory, over ssh.
@@ -196,7 +198,7 @@ const ONE_WISH: Duration = Duration::from_millis(200);
 fn conclude(
     args: &RunOnHostsArgs,
     plan: &Plan,
-    running: &launch::Running,
+    running: &Running<'_>,
     end: &show::HeadEnd,
     collected: Result<()>,
 ) -> Result<ExitCode> {
