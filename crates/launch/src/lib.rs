@@ -15,6 +15,7 @@ pub mod deadline;
 mod facts;
 pub mod guard;
 mod inventory;
+mod lab;
 mod ledger;
 pub mod parcel;
 pub mod place;
@@ -29,6 +30,7 @@ mod trouble;
 
 pub use facts::Facts;
 pub use inventory::{Host, Inventory, InventoryError};
+pub use lab::{Delay, Lab, LabError, LabSpec, MAX_HOSTS, Progress, Rate, Shape};
 pub use ledger::{HostRecord, Ledger, RunRecord, SeatPlan};
 pub use process::{ProcessId, Signal};
 pub use program::{Program, call, call_and_read};

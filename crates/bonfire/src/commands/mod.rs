@@ -10,6 +10,7 @@ mod fleet;
 mod head;
 mod host;
 mod import;
+mod lab;
 mod logs;
 mod node;
 mod run;
@@ -76,6 +77,8 @@ enum Command {
     Data(data::DataArgs),
     /// Measure how fast this machine is
     Bench(bench::BenchArgs),
+    /// Emulate a cluster on this machine: hosts with ssh and a network between them
+    Lab(lab::LabArgs),
     #[command(hide = true)]
     Host(host::HostArgs),
 }
@@ -102,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Import(args) => import::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Data(args) => data::run(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Lab(args) => lab::run(args),
     };
     ran.unwrap_or_else(|error| {
         #[expect(clippy::print_stderr, reason = "the one place where errors are printed")]

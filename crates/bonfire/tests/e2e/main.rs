@@ -19,6 +19,7 @@ mod evaluator;
 mod exchange;
 mod interchange;
 mod joining;
+mod lab;
 mod launch;
 mod learning;
 mod output;

@@ -38,7 +38,7 @@ const CRUMBS: &[&str] = &[
 ];
 
 /// A random number below `bound`, by a generator of Marsaglia's.
-fn below(state: &mut u64, bound: usize) -> usize {
+pub fn below(state: &mut u64, bound: usize) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;

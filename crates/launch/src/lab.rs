@@ -1,0 +1,235 @@
+//! A cluster on one machine: hosts that are network namespaces, each with an address, a link and an sshd of its own.
+//!
+//! To whoever comes in over ssh, a host of a lab is a machine: it has its own name, processes, home, `/tmp` and network. What
+//! it shares with the machine below is the processor, and the programs in `/usr`.
+//!
+//! The way up: [`Lab::up`] writes the state first (`state.rs`), then the bridge (`network.rs`), then host after host (`machine.rs`, `shape.rs`).
+//! Everything that the kernel keeps for a lab has the lab's name in its own, so the way down (`teardown.rs`) finds it also
+//! when the way up was cut short. Processes of the system's own tools do the work (`tool.rs`), each with a deadline.
+//!
+//! Linux only, and only for root.
+
+mod machine;
+mod network;
+mod process;
+mod shape;
+mod state;
+mod teardown;
+mod tool;
+
+use std::fmt;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use shape::{Delay, Rate, Shape};
+
+use machine::Machine;
+use process::Process;
+use state::State;
+use tool::Tools;
+
+/// As many hosts as a lab may have.
+pub const MAX_HOSTS: usize = 200;
+/// With it and a number, a link has a name of 15 bytes, which is what the kernel allows.
+const MAX_NAME: usize = 8;
+
+/// Why there is no lab, or still one.
+#[derive(Debug)]
+pub enum LabError {
+    /// It was asked for something that this machine cannot do; nothing is left of the attempt.
+    Unfit(String),
+    /// Something went wrong on the way.
+    Failed(String),
+    /// The user wanted no more of it; nothing is left of the attempt.
+    Stopped,
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unfit(message) | Self::Failed(message) => f.write_str(message),
+            Self::Stopped => f.write_str("stopped; nothing is left of the lab"),
+        }
+    }
+}
+
+impl std::error::Error for LabError {}
+
+/// What lab is wanted.
+#[derive(Clone, Debug)]
+pub struct LabSpec {
+    /// One to eight lower-case letters and digits.
+    pub name: String,
+    pub hosts: usize,
+    pub shape: Shape,
+    /// Where the lab keeps its files; must be new or empty. Without one, a place below `/var/lib`.
+    pub folder: Option<PathBuf>,
+}
+
+/// How far a lab has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub hosts: usize,
+    pub of: usize,
+}
+
+/// A lab that is there, whole or in part.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    state: State,
+}
+
+impl Lab {
+    /// Makes a lab. One that cannot be made whole is taken down again.
+    ///
+    /// # Errors
+    /// When this machine cannot have such a lab, something goes wrong, or `stop` is set.
+    pub fn up(spec: &LabSpec, stop: &AtomicBool, tell: &mut dyn FnMut(Progress)) -> Result<Self, LabError> {
+        check_name(&spec.name)?;
+        if !(1..=MAX_HOSTS).contains(&spec.hosts) {
+            let message = format!("expected 1 to {MAX_HOSTS} hosts, found {}", spec.hosts);
+            return Err(LabError::Unfit(message));
+        }
+        let tools = Tools::find()?;
+        let state = State::begin(spec)?;
+        let mut lab = Self { state };
+        match lab.build(&tools, stop, tell) {
+            Ok(()) => Ok(lab),
+            Err(error) => match lab.down() {
+                Ok(()) => Err(error),
+                Err(left) => Err(LabError::Failed(format!("{error}; and then {left}"))),
+            },
+        }
+    }
+
+    fn build(
+        &mut self,
+        tools: &Tools,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<(), LabError> {
+        self.state.subnet = Some(network::claim_subnet(tools, &self.state.name)?);
+        self.state.save()?;
+        network::make_bridge(tools, &self.state)?;
+        machine::make_user_key(tools, &self.state)?;
+        let of = self.state.hosts;
+        for number in 1..=of {
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Stopped);
+            }
+            let machine = Machine::new(&self.state, number);
+            network::plug_in(tools, &machine)?;
+            shape::apply(tools, &machine, self.state.shape)?;
+            let process = machine.start(tools, self.state.folder())?;
+            self.state.processes.push(process);
+            self.state.save()?;
+            tell(Progress { hosts: number, of });
+        }
+        for number in 1..=of {
+            Machine::new(&self.state, number).await_ssh(self.state.processes[number - 1], stop)?;
+        }
+        machine::write_guides(&self.state)
+    }
+
+    /// All labs of this machine, by name.
+    ///
+    /// # Errors
+    /// When their states cannot be read.
+    pub fn list() -> Result<Vec<Self>, LabError> {
+        Ok(state::all()?.into_iter().map(|state| Self { state }).collect())
+    }
+
+    /// The lab of this name, if anything is there of one.
+    ///
+    /// # Errors
+    /// When the name cannot be one, or the state cannot be read.
+    pub fn find(name: &str) -> Result<Option<Self>, LabError> {
+        check_name(name)?;
+        Ok(State::find(name)?.map(|state| Self { state }))
+    }
+
+    /// Ends every process of the lab, and deletes its namespaces, links and files. May be called again.
+    ///
+    /// # Errors
+    /// When something is left that cannot be removed, or another process is still making the lab.
+    pub fn down(&self) -> Result<(), LabError> {
+        let tools = Tools::find()?;
+        teardown::take_down(&tools, &self.state)
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// How many hosts were asked for.
+    #[must_use]
+    pub fn hosts(&self) -> usize {
+        self.state.hosts
+    }
+
+    /// How many of them run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        let runs = |process: &&Process| self.state.is_of_this_boot() && process.runs();
+        self.state.processes.iter().filter(runs).count()
+    }
+
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.state.shape
+    }
+
+    /// The address of a host, counted from 1.
+    #[must_use]
+    pub fn address(&self, number: usize) -> Option<Ipv4Addr> {
+        let subnet = self.state.subnet.filter(|_| (1..=self.state.hosts).contains(&number))?;
+        Some(network::host_address(subnet, number))
+    }
+
+    /// The address of the machine that the lab is on, as its hosts see it.
+    #[must_use]
+    pub fn gateway(&self) -> Option<Ipv4Addr> {
+        self.state.subnet.map(network::bridge_address)
+    }
+
+    /// Where the lab keeps its files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.state.folder()
+    }
+
+    /// The inventory of its hosts.
+    #[must_use]
+    pub fn inventory(&self) -> PathBuf {
+        self.state.folder().join(machine::INVENTORY)
+    }
+
+    /// A configuration for `ssh -F`.
+    #[must_use]
+    pub fn ssh_config(&self) -> PathBuf {
+        self.state.folder().join(machine::SSH_CONFIG)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), LabError> {
+    let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_good) {
+        return Ok(());
+    }
+    let message = format!("expected a name of 1 to {MAX_NAME} lower-case letters and digits, found `{name}`");
+    Err(LabError::Unfit(message))
+}
+
+/// An error of a file that belongs to a lab.
+fn file_error(path: &Path) -> impl Fn(std::io::Error) -> LabError {
+    let path = path.to_owned();
+    move |error| LabError::Failed(format!("{}: {error}", path.display()))
+}
+
+/// Writes a file of a lab.
+fn write(path: &Path, text: &str) -> Result<(), LabError> {
+    fs::write(path, text).map_err(file_error(path))
+}

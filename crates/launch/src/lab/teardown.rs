@@ -1,0 +1,108 @@
+//! The way down, from whatever the way up has left.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::LabError;
+use super::network::link_name;
+use super::process::Process;
+use super::state::State;
+use super::tool::Tools;
+
+/// How long a killed process, and what it leaves in the kernel, may take to go.
+const DEADLINE: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Removes everything of a lab. What another process is still making is left to it.
+pub(super) fn take_down(tools: &Tools, state: &State) -> Result<(), LabError> {
+    let own = std::process::id();
+    if let Some(builder) = state.builder.filter(|builder| builder.id != own)
+        && state.is_of_this_boot()
+        && builder.runs()
+    {
+        let message = format!(
+            "the lab `{}` is being made by process {}; wait for it, or end it first",
+            state.name, builder.id
+        );
+        return Err(LabError::Unfit(message));
+    }
+    let end = Instant::now() + DEADLINE;
+    // A second look, because a command of an `up` that was killed may have been under way during the first.
+    for _ in 0..2 {
+        clear(tools, state, end)?;
+    }
+    state.forget()
+}
+
+fn clear(tools: &Tools, state: &State, end: Instant) -> Result<(), LabError> {
+    if state.is_of_this_boot() {
+        end_all(tools, &state.processes, end)?;
+    }
+    loop {
+        let (links, namespaces) = left(tools, &state.name)?;
+        if links.is_empty() && namespaces.is_empty() {
+            return Ok(());
+        }
+        let removed = remove(tools, &links, &namespaces, end);
+        if Instant::now() > end {
+            removed?;
+            let names = [links, namespaces].concat().join(", ");
+            return Err(LabError::Failed(format!("{names} cannot be removed")));
+        }
+        // What was in the way of one removal, such as another process that removes the same, is gone at the next.
+        thread::sleep(LOOK);
+    }
+}
+
+/// A link goes at once and takes its other end along; with a namespace alone it would go some time later.
+fn remove(tools: &Tools, links: &[String], namespaces: &[String], end: Instant) -> Result<(), LabError> {
+    for namespace in namespaces {
+        let pids = tools.line("ip", &format!("netns pids {namespace}"))?;
+        let inside: Vec<Process> =
+            pids.split_whitespace().filter_map(|id| Process::of(id.parse().ok()?)).collect();
+        end_all(tools, &inside, end)?;
+    }
+    for link in links {
+        tools.line("ip", &format!("link del {link}"))?;
+    }
+    for namespace in namespaces {
+        tools.line("ip", &format!("netns del {namespace}"))?;
+    }
+    Ok(())
+}
+
+/// The links and namespaces that have the lab's name in theirs.
+fn left(tools: &Tools, lab: &str) -> Result<(Vec<String>, Vec<String>), LabError> {
+    let bridge = link_name(lab);
+    let is_ours = |name: &str| {
+        let rest = name.strip_prefix(&bridge);
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('-').is_some_and(|number| number.parse::<u8>().is_ok())
+        })
+    };
+    let links = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let links =
+        links.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| is_ours(name)).collect();
+    let listed = tools.line("ip", "netns list")?;
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    Ok((links, names.filter(|name| is_ours(name)).map(str::to_owned).collect()))
+}
+
+/// Kills processes and waits until they are gone.
+fn end_all(tools: &Tools, processes: &[Process], end: Instant) -> Result<(), LabError> {
+    let running: Vec<Process> = processes.iter().copied().filter(|process| process.runs()).collect();
+    if running.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<String> = running.iter().map(|process| process.id.to_string()).collect();
+    // One that ended in this moment is no failure; whether all are gone is looked at below.
+    let _ = tools.run("sh", &["-c", &format!("kill -KILL {}", ids.join(" "))]);
+    while let Some(process) = running.iter().find(|process| process.runs()) {
+        if Instant::now() > end {
+            return Err(LabError::Failed(format!("process {} does not end", process.id)));
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
