@@ -77,7 +77,7 @@ impl Session {
         let said = self.stderr.take().and_then(|stderr| stderr.join().ok()).unwrap_or_default();
         match self.ssh.wait() {
             Ok(status) if status.success() => Ok(()),
-            _ => Err(Trouble::of_ssh(&said)),
+            _ => Err(Trouble::of_broken(&said)),
         }
     }
 }

@@ -24,6 +24,15 @@ pub enum Trouble {
 }
 
 impl Trouble {
+    /// The same for a program that was running there: ssh has no last words when the login that it shares is gone.
+    pub fn of_broken(stderr: &str) -> Self {
+        if stderr.trim().is_empty() {
+            Self::Lost("nothing is heard of it".to_owned())
+        } else {
+            Self::of_ssh(stderr)
+        }
+    }
+
     /// What the ssh program meant by its last words.
     pub fn of_ssh(stderr: &str) -> Self {
         let has = |fragment: &str| stderr.contains(fragment);
@@ -154,5 +163,7 @@ mod tests {
         check("Connection reset by peer", Trouble::Lost("Connection reset by peer".into()));
         check("something new\n\n", Trouble::Other("something new".into()));
         check("", Trouble::Other("it did not say why".into()));
+        assert_eq!(Trouble::of_broken("\n"), Trouble::Lost("nothing is heard of it".into()));
+        assert_eq!(Trouble::of_broken("Connection refused"), Trouble::Refused);
     }
 }

@@ -88,6 +88,6 @@ fn hear(seat: usize, stdout: Option<impl Read>, stderr: Option<impl Read>, news:
     if !is_over {
         let mut said = String::new();
         let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut said));
-        let _ = news.send((seat, News::Lost(Trouble::of_ssh(&said))));
+        let _ = news.send((seat, News::Lost(Trouble::of_broken(&said))));
     }
 }
