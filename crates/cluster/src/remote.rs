@@ -38,6 +38,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct Part {
     /// What the head calls it; otherwise the machine's name.
     pub name: Option<String>,
+    /// Nodes with one get the first roles, in its order.
+    pub rank: Option<u32>,
     /// Where other nodes reach it; otherwise a free port on the way to the head.
     pub listen: Option<String>,
     /// How long the head may take to answer at first.
@@ -46,8 +48,6 @@ pub struct Part {
     pub patience: Duration,
     /// Where data that were shipped are kept.
     pub cache: Option<PathBuf>,
-    /// Its place among nodes that a launcher counted.
-    pub rank: Option<u32>,
 }
 
 /// What a node has to tell while it takes part.

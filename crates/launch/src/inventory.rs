@@ -41,6 +41,8 @@ mod yaml;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 pub use error::InventoryError;
 
 use format::Format;
@@ -50,7 +52,7 @@ use graph::Graph;
 const MAX_BYTES: u64 = 8 << 20;
 
 /// A machine of an inventory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// What the inventory calls it: a name for people, and for ssh if there is no address.
     pub name: String,

@@ -1,4 +1,6 @@
+use std::fs::File;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,6 +36,9 @@ pub struct HeadArgs {
     /// Without TLS: everyone on the network can read and change what is sent
     #[arg(long, conflicts_with = "resume")]
     insecure: bool,
+    /// Write the ticket to this new file, which only its owner can read, instead of printing it
+    #[arg(long, value_name = "FILE")]
+    ticket_file: Option<PathBuf>,
     /// How many seconds nodes may take to join
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     wait: u64,
@@ -56,7 +61,13 @@ pub fn run(args: HeadArgs) -> Result<ExitCode> {
     };
     let (run, gate) = args.run.training()?.open(&access)?;
     let stop = stop_on_ctrl_c()?;
-    print_line(&gate.ticket().to_string());
+    let ticket = gate.ticket().to_string();
+    match &args.ticket_file {
+        Some(path) => {
+            write_ticket(path, &ticket).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        None => print_line(&ticket),
+    }
     let summary = run.lead(&gate, stop).context(Failed("the run failed".to_owned()))?;
     Ok(exit_code(&summary))
 }
@@ -76,6 +87,18 @@ fn as_rank(args: HeadArgs, place: &Place) -> Result<ExitCode> {
     let training = args.run.training().inspect_err(|error| meeting.refuse(&format!("{error:#}")))?;
     let summary = ranks::lead(training.ranks(started), &meeting, Duration::from_secs(args.wait), true)?;
     Ok(exit_code(&summary))
+}
+
+/// Written aside and renamed: who waits for the file finds all of it.
+fn write_ticket(path: &Path, ticket: &str) -> std::io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".part");
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    writeln!(options.open(&aside)?, "{ticket}")?;
+    std::fs::rename(&aside, path)
 }
 
 /// Whoever starts nodes waits for this line. One who does not read it is no reason to end the run.

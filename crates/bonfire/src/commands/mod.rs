@@ -1,17 +1,25 @@
 //! The command line: one file a command.
 
 mod arguments;
+mod attach;
 mod bench;
+mod check;
 mod data;
 mod eval;
 mod export;
+mod fleet;
 mod head;
+mod host;
 mod import;
 mod lab;
+mod logs;
 mod node;
 mod rank_args;
 mod ranks;
+mod run;
 mod run_args;
+mod setup;
+mod stop;
 mod train;
 
 use std::process::ExitCode;
@@ -33,7 +41,8 @@ use crate::failure::Failed;
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
                   bonfire node bonfire://desk:4711/…              on each of them\n  \
-                  mpirun -n 4 bonfire train run.yml               or srun: every rank is a worker\n\n\
+                  mpirun -n 4 bonfire train run.yml               or srun: every rank is a worker\n  \
+                  bonfire run -i hosts.ini run.yml                the same over ssh, by one command\n\n\
                   Exit codes: 0 done; 1 the run failed; 2 the input was wrong and nothing was started; \
                   130 interrupted, checkpoint written."
 )]
@@ -46,6 +55,18 @@ struct Arguments {
 enum Command {
     /// Train on this machine, or as one of the ranks that a launcher started
     Train(train::TrainArgs),
+    /// Run on the hosts of an inventory, over ssh
+    Run(run::RunOnHostsArgs),
+    /// Look at every host of an inventory: can it be reached and used, and how fast is it?
+    Check(check::CheckArgs),
+    /// Copy this program to every host of an inventory
+    Setup(setup::SetupArgs),
+    /// Print what the processes of a run on hosts said
+    Logs(logs::LogsArgs),
+    /// Stop a run on hosts
+    Stop(stop::StopArgs),
+    /// Come back to a run on hosts, and fetch its folder
+    Attach(attach::AttachArgs),
     /// Start a run with workers on other machines, and print the ticket that lets them join
     Head(head::HeadArgs),
     /// Join a run from any machine, and do there what its head says
@@ -62,6 +83,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Emulate a cluster on this machine: hosts with ssh and a network between them
     Lab(lab::LabArgs),
+    #[command(hide = true)]
+    Host(host::HostArgs),
 }
 
 const FAILED: u8 = 1;
@@ -72,6 +95,13 @@ const INTERRUPTED: u8 = 130;
 pub fn main() -> ExitCode {
     let ran = match Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command {
         Command::Train(args) => train::run(args),
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Setup(args) => setup::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Logs(args) => logs::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Stop(args) => stop::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Attach(args) => attach::run(&args),
+        Command::Host(args) => host::run(args).map(|()| ExitCode::SUCCESS),
         Command::Head(args) => head::run(args),
         Command::Node(args) => node::run(&args),
         Command::Eval(args) => eval::run(&args).map(|()| ExitCode::SUCCESS),

@@ -15,11 +15,18 @@ use crate::failure::Failed;
 /// Join a run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bonfire node bonfire://192.168.2.101:4711/AQEv…\n  \
-                  bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4")]
+                  bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4\n  \
+                  bonfire node --ticket-file ticket --rank 2")]
 pub struct NodeArgs {
     /// The line that `bonfire head` printed; under a launcher whose rank 0 is the head it is found without
     #[arg(conflicts_with_all = ["nodes", "master", "secret", "insecure"])]
     ticket: Option<String>,
+    /// The file that has this line: on a command line everybody on the machine can read it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ticket", "nodes", "master", "secret", "insecure"])]
+    ticket_file: Option<PathBuf>,
+    /// Nodes with a rank get the first roles of the run file, in its order [default: after those, as they join]
+    #[arg(long, value_name = "N")]
+    rank: Option<u32>,
     /// What the head calls this node [default: the machine's name]
     #[arg(long)]
     name: Option<String>,
@@ -49,11 +56,21 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode> {
             say(stage, &mut told);
         }
     };
-    let Some(ticket) = &args.ticket else { return as_rank(args, &mut tell) };
-    let ticket: Ticket = ticket.parse().context("the ticket cannot be used")?;
-    remote::take_part(&ticket, &part(args, None), &mut |stage| tell(&stage))
+    let Some(ticket) = ticket(args)? else { return as_rank(args, &mut tell) };
+    remote::take_part(&ticket, &part(args, args.rank), &mut |stage| tell(&stage))
         .context(Failed("this node did not see the run to its end".to_owned()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The ticket that was given, if one was.
+fn ticket(args: &NodeArgs) -> Result<Option<Ticket>> {
+    let text = match (&args.ticket, &args.ticket_file) {
+        (Some(ticket), _) => ticket.clone(),
+        (None, Some(file)) => std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the ticket in {}", file.display()))?,
+        (None, None) => return Ok(None),
+    };
+    text.parse().map(Some).context("the ticket cannot be used")
 }
 
 fn part(args: &NodeArgs, rank: Option<u32>) -> Part {

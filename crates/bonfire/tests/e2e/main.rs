@@ -1,12 +1,14 @@
 //! The program as its users meet it: every test starts the real binary in a folder of its own.
 //!
-//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `adversary` comes to one, `record` reads what a run
+//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `bed` has hosts to start one on, `adversary` comes to one,
+//! `record` reads what a run
 //! left behind. The rest is one file
 //! for each promise.
 
 #![allow(clippy::print_stderr, reason = "a test tells its seed, and what it leaves out")]
 
 mod adversary;
+mod bed;
 mod fire;
 mod program;
 mod record;
@@ -23,6 +25,7 @@ mod full_disk;
 mod interchange;
 mod joining;
 mod lab;
+mod launch;
 mod launchers;
 mod learning;
 mod mpi;

@@ -54,6 +54,7 @@ impl Dir {
         command.current_dir(self.0.path()).args(arguments.split_whitespace());
         // Data sets of whoever runs the tests are not looked at.
         command.env("HOME", self.0.path()).env_remove("XDG_DATA_HOME").env_remove("XDG_CACHE_HOME");
+        command.env_remove("XDG_STATE_HOME");
         Bonfire(command)
     }
 
@@ -85,6 +86,12 @@ impl Bonfire {
     /// Variables of the environment, `NAME=value` between spaces.
     pub fn env(mut self, variables: &str) -> Self {
         self.0.envs(variables.split_whitespace().filter_map(|variable| variable.split_once('=')));
+        self
+    }
+
+    /// More arguments between spaces.
+    pub fn args(mut self, arguments: &str) -> Self {
+        self.0.args(arguments.split_whitespace());
         self
     }
 

@@ -48,12 +48,11 @@ enum Caller {
 pub struct Node {
     pub number: u64,
     pub name: String,
+    pub rank: Option<u32>,
     pub machine: String,
     pub cores: u32,
     /// The processors that it may run on; empty if it did not say.
     pub cpus: Cpus,
-    /// Its place among nodes that a launcher counted.
-    pub rank: Option<u32>,
     pub address: String,
     pub fingerprint: Bytes,
     pub link: u64,
@@ -146,6 +145,13 @@ impl Registry {
     /// In the order in which they joined.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
+    }
+
+    /// Those that are ready, in the order in which they get their roles: by rank, then as they joined.
+    pub fn queue(&self) -> Vec<u64> {
+        let mut ready: Vec<&Node> = self.nodes.values().filter(|node| node.is_ready).collect();
+        ready.sort_by_key(|node| (node.rank.is_none(), node.rank, node.number));
+        ready.iter().map(|node| node.number).collect()
     }
 
     /// What all nodes sent to the head and received from it, those that are gone included.
@@ -408,6 +414,24 @@ mod tests {
         assert!(matches!(push, Some(Notice::Frame(1, _))));
         let lost = registry.hear(Mail { link: 5, news: News::Closed("gone".into()) });
         assert!(matches!(lost, Some(Notice::Lost { .. })));
+    }
+
+    #[test]
+    fn roles_go_by_rank_and_then_by_who_came_first() {
+        let check = |ranks: &[Option<u32>], expect: &[u64]| {
+            let mut registry = registry();
+            for (link, &rank) in ranks.iter().enumerate() {
+                let (there, here) = memory_link(Box::new(|_| ()), Box::new(|_| ()));
+                std::mem::forget(there);
+                let node = registry.admit(link as u64, here, proto::Join { rank, ..proto::Join::default() });
+                registry.get_mut(node).expect("a node").is_ready = true;
+            }
+            assert_eq!(registry.queue(), expect, "{ranks:?}");
+        };
+        check(&[None, None, None], &[1, 2, 3]);
+        check(&[Some(3), Some(1), Some(2)], &[2, 3, 1]);
+        check(&[None, Some(2), None, Some(1)], &[4, 2, 1, 3]);
+        check(&[Some(1), Some(1)], &[1, 2]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the data was checked. Only the second can start a run.
 
 pub mod arch;
+pub mod cast;
 mod ranks;
 mod span;
 pub mod tree;
@@ -240,6 +241,11 @@ impl Settings {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether the file, or what was laid over it, has this key.
+    pub fn says(&self, key: &str) -> bool {
+        self.tree.has(key)
     }
 
     /// An error about one of the keys, with the line on which it stands.

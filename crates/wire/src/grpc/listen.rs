@@ -164,6 +164,9 @@ async fn greet(
     place: Place,
     _seat: OwnedSemaphorePermit,
 ) {
+    if !has_something_to_say(&door, &tcp, address, &place).await {
+        return;
+    }
     let pulse = Pulse::of_unknown(UNKNOWN_BYTES);
     let Ok(io) = Heard::new(tcp, &pulse) else { return };
     match &door.acceptor {
@@ -178,6 +181,27 @@ async fn greet(
         }
     }
 }
+
+/// Waits for a caller's first word. Who hangs up without one only looked whether somebody is here, as a launcher does
+/// before it starts nodes.
+async fn has_something_to_say(door: &Door, tcp: &TcpStream, address: SocketAddr, place: &Place) -> bool {
+    let mut first = [0];
+    let word = timeout(door.timeouts.handshake, tcp.peek(&mut first));
+    let silent = tokio::select! {
+        word = word => match word {
+            Ok(Ok(0)) => return false,
+            Ok(_) => return true,
+            Err(_) => LATE,
+        },
+        () = place.is_taken() => DISPLACED,
+    };
+    door.report(address, silent);
+    false
+}
+
+/// What strangers did who said too little.
+const LATE: &str = "did not finish the handshake in time";
+const DISPLACED: &str = "had to make room for others before it finished the handshake";
 
 /// Why there is no encrypted connection. One that was refused is mostly a node with the ticket of another run.
 fn no_tls(error: &io::Error) -> &'static str {
@@ -205,8 +229,8 @@ async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
         Ok((connection, call))
     });
     let called = tokio::select! {
-        called = handshake => called.unwrap_or(Err("did not finish the handshake in time")),
-        () = place.is_taken() => Err("had to make room for others before it finished the handshake"),
+        called = handshake => called.unwrap_or(Err(LATE)),
+        () = place.is_taken() => Err(DISPLACED),
     };
     match called {
         Err(_) if pulse.is_spent() => door.report(address, "said too much before it showed a secret"),

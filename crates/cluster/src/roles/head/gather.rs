@@ -10,17 +10,8 @@ use bonfire_wire::proto::frame::Body;
 
 use super::super::registry::{Node, Notice, Role};
 use super::Head;
-use crate::run_file::{RelayPlan, Topology};
-
-/// What a run wants, in the order in which nodes get their roles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// Of the relay before it, if there is one.
-    Worker,
-    Relay(RelayPlan),
-    RingMember,
-    Evaluator,
-}
+use crate::run_file::RelayPlan;
+use crate::run_file::cast::{Wanted, in_words, reduced, wanted, workers};
 
 /// Not all nodes came in time, in words.
 #[derive(Debug)]
@@ -33,55 +24,6 @@ impl std::fmt::Display for Absent {
 }
 
 impl std::error::Error for Absent {}
-
-fn wanted(topology: &Topology, evaluator: bool) -> Vec<Wanted> {
-    let mut wanted = match topology {
-        Topology::Single { workers } => vec![Wanted::Worker; *workers],
-        Topology::Flat { workers, backup, .. } => vec![Wanted::Worker; workers + backup],
-        Topology::Ring { workers, .. } => vec![Wanted::RingMember; *workers],
-        Topology::Hierarchical { relays, .. } => relays
-            .iter()
-            .flat_map(|relay| {
-                std::iter::once(Wanted::Relay(*relay)).chain(vec![Wanted::Worker; relay.workers])
-            })
-            .collect(),
-    };
-    if evaluator {
-        wanted.push(Wanted::Evaluator);
-    }
-    wanted
-}
-
-/// `2 workers, 1 evaluator`
-fn in_words(missing: &[Wanted]) -> String {
-    let is_worker = |wanted: &&Wanted| matches!(wanted, Wanted::Worker | Wanted::RingMember);
-    let count = |what: &str, count: usize| match count {
-        0 => None,
-        1 => Some(format!("1 {what}")),
-        _ => Some(format!("{count} {what}s")),
-    };
-    let relays = missing.iter().filter(|wanted| matches!(wanted, Wanted::Relay(_))).count();
-    let evaluators = missing.iter().filter(|wanted| **wanted == Wanted::Evaluator).count();
-    let parts = [
-        count("relay", relays),
-        count("worker", missing.iter().filter(is_worker).count()),
-        count("evaluator", evaluators),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-/// What a smaller number of nodes can be. A relay that nobody is left to work for works itself.
-fn reduced(wanted: &[Wanted], nodes: usize) -> Vec<Wanted> {
-    let mut some = wanted[..nodes.min(wanted.len())].to_vec();
-    if let Some(last @ Wanted::Relay(_)) = some.last_mut() {
-        *last = Wanted::Worker;
-    }
-    some
-}
-
-fn workers(wanted: &[Wanted]) -> usize {
-    wanted.iter().filter(|wanted| matches!(wanted, Wanted::Worker | Wanted::RingMember)).count()
-}
 
 /// A run that is resumed has lost its head; others may be lost with it. Those who are not are back by then.
 const BACK: Duration = Duration::from_secs(30);
@@ -140,10 +82,7 @@ impl Head<'_> {
     }
 
     fn assign(&mut self, wanted: &[Wanted]) {
-        let mut ready: Vec<&Node> = self.registry.nodes().filter(|node| node.is_ready).collect();
-        // Those that a launcher counted first, as it counted them; the others as they came.
-        ready.sort_by_key(|node| (node.rank.unwrap_or(u32::MAX), node.number));
-        let ready: Vec<u64> = ready.into_iter().map(|node| node.number).collect();
+        let ready = self.registry.queue();
         let (mut relay, mut relays, mut workers) = (None, 0, 0);
         let mut roles = Vec::new();
         for (&node, wanted) in ready.iter().zip(wanted) {
@@ -220,57 +159,5 @@ impl Head<'_> {
         let shares = |other: &&Node| other.machine == node.machine && other.cpus.overlap(&node.cpus);
         let workers = self.registry.nodes().filter(trains).filter(shares).count();
         self.run.job.settings.file.threads_on(node.cores as usize, workers)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn roles_are_given_in_the_order_of_the_run_file() {
-        let rule = Topology::Single { workers: 1 }.rule();
-        let plan = |workers, is_async| RelayPlan { is_async, workers };
-        let relays = vec![plan(2, false), plan(1, true)];
-        let hierarchical = Topology::Hierarchical { rule, relays };
-        let expect = [
-            Wanted::Relay(plan(2, false)),
-            Wanted::Worker,
-            Wanted::Worker,
-            Wanted::Relay(plan(1, true)),
-            Wanted::Worker,
-            Wanted::Evaluator,
-        ];
-        assert_eq!(wanted(&hierarchical, true), expect);
-        let flat = Topology::Flat { rule, workers: 2, backup: 1 };
-        assert_eq!(wanted(&flat, false), [Wanted::Worker; 3]);
-    }
-
-    #[test]
-    fn fewer_nodes_than_wanted_still_train() {
-        let rule = Topology::Single { workers: 1 }.rule();
-        let plan = RelayPlan { is_async: false, workers: 2 };
-        let all = wanted(&Topology::Hierarchical { rule, relays: vec![plan; 2] }, true);
-        let (relay, worker) = (Wanted::Relay(plan), Wanted::Worker);
-        let check = |nodes, expect: &[Wanted]| assert_eq!(reduced(&all, nodes), expect, "{nodes} nodes");
-        check(0, &[]);
-        check(1, &[worker]);
-        check(3, &[relay, worker, worker]);
-        check(4, &[relay, worker, worker, worker]);
-        check(6, &[relay, worker, worker, relay, worker, worker]);
-        check(9, &all);
-    }
-
-    #[test]
-    fn what_is_missing_is_said_in_words() {
-        let rule = Topology::Single { workers: 1 }.rule();
-        let relays = vec![RelayPlan { is_async: false, workers: 2 }; 2];
-        let all = wanted(&Topology::Hierarchical { rule, relays }, true);
-        let check =
-            |joined: usize, expect: &str| assert_eq!(in_words(&all[joined..]), expect, "{joined} joined");
-        check(0, "2 relays, 4 workers, 1 evaluator");
-        check(3, "1 relay, 2 workers, 1 evaluator");
-        check(6, "1 evaluator");
-        check(7, "");
     }
 }

@@ -1,0 +1,136 @@
+//! Processes that are never mistaken for others: a number that was used again has another start time.
+
+use std::fs;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+/// A process of this machine, for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    pub pid: u32,
+    /// When it started, in the kernel's ticks since the machine did.
+    pub start: u64,
+    /// Which start of the machine that was.
+    pub boot: String,
+}
+
+/// How a process is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// In order.
+    Term,
+    /// At once.
+    Kill,
+}
+
+impl ProcessId {
+    /// The process that has this number now; none if there is none.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some(Self { pid, start: start_of(&stat)?, boot: boot()? })
+    }
+
+    /// Whether it is still there. One that has ended and was not waited for yet is not.
+    pub fn is_alive(&self) -> bool {
+        let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.pid)) else { return false };
+        start_of(&stat) == Some(self.start) && !is_ended(&stat) && boot().as_ref() == Some(&self.boot)
+    }
+
+    /// Sends a signal to this process, and to no other that may have its number by now. False if it is gone.
+    #[cfg(target_os = "linux")]
+    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+        use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+        // SAFETY: the call takes two numbers and returns a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid as libc::pid_t, 0) };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            return if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) };
+        }
+        // SAFETY: the descriptor is new, and nobody else's.
+        let process = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        // Looked at only now: from here on the descriptor stands for whoever it was opened for.
+        if !self.is_alive() {
+            return Ok(false);
+        }
+        let (fd, none) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+        // SAFETY: the descriptor is open, and no information goes with the signal.
+        let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number(signal), none, 0) };
+        if sent == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Elsewhere start times are not known, so nobody is hit.
+    #[cfg(not(target_os = "linux"))]
+    pub fn signal(&self, _signal: Signal) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Sends a signal to a process group that this process has made, and whose first member it has not waited for yet: so
+/// long nobody else can have its number.
+pub(crate) fn signal_own_group(leader: u32, signal: Signal) {
+    // SAFETY: the call takes two numbers. That the group is gone is no error here.
+    unsafe { libc::kill(-(leader as libc::pid_t), number(signal)) };
+}
+
+fn number(signal: Signal) -> libc::c_int {
+    match signal {
+        Signal::Term => libc::SIGTERM,
+        Signal::Kill => libc::SIGKILL,
+    }
+}
+
+fn boot() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
+}
+
+/// The fields behind the name, which is in brackets and may hold brackets and spaces itself.
+fn fields(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace()
+}
+
+/// The 22nd field of all, the 20th behind the name.
+fn start_of(stat: &str) -> Option<u64> {
+    fields(stat).nth(19)?.parse().ok()
+}
+
+fn is_ended(stat: &str) -> bool {
+    fields(stat).next().is_none_or(|state| state == "Z" || state == "X")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_start_time_is_found_behind_any_name() {
+        let rest = "S 1 2 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 987654 1000 10";
+        for name in ["bonfire", "a b", "a) R 1", "((("] {
+            assert_eq!(start_of(&format!("77 ({name}) {rest}")), Some(987_654), "{name}");
+        }
+        assert_eq!(start_of("77 (cut) S 1"), None);
+        assert_eq!(start_of(""), None);
+        assert!(is_ended("7 (x) Z 1") && !is_ended("7 (x) S 1") && is_ended(""));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_number_that_is_used_again_is_another_process() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("a process");
+        let own = ProcessId::of(child.id()).expect("an id");
+        let others = [
+            ProcessId { start: own.start - 1, ..own.clone() },
+            ProcessId { boot: "another".into(), ..own.clone() },
+        ];
+        for other in &others {
+            assert!(!other.is_alive());
+            assert!(!other.signal(Signal::Kill).expect("no error"), "nobody is hit");
+        }
+        assert!(own.is_alive(), "it is not the one that was meant");
+        assert!(own.signal(Signal::Kill).expect("sent"));
+        child.wait().expect("its end");
+        assert!(!own.is_alive() && !own.signal(Signal::Kill).expect("no error"));
+    }
+}

@@ -1,0 +1,171 @@
+//! This program, as it is copied to other machines.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::deadline;
+use crate::ssh::Remote;
+use crate::trouble::{Trouble, is_disk_full, last_line};
+
+/// The file of a program and what tells it from others.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: PathBuf,
+    pub bytes: u64,
+    pub version: String,
+    pub sha256: String,
+}
+
+/// Written aside, compared, renamed: what is seen under the name is whole. What an earlier copy left is taken away.
+const INSTALL: &str = r#"
+umask 077
+target="$HOME/$1"
+mkdir -p "${target%/*}" || exit 1
+for left in "$target".part.*; do rm -f "$left"; done
+part="$target.part.$$"
+trap 'rm -f "$part"' EXIT
+cat > "$part" || exit 1
+set -- $(sha256sum < "$part") "$2"
+if test "$1" != "$3"; then echo "only a part of the program arrived" >&2; exit 1; fi
+chmod 700 "$part" && mv -f "$part" "$target"
+"#;
+
+/// A connection that brings less than this many bytes a second is as good as none.
+const SLOWEST: u64 = 50_000;
+
+impl Program {
+    /// The one that runs now, of this version.
+    pub fn own(version: &str) -> io::Result<Self> {
+        // The kernel's own link holds also when the file was replaced, as a build does it.
+        let link = PathBuf::from("/proc/self/exe");
+        let path = if link.exists() { link } else { std::env::current_exe()? };
+        Self::at(path, version)
+    }
+
+    fn at(path: PathBuf, version: &str) -> io::Result<Self> {
+        let mut hash = Sha256::new();
+        let mut file = File::open(&path)?;
+        let mut chunk = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut chunk)? {
+                0 => break,
+                len => hash.update(&chunk[..len]),
+            }
+        }
+        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { bytes: fs::metadata(&path)?.len(), path, version: version.to_owned(), sha256 })
+    }
+
+    /// Where it stands on every host, below the home folder. Others stand beside it.
+    pub fn place(&self) -> String {
+        format!(".bonfire/bin/bonfire-{}-{}", self.version, &self.sha256[..12])
+    }
+
+    /// Copies it to a host. `tell` is called with the number of bytes that are on their way.
+    pub fn install(&self, remote: &Remote, tell: impl Fn(u64) + Send) -> Result<(), Trouble> {
+        let here = |error: io::Error| Trouble::Other(format!("this program cannot be read here: {error}"));
+        let file = Counted { inner: File::open(&self.path).map_err(here)?, count: 0, tell };
+        let time = Duration::from_secs(30 + self.bytes / SLOWEST);
+        let outcome = remote.run(INSTALL, &[&self.place(), &self.sha256], file, time)?;
+        if outcome.succeeded() {
+            Ok(())
+        } else if is_disk_full(&outcome.stderr) {
+            Err(Trouble::DiskFull(last_line(&outcome.stderr)))
+        } else {
+            Err(Trouble::Other(last_line(&outcome.stderr)))
+        }
+    }
+}
+
+/// Runs the program that stands at a place of a host; what it printed if it went well.
+pub fn call(
+    remote: &Remote,
+    place: &str,
+    arguments: &[&str],
+    input: impl Read + Send,
+    time: Duration,
+) -> Result<Vec<u8>, Trouble> {
+    let all: Vec<&str> = [place].into_iter().chain(arguments.iter().copied()).collect();
+    let outcome = remote.run(START, &all, input, time)?;
+    if outcome.succeeded() {
+        return Ok(outcome.stdout);
+    }
+    let line = last_line(&outcome.stderr);
+    Err(Trouble::Other(line.strip_prefix("error: ").unwrap_or(&line).to_owned()))
+}
+
+/// The same for output that may be large: `read` gets it as it comes.
+pub fn call_and_read<T>(
+    remote: &Remote,
+    place: &str,
+    arguments: &[&str],
+    time: Duration,
+    read: impl FnOnce(&mut dyn Read) -> io::Result<T>,
+) -> Result<T, Trouble> {
+    let all: Vec<&str> = [place].into_iter().chain(arguments.iter().copied()).collect();
+    let mut command = remote.command(START, &all);
+    let ran = deadline::stream(&mut command, time, read);
+    let (result, outcome) = ran.map_err(|error| Trouble::NoSsh(error.to_string()))?;
+    match outcome.status {
+        None => Err(Trouble::TimedOut),
+        Some(status) if status.success() => result.map_err(|error| Trouble::Other(error.to_string())),
+        Some(_) => Err(Trouble::of_ssh(&outcome.stderr)),
+    }
+}
+
+/// Starts the program at `$1` with the arguments behind it.
+pub const START: &str = r#"program="$HOME/$1"; shift; exec "$program" "$@""#;
+
+struct Counted<R, F> {
+    inner: R,
+    count: u64,
+    tell: F,
+}
+
+impl<R: Read, F: Fn(u64)> Read for Counted<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.inner.read(buffer)?;
+        self.count += len as u64;
+        (self.tell)(self.count);
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Installs `content` in a home folder, by the same script, without ssh in between.
+    fn install(home: &std::path::Path, content: &[u8], sha256: &str) -> deadline::Outcome {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", INSTALL, "sh", ".bonfire/bin/it's here", sha256]).env("HOME", home);
+        deadline::run(&mut sh, content, Duration::from_secs(20)).expect("a shell")
+    }
+
+    #[test]
+    fn only_a_whole_program_is_installed() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (bin, content) = (home.path().join(".bonfire/bin"), b"#!/bin/sh\nexit 0\n");
+        let path = home.path().join("source");
+        fs::write(&path, content).expect("a file");
+        let program = Program::at(path, "1.2").expect("a program");
+        assert_eq!(program.bytes, content.len() as u64);
+        assert_eq!(program.place(), format!(".bonfire/bin/bonfire-1.2-{}", &program.sha256[..12]));
+
+        fs::create_dir_all(&bin).expect("a folder");
+        fs::write(bin.join("it's here.part.77"), "half").expect("a file");
+        let outcome = install(home.path(), &content[..5], &program.sha256);
+        assert!(!outcome.succeeded() && outcome.stderr.contains("only a part"), "{outcome:?}");
+        assert_eq!(fs::read_dir(&bin).expect("a folder").count(), 0, "nothing is left of a part");
+
+        let outcome = install(home.path(), content, &program.sha256);
+        assert!(outcome.succeeded(), "{outcome:?}");
+        assert_eq!(fs::read(bin.join("it's here")).expect("a file"), content);
+        assert_eq!(fs::read_dir(&bin).expect("a folder").count(), 1);
+    }
+}
