@@ -173,7 +173,7 @@ fn simulate(kind: Kind) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the story of a seed that failed is for whoever ran the test")]
+#[allow(clippy::print_stderr, reason = "the story of a seed that failed is for whoever ran the test")]
 fn tell(story: &[String], log: &str) {
     eprintln!("{}\n{log}", story.join("\n"));
 }
