@@ -145,7 +145,7 @@ fn suffer(arch: Arch, victim: Victim, blow: Blow, scale: Scale, at_round: u64) -
     let mut watch = Watch::of(&record);
     let reached = fire.head.until("the round", || watch.look() >= at_round);
     assert!(reached, "the run was over before round {at_round}:\n{}", fire.head.said());
-    let hit = watch.now_s();
+    let mut hit = watch.now_s();
     let harmed = (victim != Victim::Head).then(|| fire.index_of(role(victim)));
     let frozen = scale.silence.mul_f64(if blow == Freeze { 1.3 } else { 0.4 }) + Duration::from_millis(100);
     let mut before = String::new();
@@ -175,13 +175,14 @@ fn suffer(arch: Arch, victim: Victim, blow: Blow, scale: Scale, at_round: u64) -
             let end = Instant::now() + frozen;
             fire.head.until("the end of the frost", || Instant::now() >= end);
             fire.head.signal("CONT");
+            // A head that stood still stalls all for as long; what counts is how long after that.
+            watch.look();
+            hit = watch.now_s();
         }
     }
     let head = fire.end(harmed.filter(|_| blow != Kill));
     watch.look();
     let stall_s = stall_s.unwrap_or_else(|| watch.stall(hit));
-    // A head that stood still stalls all for as long; what counts is how long after that.
-    let excused = if victim == Victim::Head && blow != Kill { frozen.as_secs_f64() } else { 0.0 };
     assert_eq!(
         record.number("samples") as u64,
         scale.epochs * SAMPLES,
@@ -189,7 +190,7 @@ fn suffer(arch: Arch, victim: Victim, blow: Blow, scale: Scale, at_round: u64) -
     );
     check_words(&record, victim, blow, &head);
     let said = worth_telling(&format!("{before}{head}"));
-    Aftermath { stall_s: (stall_s - excused).max(0.0), accuracy: record.number("accuracy"), said }
+    Aftermath { stall_s, accuracy: record.number("accuracy"), said }
 }
 
 fn role(victim: Victim) -> &'static str {
