@@ -230,6 +230,7 @@ fn a_frozen_worker_is_done_without_and_comes_back() {
         fire.nodes[1].signal("CONT");
         let joined = || Record::of(dir.path("run")).told_so_far("node_joined").len();
         assert!(fire.head.until("the node's return", || joined() == 3));
+        fire.head.until_said("n2 is back, ");
         fire.head.signal("INT");
         let head = fire.head.wait().expect(130);
         assert!(head.stderr.contains("interrupted at round"), "{}", head.stderr);

@@ -10,7 +10,9 @@ fn a_line_with_the_promised_fields() {
             let line = format!(
                 "bench exchange --via {via} --workers {workers} --bytes 400000 --seconds 0.05 --json {tls}"
             );
-            let lines = dir.bonfire(&line).succeed().json_lines();
+            let outcome = dir.bonfire(&line).succeed();
+            assert_eq!(outcome.stderr, "", "nobody complains of the others' end");
+            let lines = outcome.json_lines();
             let [speed] = lines.as_slice() else { panic!("{lines:?}") };
             assert_eq!(speed["via"], via);
             assert_eq!(speed["workers"], workers);

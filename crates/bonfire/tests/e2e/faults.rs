@@ -1,7 +1,7 @@
 //! Faults of real processes: killed and frozen at random moments, every role of every architecture.
 //!
 //! Moments are drawn from a seed, which is printed; `FAULT=seed` has the same again. `FAULTS=20` runs that many moments of
-//! every kind, with the silence that is the default, and prints a table in Markdown:
+//! every kind, with the silence that is the default, and prints a table in Markdown; `FAULT_KIND=Kill` only those of that name:
 //! `FAULTS=20 cargo test --release -p bonfire --test e2e faults -- --nocapture --test-threads 1 | grep '^|'`
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,6 +72,8 @@ struct Scale {
     silence: Duration,
     runs: u64,
     seed: u64,
+    /// Once of the first kinds, on a machine that may be busy with other tests.
+    in_ci: bool,
 }
 
 impl Scale {
@@ -81,8 +83,8 @@ impl Scale {
         let seed = asked("FAULT").unwrap_or(clock % 1_000_000);
         eprintln!("to have the same moments again: FAULT={seed}");
         match asked("FAULTS") {
-            None => Self { epochs: 20, silence: Duration::from_secs(1), runs: 1, seed },
-            Some(runs) => Self { epochs: 60, silence: Duration::from_secs(5), runs, seed },
+            None => Self { epochs: 20, silence: Duration::from_secs(1), runs: 1, seed, in_ci: true },
+            Some(runs) => Self { epochs: 60, silence: Duration::from_secs(5), runs, seed, in_ci: false },
         }
     }
 
@@ -145,7 +147,7 @@ fn suffer(arch: Arch, victim: Victim, blow: Blow, scale: Scale, at_round: u64) -
     let mut watch = Watch::of(&record);
     let reached = fire.head.until("the round", || watch.look() >= at_round);
     assert!(reached, "the run was over before round {at_round}:\n{}", fire.head.said());
-    let hit = watch.now_s();
+    let mut hit = watch.now_s();
     let harmed = (victim != Victim::Head).then(|| fire.index_of(role(victim)));
     let frozen = scale.silence.mul_f64(if blow == Freeze { 1.3 } else { 0.4 }) + Duration::from_millis(100);
     let mut before = String::new();
@@ -175,13 +177,14 @@ fn suffer(arch: Arch, victim: Victim, blow: Blow, scale: Scale, at_round: u64) -
             let end = Instant::now() + frozen;
             fire.head.until("the end of the frost", || Instant::now() >= end);
             fire.head.signal("CONT");
+            // A head that stood still stalls all for as long; what counts is how long after that.
+            watch.look();
+            hit = watch.now_s();
         }
     }
     let head = fire.end(harmed.filter(|_| blow != Kill));
     watch.look();
     let stall_s = stall_s.unwrap_or_else(|| watch.stall(hit));
-    // A head that stood still stalls all for as long; what counts is how long after that.
-    let excused = if victim == Victim::Head && blow != Kill { frozen.as_secs_f64() } else { 0.0 };
     assert_eq!(
         record.number("samples") as u64,
         scale.epochs * SAMPLES,
@@ -189,7 +192,7 @@ fn suffer(arch: Arch, victim: Victim, blow: Blow, scale: Scale, at_round: u64) -
     );
     check_words(&record, victim, blow, &head);
     let said = worth_telling(&format!("{before}{head}"));
-    Aftermath { stall_s: (stall_s - excused).max(0.0), accuracy: record.number("accuracy"), said }
+    Aftermath { stall_s, accuracy: record.number("accuracy"), said }
 }
 
 fn role(victim: Victim) -> &'static str {
@@ -261,7 +264,8 @@ fn check(arch: Arch, peace: Peace, victim: Victim, blow: Blow, scale: Scale) -> 
         "| {blow:?} {victim:?} | {} | {} | {ended} | {stall_s:.2} s | {bound_s:.1} s | {difference:.1} | {said} |",
         arch.name, scale.runs
     ));
-    if stall_s > bound_s + peace.stall_s {
+    let busy_s = if scale.in_ci { 10.0 } else { 0.0 };
+    if stall_s > bound_s + peace.stall_s + busy_s {
         wrong.push(format!("{blow:?} {victim:?}: a stall of {stall_s:.2} s, {bound_s:.1} s are allowed"));
     }
     if difference > 1.0 {
@@ -280,8 +284,10 @@ fn print_row(row: &str) {
 fn survives(arch: Arch, in_ci: usize, kinds: &[(Victim, Blow)]) {
     let scale = Scale::of_environment();
     let peace = in_peace(arch, scale);
-    let kinds = if std::env::var("FAULTS").is_ok() { kinds } else { &kinds[..in_ci] };
-    let checks = kinds.iter().map(|&(victim, blow)| check(arch, peace, victim, blow, scale));
+    let kinds = if scale.in_ci { &kinds[..in_ci] } else { kinds };
+    let asked = std::env::var("FAULT_KIND").unwrap_or_default();
+    let is_asked = |(victim, blow): &&(Victim, Blow)| format!("{blow:?} {victim:?}").contains(&asked);
+    let checks = kinds.iter().filter(is_asked).map(|&(victim, blow)| check(arch, peace, victim, blow, scale));
     let wrong: Vec<String> = checks.filter_map(Result::err).collect();
     assert!(wrong.is_empty(), "{}; FAULT={}; {peace:?}\n{}", arch.name, scale.seed, wrong.join("\n"));
 }
