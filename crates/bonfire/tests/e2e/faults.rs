@@ -84,7 +84,7 @@ impl Scale {
         eprintln!("to have the same moments again: FAULT={seed}");
         match asked("FAULTS") {
             None => Self { epochs: 20, silence: Duration::from_secs(1), runs: 1, seed, in_ci: true },
-            Some(runs) => Self { epochs: 60, silence: Duration::from_secs(5), runs, seed, in_ci: false },
+            Some(runs) => Self { epochs: 30, silence: Duration::from_secs(5), runs, seed, in_ci: false },
         }
     }
 
