@@ -47,7 +47,7 @@ pub enum Kind {
     HugeLengths,
     /// TLS, and pings without end.
     Pings,
-    /// Connects and leaves at once.
+    /// Says a byte of TLS and leaves.
     Gone,
     /// Has the ticket and does not introduce itself.
     NoJoin,
@@ -112,7 +112,7 @@ impl Adversary {
     pub fn come(&self, kind: Kind) {
         let call = |path: &str| [PREFACE, &frame(4, 0, 0, &[]), &frame(1, 4, 1, &headers(path))].concat();
         match kind {
-            Kind::Gone => drop(TcpStream::connect(self.address)),
+            Kind::Gone => drop(self.connect().write_all(&[22])),
             Kind::PlainText => say(&mut self.connect(), b"GET / HTTP/1.1\r\nHost: head\r\n\r\n"),
             Kind::Noise => {
                 let noise: Vec<u8> =

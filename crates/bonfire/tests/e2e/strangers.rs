@@ -78,13 +78,14 @@ fn strangers_do_a_run_no_harm() {
         adversary.come(*kind);
     }
     adversary.at(SocketAddr::from(([127, 0, 0, 1], port))).come(Kind::Noise);
+    let one_by_one = memory();
     let (begun, count) = (Instant::now(), many());
     adversary.come_all_at_once(count);
     let (took, first) = (begun.elapsed(), memory());
     adversary.come_all_at_once(count);
     let second = memory();
     eprintln!(
-        "{count} at once took {took:.1?}; VmRSS and VmHWM of the head in kB: {before:?}, then {first:?}, then {second:?}"
+        "{count} at once took {took:.1?}; VmRSS and VmHWM of the head in kB: {before:?}, after one of each kind {one_by_one:?}, then {first:?}, then {second:?}"
     );
 
     fire.head.signal("INT");
@@ -112,9 +113,9 @@ fn strangers_do_a_run_no_harm() {
     let more = summed(&warned(&record, "more"));
     assert!(more >= count as u64, "of {count} only {more} were summed up");
     // The places for strangers have their memory once; after that nothing grows with their number.
-    assert!(first.1 <= before.1 + 64 * 256, "{before:?} kB have become {first:?} kB");
+    assert!(first.1 <= before.1 + 8192, "{before:?} kB have become {first:?} kB");
     for (first, second) in [(first.0, second.0), (first.1, second.1)] {
-        assert!(second <= first + first / 10, "{first} kB have become {second} kB");
+        assert!(second <= first + 4096, "{first} kB have become {second} kB");
     }
 }
 
@@ -180,7 +181,6 @@ fn a_worker_that_misbehaves_is_told_apart() {
         "refused a gradient of evil: it has values that are no numbers",
         "refused a gradient of evil: it weighs",
         "evil sent the same gradient twice",
-        "evil offers workers and is no relay",
     ] {
         assert!(!warned(&record, fragment).is_empty(), "{fragment} in {:?}", record.told("warned"));
     }

@@ -206,6 +206,10 @@ impl Settings {
             let message = format!("must be at most the number of workers, which is {workers}");
             return Err(tree.wrong("min_workers", message));
         }
+        if matches!(topology, Topology::Ring { .. }) && file.compression != Compression::None {
+            let message = "a ring sums in f32: leave it out, or take `arch: flat`";
+            return Err(tree.wrong("compression", message));
+        }
         if file.name.is_empty() {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
         }

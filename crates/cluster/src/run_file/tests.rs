@@ -117,6 +117,10 @@ fn what_is_out_of_range_is_refused_with_its_line() {
         "optimizer: {adam: {betas: [0.9, 1]}}",
         "optimizer.adam.betas: must be two numbers from 0 to below 1",
     );
+    check(
+        "compression: f16\narch: allreduce",
+        "compression: a ring sums in f32: leave it out, or take `arch: flat`",
+    );
     check("optimizer: {adamw: {epsilon: 0}}", "optimizer.adamw.epsilon: must be above 0");
     for steps in ["[]", "[{epochs: 0, lr: 1}]", "[{epochs: 1, lr: -1}]"] {
         let expect = "schedule: must list steps of at least one epoch with a rate that is not negative";
@@ -275,7 +279,7 @@ fn the_resolved_file_reads_back_the_same() {
         "arch: flat\nparameter_server: {aggr_type: async, num_workers: 2}\nnum_server_rounds: 5",
         "arch: flat\nparameter_server: {type: async, num_workers: 2, max_staleness: 3, damping: 0.25}",
         "arch: flat\nparameter_server: {num_workers: 2, backup_workers: 1, straggler_s: 2.5}\nthreads: 2",
-        "arch: allreduce\nallreduce: {num_workers: 2, op: adasum}\ncompression: f16\ndistribute: ship",
+        "arch: allreduce\nallreduce: {num_workers: 2, op: adasum}\ndistribute: ship",
         "evaluator: true\nsilence_s: 2.5\nworkers: 3\nmin_workers: 2",
         "model: {tagger: {cell: lstm, dropout: 0.1}}\ndata: {name: grammar, tags: xpos, lower_case: false}",
         "model: {sentiment: {classes: 5}}\ndata: {path: 'a: b # c', max_words: 50}\nname: \"yes\"",
