@@ -16,8 +16,9 @@ use bonfire_launch::{Ledger, place};
 use super::INTERRUPTED;
 use super::check::measure_steps;
 use super::fleet::{Checkup, Fleet, FleetArgs};
-use super::setup::{install, own_program, refuse_unusable, say};
+use super::setup::{install, own_program, refuse_unusable};
 use crate::failure::Failed;
+use crate::terminal::say;
 
 pub use collect::{collect, logs_folder};
 use data::Data;
