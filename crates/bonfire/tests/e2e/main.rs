@@ -26,6 +26,7 @@ mod interchange;
 mod joining;
 mod lab;
 mod launch;
+mod launch_faults;
 mod launchers;
 mod learning;
 mod mpi;
