@@ -53,18 +53,22 @@ impl Bed {
         Self { slots, ..self }
     }
 
-    /// The line of an inventory for a host, by its number from 1.
+    /// The address of a host, by its number from 1.
+    pub fn address(&self, number: usize) -> String {
+        let inventory = Inventory::load(&self.lab.folder().join("hosts.ini"), None).expect("an inventory");
+        inventory.hosts[number - 1].address.clone()
+    }
+
+    /// The line of an inventory for a host.
     pub fn line(&self, number: usize) -> String {
         let folder = self.lab.folder();
-        let hosts = Inventory::load(&folder.join("hosts.ini"), None).expect("an inventory").hosts;
-        let (key, known) = (folder.join("id_ed25519"), folder.join("known_hosts"));
-        let slots = if self.slots == 1 { String::new() } else { format!(" slots={}", self.slots) };
         format!(
-            "pi{number} ansible_host={} ansible_user=root ansible_ssh_private_key_file={}{slots} \
+            "pi{number} ansible_host={} ansible_user=root slots={} ansible_ssh_private_key_file={} \
              ansible_ssh_common_args='-o UserKnownHostsFile={} -o IdentitiesOnly=yes'\n",
-            hosts[number - 1].address,
-            key.display(),
-            known.display()
+            self.address(number),
+            self.slots,
+            folder.join("id_ed25519").display(),
+            folder.join("known_hosts").display()
         )
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bonfire_launch::Inventory;
 
-use crate::bed::{Lab, is_wanted};
+use crate::bed::{Lab, is_wanted, wait_until};
 use crate::program::{Dir, names};
 
 #[test]
@@ -42,7 +42,7 @@ fn hosts_are_machines_of_their_own() {
     // Processes that outlive their connection end with the lab.
     lab.said(2, "nohup sleep 987654 > /dev/null 2>&1 < /dev/null & echo started");
     let sleeps = || names(Path::new("/proc")).iter().any(|id| has_slept(id));
-    assert!(sleeps());
+    wait_until("a process that outlives its connection", sleeps);
     let traces = lab.traces();
     for trace in ["/sys/class/net/", "/run/netns/", "process ", "/var/lib/bonfire-labs/"] {
         assert!(traces.iter().any(|found| found.starts_with(trace)), "{trace} is looked at: {traces:?}");

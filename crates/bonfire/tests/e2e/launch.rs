@@ -62,6 +62,13 @@ fn hosts_are_checked_and_set_up() {
     bed.is_clean();
     let setup = bed.bonfire("setup").succeed();
     assert_eq!(setup.stderr.matches("copied").count(), 3, "{}", setup.stderr);
+    for number in 1..=3 {
+        assert_eq!(
+            names(&bed.lab.home(number).join(".bonfire/bin")).len(),
+            1,
+            "the program is on pi{number}"
+        );
+    }
     let again = bed.bonfire("setup").succeed();
     assert_eq!(again.stderr.matches("copied").count(), 0, "{}", again.stderr);
     let after = bed.bonfire("check --json").succeed().json_lines();
@@ -121,7 +128,7 @@ fn data_and_slots_and_speed_decide_where_things_go() {
         "model: tagger\ndata: elsewhere/my words\nepochs: 1\narch: allreduce\nallreduce: {num_workers: 2}\n",
     );
     let [one, two] = [1, 2].map(|number| bed.line(number));
-    bed.lab.dir.write("two.ini", format!("[pool]\n{one}{} slots=2\n", two.trim_end()));
+    bed.lab.dir.write("two.ini", format!("[pool]\n{one}{}", two.replace("slots=1", "slots=2")));
     let missing = bed.here("run -i two.ini run.yml").run().expect(2);
     assert!(missing.stderr.contains("--data PATH copies them there"), "{}", missing.stderr);
     bed.is_clean();
