@@ -5,6 +5,7 @@
 //! there as a whole or not at all.
 
 use crate::failure::Failed;
+use crate::terminal::{say, write};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
@@ -279,22 +280,20 @@ impl Progress {
         Self { name: part.name, size: part.size, shown: 0, visible: std::io::stderr().is_terminal() }
     }
 
-    #[allow(clippy::print_stderr, reason = "a person is waiting")]
     fn show(&mut self, done: u64) {
         let step = 1 << 20;
         if self.visible && (done / step != self.shown / step || done == self.size) {
             self.shown = done;
             let mebibytes = |bytes: u64| bytes as f64 / f64::from(step as u32);
-            eprint!("\r{:<26} {:6.1} of {:.1} MiB", self.name, mebibytes(done), mebibytes(self.size));
+            write(&format!("\r{:<26} {:6.1} of {:.1} MiB", self.name, mebibytes(done), mebibytes(self.size)));
         }
     }
 }
 
 impl Drop for Progress {
-    #[allow(clippy::print_stderr, reason = "ends the line that `show` wrote")]
     fn drop(&mut self) {
         if self.visible && self.shown > 0 {
-            eprintln!();
+            say("");
         }
     }
 }

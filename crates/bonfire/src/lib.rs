@@ -15,6 +15,7 @@
 pub mod commands;
 mod failure;
 mod fetch;
+mod terminal;
 mod training;
 
 pub use anyhow::{Error, Result};

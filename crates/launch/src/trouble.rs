@@ -33,6 +33,11 @@ impl Trouble {
         }
     }
 
+    /// Whether it is the list of hosts that is wrong, or what it names, and not the host.
+    pub fn is_mistake(&self) -> bool {
+        matches!(self, Self::NameUnknown(_) | Self::KeyRefused { .. } | Self::KeyUnreadable(_))
+    }
+
     /// What the ssh program meant by its last words.
     pub fn of_ssh(stderr: &str) -> Self {
         let has = |fragment: &str| stderr.contains(fragment);

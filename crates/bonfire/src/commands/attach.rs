@@ -9,9 +9,9 @@ use bonfire_launch::{Host, Ledger, PATIENCE, RunRecord, Trouble, call};
 use super::fleet::{Fleet, Member};
 use super::host::SeatState;
 use super::run::{Show, Watching, collect};
-use super::setup::say;
 use super::{INTERRUPTED, stop_on_ctrl_c};
 use crate::failure::Failed;
+use crate::terminal::say;
 
 /// Come back to a run that goes on without a terminal: show it to its end, then fetch its folder.
 #[derive(Debug, clap::Args)]

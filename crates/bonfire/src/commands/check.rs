@@ -5,7 +5,8 @@ use anyhow::Result;
 use bonfire_launch::{Facts, Host, Program};
 
 use super::fleet::{Answering, Checkup, Fleet, FleetArgs, step_speed};
-use super::setup::{own_program, refuse_unusable, say};
+use super::setup::{own_program, refuse_unusable};
+use crate::terminal::say;
 
 /// Look at every host of an inventory, all at the same time.
 #[derive(Debug, clap::Args)]

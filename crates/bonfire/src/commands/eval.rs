@@ -7,6 +7,7 @@ use bonfire_cluster::report::number;
 
 use super::stop_on_ctrl_c;
 use crate::failure::Failed;
+use crate::terminal::say;
 
 /// Measure the checkpoints of a run on its test data.
 #[derive(Debug, clap::Args)]
@@ -43,9 +44,8 @@ pub fn run(args: &EvalArgs) -> Result<()> {
 }
 
 /// A name that was mistyped would otherwise look like a run that takes long.
-#[expect(clippy::print_stderr, reason = "a person is waiting")]
 fn say_waiting(args: &EvalArgs) {
-    eprintln!("waiting up to {} s for a run in {}", args.timeout, args.run_dir.display());
+    say(&format!("waiting up to {} s for a run in {}", args.timeout, args.run_dir.display()));
 }
 
 #[expect(clippy::print_stdout, reason = "the results of the command")]

@@ -4,6 +4,8 @@ use anyhow::{Context, Result, ensure};
 use bonfire_cluster::interchange::{self, Exported};
 use bonfire_cluster::report::number;
 
+use crate::terminal::say;
+
 /// Write the parameters of a run for PyTorch, as safetensors.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -43,14 +45,10 @@ fn default_name(args: &ExportArgs) -> Result<PathBuf> {
     Ok(name.into())
 }
 
-#[expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the result of the command, and what it passed over"
-)]
+#[expect(clippy::print_stdout, reason = "the result of the command")]
 fn print(exported: &Exported, out: &str) {
     for reason in &exported.skipped {
-        eprintln!("passed over {reason}");
+        say(&format!("passed over {reason}"));
     }
     println!(
         "{out}: {} tensors, {} parameters of round {}",

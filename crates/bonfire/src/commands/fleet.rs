@@ -105,6 +105,9 @@ pub struct Checkup {
     pub is_usable: bool,
     /// Why it cannot be used, in words.
     pub trouble: Option<String>,
+    /// Whether that is because the inventory names it, its user or its key wrongly.
+    #[serde(skip)]
+    pub is_mistaken: bool,
     pub facts: Option<Facts>,
     /// Whether this program, byte for byte, is there.
     pub has_program: bool,
@@ -119,6 +122,7 @@ const ROOM_MB: u64 = 30;
 impl Checkup {
     fn of(member: &Member, program: &Program, data_bytes: u64) -> Self {
         let asked = member.remote.log_in().and_then(|()| Facts::ask(&member.remote, &program.place()));
+        let is_mistaken = asked.as_ref().is_err_and(Trouble::is_mistake);
         let (facts, mut trouble) = match asked {
             Ok(facts) => (Some(facts), None),
             Err(trouble) => (None, Some(trouble.to_string())),
@@ -134,6 +138,7 @@ impl Checkup {
             address: member.host.address.clone(),
             is_usable: trouble.is_none(),
             trouble,
+            is_mistaken,
             facts,
             has_program,
             samples_per_s: None,

@@ -10,6 +10,7 @@ use bonfire_launch::{Delay, Lab, LabError, LabSpec, Progress, Rate, Shape};
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
 use crate::failure::Failed;
+use crate::terminal::{say, write};
 
 /// Emulate a cluster on this machine.
 #[derive(Debug, clap::Args)]
@@ -146,11 +147,6 @@ fn print_new(lab: &Lab) {
     println!("end it     bonfire lab down --name {}", lab.name());
 }
 
-#[expect(clippy::print_stderr, reason = "a person asked for it")]
-fn say(line: &str) {
-    eprintln!("{line}");
-}
-
 /// Wrong input, or a lab that failed on the way, by what the error says of itself.
 fn told(error: LabError) -> Error {
     match error {
@@ -172,24 +168,22 @@ impl Bar {
         Self { started: Instant::now(), shown: false }
     }
 
-    #[expect(clippy::print_stderr, reason = "a person is waiting")]
     fn show(&mut self, progress: Progress) {
         if self.started.elapsed() < Self::PATIENCE {
             return;
         }
         let line = format!("{} of {} hosts are made", progress.hosts, progress.of);
         if std::io::stderr().is_terminal() {
-            eprint!("\r{line}");
+            write(&format!("\r{line}"));
         } else if !self.shown {
-            eprintln!("{line}");
+            say(&line);
         }
         self.shown = true;
     }
 
-    #[expect(clippy::print_stderr, reason = "the line of a person who waited")]
     fn end(&self) {
         if self.shown && std::io::stderr().is_terminal() {
-            eprintln!();
+            say("");
         }
     }
 }

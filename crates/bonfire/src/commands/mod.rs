@@ -29,6 +29,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failed;
+use crate::terminal::say;
 
 /// Trains neural networks on the computers people already have.
 #[derive(Debug, Parser)]
@@ -112,10 +113,8 @@ pub fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
     };
     ran.unwrap_or_else(|error| {
-        #[expect(clippy::print_stderr, reason = "the one place where errors are printed")]
-        {
-            eprintln!("error: {error:#}");
-        }
+        // The one place where errors are printed.
+        say(&format!("error: {error:#}"));
         // Asked of the error as a whole: a `Failed` that was added as context is not among its causes.
         ExitCode::from(if error.is::<Failed>() { FAILED } else { WRONG_INPUT })
     })

@@ -11,6 +11,7 @@ use bonfire_cluster::report::number;
 use super::rank_args::RankArgs;
 use super::ranks;
 use crate::failure::Failed;
+use crate::terminal::{say, write};
 
 /// Join a run.
 #[derive(Debug, clap::Args)]
@@ -53,7 +54,7 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode> {
     let mut told = 0;
     let mut tell = |stage: &Stage| {
         if !args.quiet {
-            say(stage, &mut told);
+            show(stage, &mut told);
         }
     };
     let Some(ticket) = ticket(args)? else { return as_rank(args, &mut tell) };
@@ -109,25 +110,26 @@ pub fn cache() -> Option<PathBuf> {
 const BAR: usize = 24;
 
 /// The data come in many pieces: a bar on a terminal, and elsewhere a line for every tenth of them.
-#[expect(clippy::print_stderr, reason = "a person may be watching")]
-fn say(stage: &Stage, told: &mut u64) {
+fn show(stage: &Stage, told: &mut u64) {
     match stage {
-        Stage::Connected { address } => eprintln!("connected to {address}"),
+        Stage::Connected { address } => say(&format!("connected to {address}")),
         Stage::Fetching { bytes, of } => {
             let tenth = bytes * 10 / (*of).max(1);
             let line = format!("data: {} of {}", number::bytes(*bytes), number::bytes(*of));
             if std::io::stderr().is_terminal() {
                 let done = (bytes * BAR as u64 / (*of).max(1)) as usize;
                 let bar = "━".repeat(done) + &"─".repeat(BAR.saturating_sub(done));
-                eprint!("\r{bar} {line:<40}{}", if bytes == of { "\n" } else { "" });
+                write(&format!("\r{bar} {line:<40}{}", if bytes == of { "\n" } else { "" }));
             } else if tenth > *told {
                 *told = tenth;
-                eprintln!("{line}");
+                say(&line);
             }
         }
-        Stage::Ready { name } => eprintln!("ready as {name}"),
-        Stage::HeadGone { reason, patience_s } => eprintln!("{reason}; waiting up to {patience_s} s for it"),
-        Stage::Assigned { role } => eprintln!("works as {role}"),
-        Stage::Stopped { reason, .. } => eprintln!("stopped: {reason}"),
+        Stage::Ready { name } => say(&format!("ready as {name}")),
+        Stage::HeadGone { reason, patience_s } => {
+            say(&format!("{reason}; waiting up to {patience_s} s for it"))
+        }
+        Stage::Assigned { role } => say(&format!("works as {role}")),
+        Stage::Stopped { reason, .. } => say(&format!("stopped: {reason}")),
     }
 }

@@ -1,4 +1,4 @@
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -8,6 +8,7 @@ use bonfire_launch::{Program, call};
 
 use super::fleet::{Checkup, Fleet, FleetArgs};
 use crate::failure::Failed;
+use crate::terminal::{say, write};
 
 /// Copy this program to every host of an inventory.
 #[derive(Debug, clap::Args)]
@@ -86,12 +87,6 @@ pub fn refuse_unusable(checkups: &[Checkup]) -> Result<()> {
     Err(Failed(message).into())
 }
 
-/// A line on stderr for who is watching.
-pub fn say(line: &str) {
-    // A terminal that was closed is no reason to leave a run to itself.
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
 /// How much is on its way to all hosts, on a terminal.
 struct Progress {
     total: u64,
@@ -113,12 +108,12 @@ impl Progress {
         sent.insert(host, bytes);
         let sum: u64 = sent.values().sum();
         let line = format!("\rcopying {} of {}   ", number::bytes(sum), number::bytes(self.total));
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        write(&line);
     }
 
     fn end(&self) {
         if self.is_shown {
-            let _ = std::io::stderr().write_all(b"\r\x1b[K");
+            write("\r\x1b[K");
         }
     }
 }

@@ -5,8 +5,8 @@ use anyhow::Result;
 use bonfire_launch::{Ledger, call};
 
 use super::attach::{find, seats, settle};
-use super::setup::say;
 use crate::failure::Failed;
+use crate::terminal::say;
 
 /// Stop a run: its head writes a checkpoint and ends, and its nodes with it.
 #[derive(Debug, clap::Args)]

@@ -4,123 +4,18 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bonfire_launch::Inventory;
 
-use crate::program::{Dir, Running};
-
-/// Whether labs can be made. A test that makes none says so loudly.
-fn is_wanted() -> bool {
-    let wanted = std::env::var_os("BONFIRE_TEST_LAB").is_some_and(|value| value == "1");
-    if !wanted {
-        eprintln!("SKIPPED: BONFIRE_TEST_LAB=1 is not set (it needs root and sshd), so no lab is made");
-    }
-    wanted
-}
-
-/// A lab of one test, taken down with it.
-struct Lab {
-    dir: Dir,
-    name: String,
-}
-
-impl Lab {
-    /// The letter tells the labs of one run of the tests apart.
-    fn new(letter: char) -> Self {
-        Self { dir: Dir::new(), name: format!("{letter}{:x}", std::process::id() % 0x100_0000) }
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.dir.path("lab")
-    }
-
-    fn up(&self, hosts: usize, more: &str) -> Running {
-        let line = format!("lab up --hosts {hosts} --name {} {more} --dir", self.name);
-        self.dir.bonfire(&line).arg(self.folder()).start()
-    }
-
-    #[track_caller]
-    fn down(&self) {
-        self.dir.bonfire(&format!("lab down --name {}", self.name)).succeed();
-    }
-
-    fn host(&self, number: usize) -> String {
-        format!("{}-{number}", self.name)
-    }
-
-    /// Runs a command on a host.
-    fn ssh(&self, number: usize, command: &str) -> Output {
-        let mut ssh = Command::new("timeout");
-        ssh.args(["60", "ssh", "-F"])
-            .arg(self.folder().join("ssh_config"))
-            .arg(self.host(number))
-            .arg(command);
-        ssh.output().expect("ssh")
-    }
-
-    /// Runs a command on a host; it must go well. What it printed.
-    #[track_caller]
-    fn said(&self, number: usize, command: &str) -> String {
-        let output = self.ssh(number, command);
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
-    }
-
-    fn namespace(&self, number: usize) -> PathBuf {
-        PathBuf::from(format!("/run/netns/bf-{}-{number}", self.name))
-    }
-
-    /// Everything on this machine that has the lab's name or folder in it.
-    fn traces(&self) -> Vec<String> {
-        let link = format!("bf-{}", self.name);
-        let folder = self.folder().display().to_string();
-        let is_trace = |text: &str| text.contains(&link) || text.contains(&folder);
-        let mut traces = Vec::new();
-        for place in ["/sys/class/net", "/run/netns"] {
-            traces.extend(
-                names(place).into_iter().filter(|name| is_trace(name)).map(|name| format!("{place}/{name}")),
-            );
-        }
-        for process in names("/proc") {
-            let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            // A line that ends a lab has its name too, but not its links and folder.
-            traces.extend(Some(format!("process {process}: {line}")).filter(|line| is_trace(line)));
-        }
-        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-        traces.extend(mounts.lines().filter(|line| is_trace(line)).map(str::to_owned));
-        for name in names("/var/lib/bonfire-labs") {
-            let path = Path::new("/var/lib/bonfire-labs").join(&name);
-            let claims = fs::read_link(&path).is_ok_and(|target| target == Path::new(&self.name));
-            traces.extend(Some(path.display().to_string()).filter(|_| claims || name == self.name));
-        }
-        traces.extend(Some(folder).filter(|_| self.folder().exists()));
-        traces
-    }
-
-    #[track_caller]
-    fn expect_nothing(&self) {
-        assert_eq!(self.traces(), Vec::<String>::new());
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        // A test that failed leaves its lab; this one has nothing to do otherwise.
-        let _ = self.dir.bonfire(&format!("lab down --name {}", self.name)).run();
-    }
-}
-
-fn names(folder: &str) -> Vec<String> {
-    crate::program::names(Path::new(folder))
-}
+use crate::bed::{Lab, is_wanted, wait_until};
+use crate::program::{Dir, names};
 
 #[test]
 fn hosts_are_machines_of_their_own() {
-    if !is_wanted() {
+    if !is_wanted("hosts_are_machines_of_their_own") {
         return;
     }
     let lab = Lab::new('h');
@@ -146,8 +41,8 @@ fn hosts_are_machines_of_their_own() {
         .refuse(&format!("there is a lab `{}` already", lab.name));
     // Processes that outlive their connection end with the lab.
     lab.said(2, "nohup sleep 987654 > /dev/null 2>&1 < /dev/null & echo started");
-    let sleeps = || names("/proc").iter().any(|id| has_slept(id));
-    assert!(sleeps());
+    let sleeps = || names(Path::new("/proc")).iter().any(|id| has_slept(id));
+    wait_until("a process that outlives its connection", sleeps);
     let traces = lab.traces();
     for trace in ["/sys/class/net/", "/run/netns/", "process ", "/var/lib/bonfire-labs/"] {
         assert!(traces.iter().any(|found| found.starts_with(trace)), "{trace} is looked at: {traces:?}");
@@ -207,7 +102,7 @@ fn slows_what_goes_between_hosts(lab: &Lab) {
 
 #[test]
 fn an_up_that_was_killed_is_taken_down() {
-    if !is_wanted() {
+    if !is_wanted("an_up_that_was_killed_is_taken_down") {
         return;
     }
     type Stage = fn(&Lab) -> bool;
@@ -230,7 +125,7 @@ fn an_up_that_was_killed_is_taken_down() {
 
 #[test]
 fn an_up_that_is_interrupted_or_impossible_takes_itself_down() {
-    if !is_wanted() {
+    if !is_wanted("an_up_that_is_interrupted_or_impossible_takes_itself_down") {
         return;
     }
     let lab = Lab::new('i');

@@ -1,9 +1,7 @@
 //! The program as its users meet it: every test starts the real binary in a folder of its own.
 //!
-//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `bed` has hosts to start one on, `adversary` comes to one,
-//! `record` reads what a run
-//! left behind. The rest is one file
-//! for each promise.
+//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `bed` has hosts to launch
+//! on, `adversary` comes to a cluster, `record` reads what a run left behind. The rest is one file for each promise.
 
 #![allow(clippy::print_stderr, reason = "a test tells its seed, and what it leaves out")]
 
@@ -26,6 +24,7 @@ mod interchange;
 mod joining;
 mod lab;
 mod launch;
+mod launch_faults;
 mod launchers;
 mod learning;
 mod mpi;

@@ -1,7 +1,7 @@
 //! What is printed where.
 
 use crate::TINY;
-use crate::program::Dir;
+use crate::program::{Bonfire, Dir};
 use crate::record::Record;
 
 #[test]
@@ -44,4 +44,17 @@ fn every_command_explains_itself() {
     for name in ["digits", "grammar", "reviews", "fashion-mnist", "mnist"] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{name} in\n{list}");
     }
+}
+
+#[test]
+fn a_terminal_that_takes_no_more_words_changes_no_exit_code() {
+    let check = |command: Bonfire, code: i32| {
+        // Every write to it fails, as to a terminal that was closed.
+        command.under(&[], "exec \"$@\" 2> /dev/full").run().expect(code);
+    };
+    let dir = Dir::new();
+    check(dir.bonfire("train --set epoch=5"), 2);
+    check(dir.bonfire("train --out run").set(TINY), 0);
+    check(dir.bonfire("eval elsewhere --watch --timeout 1"), 1);
+    check(dir.bonfire("lab down --name Lab"), 2);
 }

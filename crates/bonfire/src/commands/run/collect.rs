@@ -9,8 +9,8 @@ use bonfire_cluster::report::write_json;
 use bonfire_launch::{Ledger, RunRecord, Trouble, call, call_and_read, parcel};
 
 use super::super::fleet::{Fleet, Member};
-use super::super::setup::say;
 use crate::failure::Failed;
+use crate::terminal::say;
 
 /// How long a folder may take on its way: checkpoints of a large model over a slow line.
 const FETCHES_FOR: Duration = Duration::from_secs(1800);

@@ -14,13 +14,13 @@ use bonfire_launch::{HostRecord, Ledger, Program, RunRecord, SeatPlan, Trouble, 
 
 use super::super::check::addresses;
 use super::super::fleet::{Checkup, Fleet, Member};
-use super::super::setup::say;
 use super::RunOnHostsArgs;
 use super::data::Data;
 use super::plan::Plan;
 use super::running::Running;
 use super::show::Watching;
 use crate::failure::Failed;
+use crate::terminal::say;
 
 const ASKS_FOR: Duration = Duration::from_secs(30);
 

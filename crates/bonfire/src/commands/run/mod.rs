@@ -16,8 +16,9 @@ use bonfire_launch::{Ledger, place};
 use super::INTERRUPTED;
 use super::check::measure_steps;
 use super::fleet::{Checkup, Fleet, FleetArgs};
-use super::setup::{install, own_program, refuse_unusable, say};
+use super::setup::{install, own_program, refuse_unusable};
 use crate::failure::Failed;
+use crate::terminal::say;
 
 pub use collect::{collect, logs_folder};
 use data::Data;
@@ -156,10 +157,13 @@ fn narrow(fleet: Fleet, checkups: &[Checkup], places: &[usize]) -> (Fleet, Vec<C
 fn refuse(args: &RunOnHostsArgs, plan: &Plan, fleet: &Fleet, checkups: &[Checkup]) -> Result<()> {
     let Err(error) = refuse_unusable(checkups) else { return Ok(()) };
     if !args.skip_unreachable {
-        return Err(error.context(Failed(
-            "nothing was started; --skip-unreachable goes on without such hosts if enough are left"
-                .to_owned(),
-        )));
+        let advice = "nothing was started; --skip-unreachable goes on without such hosts if enough are left";
+        let is_mistaken = checkups.iter().any(|checkup| checkup.is_mistaken);
+        return Err(match is_mistaken {
+            // The input was wrong.
+            true => error.context(advice),
+            false => error.context(Failed(advice.to_owned())),
+        });
     }
     place::in_order(&plan.roles, &slots(fleet, checkups))
         .map(|_| ())

@@ -12,11 +12,11 @@ use bonfire_launch::seat::End;
 use bonfire_launch::{Ledger, RunRecord, call};
 
 use super::super::fleet::Fleet;
-use super::super::setup::say;
 use super::RunOnHostsArgs;
 use super::plan::Plan;
 use super::show::{HeadEnd, Show, Watching};
 use crate::failure::Failed;
+use crate::terminal::say;
 
 /// How long a head may take to load its data.
 const LOADS_FOR: Duration = Duration::from_secs(600);

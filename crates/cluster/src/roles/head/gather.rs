@@ -28,56 +28,96 @@ impl std::error::Error for Absent {}
 /// A run that is resumed has lost its head; others may be lost with it. Those who are not are back by then.
 const BACK: Duration = Duration::from_secs(30);
 
+/// Who is there, of those that a run asks for.
+struct Attendance {
+    joined: usize,
+    /// Those of them that have loaded their data.
+    ready: usize,
+    wanted: usize,
+    /// Who has not joined, in words.
+    missing: String,
+    /// Until the deadline.
+    left: Duration,
+}
+
+impl Attendance {
+    fn absent(&self, waited: Duration) -> Absent {
+        let missing =
+            if self.missing.is_empty() { "nodes that load their data" } else { self.missing.as_str() };
+        Absent(format!(
+            "only {} of {} nodes were there after {} s; missing: {missing}",
+            self.ready,
+            self.wanted,
+            waited.as_secs()
+        ))
+    }
+}
+
 impl Head<'_> {
     /// Waits until all nodes are there. Some if the user stopped that.
     pub(super) fn gather(&mut self) -> Result<Option<Exit>> {
         let settings = &self.run.job.settings;
         let wanted = wanted(&settings.topology, settings.file.evaluator);
         let begun = self.mailbox.now();
-        let deadline = begun + self.wait;
-        let enough = settings.file.min_workers.max(1);
         let mut told = usize::MAX;
         loop {
-            let joined = self.registry.nodes().count();
-            let ready = self.registry.nodes().filter(|node| node.is_ready).count();
-            let left = deadline.saturating_duration_since(self.mailbox.now());
-            let missing = in_words(&wanted[joined.min(wanted.len())..]);
-            if told != joined {
-                told = joined;
-                let (wanted, deadline_s) = (wanted.len(), left.as_secs_f64());
-                self.run.tell(Event::Waiting { joined, wanted, missing: missing.clone(), deadline_s });
+            let now = self.mailbox.now();
+            let attendance = self.attendance(&wanted, (begun + self.wait).saturating_duration_since(now));
+            if told != attendance.joined {
+                told = attendance.joined;
+                self.tell_waiting(&attendance);
             }
-            if ready >= wanted.len() {
+            if attendance.ready >= wanted.len() {
                 self.assign(&wanted);
                 return Ok(None);
             }
-            let is_late = self.run.is_resumed && (left.is_zero() || self.mailbox.now() >= begun + BACK);
-            let some = reduced(&wanted, ready);
-            if is_late && workers(&some) >= enough {
-                let message = format!("goes on without those who did not come back: {missing}");
-                self.run.tell(Event::Noted { message });
-                self.assign(&some);
+            let is_late = self.run.is_resumed && (attendance.left.is_zero() || now >= begun + BACK);
+            if is_late && self.go_on_without(&wanted, &attendance) {
                 return Ok(None);
             }
-            if left.is_zero() {
-                let missing =
-                    if missing.is_empty() { "nodes that load their data".to_owned() } else { missing };
-                let (wanted, seconds) = (wanted.len(), self.wait.as_secs());
-                return Err(Absent(format!(
-                    "only {ready} of {wanted} nodes were there after {seconds} s; missing: {missing}"
-                ))
-                .into());
+            if attendance.left.is_zero() {
+                return Err(attendance.absent(self.wait).into());
             }
             if self.is_stopped() {
                 return Ok(Some(Exit::Interrupted));
             }
-            match self.next(left) {
-                Some(Notice::Refused(message)) => self.warn(message),
-                Some(Notice::Lost { node, reason }) => {
-                    self.warn(format!("{} left before the run began: {reason}", node.name));
-                }
-                _ => {}
+            self.receive(attendance.left);
+        }
+    }
+
+    fn attendance(&self, wanted: &[Wanted], left: Duration) -> Attendance {
+        let joined = self.registry.nodes().count();
+        let ready = self.registry.nodes().filter(|node| node.is_ready).count();
+        let missing = in_words(&wanted[joined.min(wanted.len())..]);
+        Attendance { joined, ready, wanted: wanted.len(), missing, left }
+    }
+
+    fn tell_waiting(&mut self, attendance: &Attendance) {
+        let Attendance { joined, wanted, left, .. } = *attendance;
+        let missing = attendance.missing.clone();
+        self.run.tell(Event::Waiting { joined, wanted, missing, deadline_s: left.as_secs_f64() });
+    }
+
+    /// Starts a resumed run with those who came back. False if they are too few.
+    fn go_on_without(&mut self, wanted: &[Wanted], attendance: &Attendance) -> bool {
+        let some = reduced(wanted, attendance.ready);
+        if workers(&some) < self.run.job.settings.file.min_workers.max(1) {
+            return false;
+        }
+        let message = format!("goes on without those who did not come back: {}", attendance.missing);
+        self.run.tell(Event::Noted { message });
+        self.assign(&some);
+        true
+    }
+
+    /// Takes one piece of news, if any comes in time.
+    fn receive(&mut self, time: Duration) {
+        match self.next(time) {
+            Some(Notice::Refused(message)) => self.warn(message),
+            Some(Notice::Lost { node, reason }) => {
+                self.warn(format!("{} left before the run began: {reason}", node.name));
             }
+            _ => {}
         }
     }
 
