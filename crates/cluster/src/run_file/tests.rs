@@ -118,7 +118,7 @@ fn what_is_out_of_range_is_refused_with_its_line() {
         "optimizer.adam.betas: must be two numbers from 0 to below 1",
     );
     check(
-        "compression: f16\narch: allreduce",
+        "compression: f16\narch: allreduce\nallreduce: {num_workers: 2}",
         "compression: a ring sums in f32: leave it out, or take `arch: flat`",
     );
     check("optimizer: {adamw: {epsilon: 0}}", "optimizer.adamw.epsilon: must be above 0");
