@@ -160,8 +160,8 @@ fn refuse(args: &RunOnHostsArgs, plan: &Plan, fleet: &Fleet, checkups: &[Checkup
         let advice = "nothing was started; --skip-unreachable goes on without such hosts if enough are left";
         let is_mistaken = checkups.iter().any(|checkup| checkup.is_mistaken);
         return Err(match is_mistaken {
-            // The input was wrong.
-            true => error.context(advice),
+            // The input was wrong, whatever else is.
+            true => anyhow::anyhow!("{advice}: {error:#}"),
             false => error.context(Failed(advice.to_owned())),
         });
     }
