@@ -85,6 +85,9 @@ impl Drop for Notice {
     }
 }
 
+/// The times of files are coarser than the clock: a note of now may seem to be older.
+const GRAIN: Duration = Duration::from_millis(100);
+
 impl Meeting {
     /// The file in which ranks with the same `job` meet, below a folder of the user's.
     pub fn file(folder: &Path, job: &str) -> PathBuf {
@@ -150,7 +153,7 @@ impl Meeting {
     }
 
     fn join_by(&self, path: &Path, part: &Part, wait: Duration, tell: &mut dyn FnMut(Stage)) -> Result<()> {
-        let (deadline, began) = (Instant::now() + wait, SystemTime::now());
+        let (deadline, began) = (Instant::now() + wait, SystemTime::now() - GRAIN);
         let mut vain = None;
         loop {
             match read(path) {
