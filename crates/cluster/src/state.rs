@@ -41,7 +41,7 @@ fn write(path: &Path, dataset: &Dataset) {
         command: std::env::args().collect(),
         git: folder.as_deref().and_then(GitFacts::collect),
         folder,
-        host: HostFacts::collect(Some(bonfire_learn::kernels::instruction_set().to_owned())),
+        host: HostFacts::collect(Some(bonfire_learn::kernels::instructions::name().to_owned())),
         data: DataFacts {
             name: dataset.name.clone(),
             train_samples: dataset.train.len(),

@@ -10,6 +10,7 @@
 )]
 
 pub mod convolve;
+pub mod instructions;
 pub mod lanes;
 pub mod loss;
 pub mod matmul;
@@ -20,11 +21,11 @@ pub mod recur;
 pub mod update;
 pub mod winograd;
 
-/// Runs a kernel compiled for the best instruction set of this machine. The kernel must be an `#[inline(always)]` closure,
-/// and so must be what it calls in its loops: what is not inlined stays compiled for the baseline.
+/// Runs a kernel compiled for the instruction set in use. The kernel must be an `#[inline(always)]` closure, and so must be
+/// what it calls in its loops: what is not inlined stays compiled for the baseline.
 #[inline(always)]
 pub fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(kernel)
+    instructions::arch().dispatch(kernel)
 }
 
 /// How many floats a kernel handles at once where it says so by hand: the widest register there is.
@@ -39,15 +40,4 @@ pub fn load(slice: &[f32]) -> Lanes {
     let mut lanes = [0.0; LANES];
     lanes.copy_from_slice(&slice[..LANES]);
     lanes
-}
-
-/// The name of the instruction set that [`vectorized`] chooses here.
-pub fn instruction_set() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    match pulp::Arch::new() {
-        pulp::Arch::V4(_) => return "avx512",
-        pulp::Arch::V3(_) => return "avx2",
-        _ => {}
-    }
-    if cfg!(target_arch = "aarch64") { "neon" } else { "portable" }
 }
