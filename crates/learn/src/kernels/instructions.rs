@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use pulp::Arch;
+use pulp::{Arch, WithSimd};
 
 /// The environment variable that asks for fewer instructions than the machine has, to measure or to test the other paths.
 pub const VARIABLE: &str = "BONFIRE_INSTRUCTIONS";
@@ -39,5 +39,15 @@ pub fn name() -> &'static str {
         #[cfg(target_arch = "aarch64")]
         Arch::Neon(_) => "neon",
         _ => "portable",
+    }
+}
+
+/// Runs an operation on the widest registers in use. Where there are none beyond the baseline's, four floats at a time are
+/// left to the compiler.
+#[inline]
+pub fn simd<Op: WithSimd>(op: Op) -> Op::Output {
+    match arch() {
+        Arch::Scalar => pulp::Simd::vectorize(pulp::Scalar128b, op),
+        arch => arch.dispatch(op),
     }
 }

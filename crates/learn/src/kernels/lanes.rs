@@ -6,6 +6,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::LANES;
+use super::instructions::simd;
 
 /// How many lanes so many samples take.
 pub fn lanes(samples: usize) -> usize {
@@ -118,19 +119,6 @@ impl LaneConvolution {
         let first = self.padding.saturating_sub(y);
         first..(self.height + self.padding - y).min(self.kernel).max(first)
     }
-}
-
-/// Runs an operation on the widest registers of this machine. Where there are none beyond the baseline's, four floats at a
-/// time are left to the compiler.
-fn simd<Op: WithSimd>(op: Op) -> Op::Output {
-    #[cfg(target_arch = "x86_64")]
-    return match pulp::Arch::new() {
-        pulp::Arch::V4(simd) => Simd::vectorize(simd, op),
-        pulp::Arch::V3(simd) => Simd::vectorize(simd, op),
-        _ => Simd::vectorize(pulp::Scalar128b, op),
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    pulp::Arch::new().dispatch(op)
 }
 
 /// Cuts `total` into blocks of some sizes, of which the last is 1, the largest first: their starts and sizes.
