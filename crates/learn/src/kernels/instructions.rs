@@ -1,18 +1,50 @@
 //! Which instructions the kernels of this process use: the best of the machine, or what [`VARIABLE`] asks for.
 
+use std::any::TypeId;
+use std::ffi::OsStr;
 use std::sync::OnceLock;
 
-use pulp::{Arch, WithSimd};
+use pulp::{Arch, Scalar128b, Simd, WithSimd};
+
+use crate::{Error, Result};
 
 /// The environment variable that asks for fewer instructions than the machine has, to measure or to test the other paths.
 pub const VARIABLE: &str = "BONFIRE_INSTRUCTIONS";
 
+/// All names, the best first.
+const NAMES: [&str; 4] = ["avx512", "avx2", "neon", "portable"];
+
 static ARCH: OnceLock<Arch> = OnceLock::new();
 
-/// The instruction set in use, the same for the life of the process.
+/// The instruction set in use, the same for the life of the process. A program that lets its user set [`VARIABLE`] calls
+/// [`check`] first; without it, what the machine lacks is as if nothing were asked for.
 #[inline]
 pub fn arch() -> Arch {
-    *ARCH.get_or_init(|| std::env::var(VARIABLE).ok().and_then(|name| named(&name)).unwrap_or_default())
+    *ARCH.get_or_init(|| asked_for(std::env::var_os(VARIABLE).as_deref()).unwrap_or_default())
+}
+
+/// Whether this machine has what [`VARIABLE`] asks for.
+pub fn check() -> Result<()> {
+    asked_for(std::env::var_os(VARIABLE).as_deref()).map(|_| ())
+}
+
+fn asked_for(name: Option<&OsStr>) -> Result<Arch> {
+    match name {
+        Some(name) if !name.is_empty() => name.to_str().and_then(named).ok_or_else(|| {
+            let has: Vec<&str> = available().collect();
+            Error::Mismatch(format!(
+                "{VARIABLE}={}: this machine has {}",
+                name.to_string_lossy(),
+                has.join(", ")
+            ))
+        }),
+        _ => Ok(Arch::new()),
+    }
+}
+
+/// The names of the instruction sets that this machine has, the best first.
+pub fn available() -> impl Iterator<Item = &'static str> {
+    NAMES.into_iter().filter(|name| named(name).is_some())
 }
 
 /// The instruction set of a name, if this machine has it.
@@ -47,7 +79,18 @@ pub fn name() -> &'static str {
 #[inline]
 pub fn simd<Op: WithSimd>(op: Op) -> Op::Output {
     match arch() {
-        Arch::Scalar => pulp::Simd::vectorize(pulp::Scalar128b, op),
+        Arch::Scalar => Simd::vectorize(Scalar128b, op),
         arch => arch.dispatch(op),
+    }
+}
+
+/// `a · b + c`, rounded once where the machine does that in one instruction. What [`simd`] falls back to would call a
+/// function for every float to round only once; there it is a product and a sum.
+#[inline(always)]
+pub fn mul_add<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
+    if TypeId::of::<S>() == TypeId::of::<Scalar128b>() {
+        simd.add_f32s(simd.mul_f32s(a, b), c)
+    } else {
+        simd.mul_add_f32s(a, b, c)
     }
 }

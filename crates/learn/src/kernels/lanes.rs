@@ -6,7 +6,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::LANES;
-use super::instructions::simd;
+use super::instructions::{mul_add, simd};
 
 /// How many lanes so many samples take.
 pub fn lanes(samples: usize) -> usize {
@@ -208,7 +208,7 @@ impl Block<'_> {
                 for o in 0..O {
                     let weight = simd.splat_f32s(weights[o]);
                     for c in 0..C {
-                        sums[o][c] = simd.mul_add_e_f32s(weight, values[c], sums[o][c]);
+                        sums[o][c] = mul_add(simd, weight, values[c], sums[o][c]);
                     }
                 }
             }
@@ -311,7 +311,7 @@ impl Taps {
                         // SAFETY: as above.
                         let slope = unsafe { *dy.get_unchecked(dy_at + o * registers) };
                         for c in 0..C {
-                            sums[o][c] = simd.mul_add_e_f32s(slope, values[c], sums[o][c]);
+                            sums[o][c] = mul_add(simd, slope, values[c], sums[o][c]);
                         }
                     }
                 }
