@@ -1,5 +1,4 @@
-//! A step after the first ones allocates nothing, and neither does an evaluation. What the library of matrix products
-//! takes and gives back within a product is its own affair and not counted.
+//! A step after the first ones allocates nothing, and neither does an evaluation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,13 +14,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The alignments of what a matrix product allocates: packed blocks, and flags of a byte each. Nothing of ours has them.
-const PRODUCT: [usize; 2] = [gemm_common::gemm::CACHELINE_ALIGN, 1];
-
-fn count(layout: Layout) {
-    if PRODUCT.contains(&layout.align()) {
-        return;
-    }
+fn count() {
     // A thread that is ending has no counter any more, and nobody who asks.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
@@ -29,13 +22,13 @@ fn count(layout: Layout) {
 // SAFETY: every call goes to the system's allocator unchanged; counting touches a number of the thread's own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout);
+        count();
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(layout);
+        count();
         // SAFETY: the caller keeps the contract of `realloc`.
         unsafe { System.realloc(old, layout, size) }
     }

@@ -1,6 +1,20 @@
-//! Matrix products, on the `gemm` crate's kernels.
+//! Matrix products.
+//!
+//! A product is computed in [tiles](tile) that fit the registers. The right matrix is read in panels as wide as a tile;
+//! where it is used often enough, or cannot be read in full registers, a block of it is first [copied](panel) into panels
+//! that lie in a row. A left matrix whose columns lie in a row is copied too. What is copied stays in the second-level cache.
 
-use gemm_common::Parallelism;
+mod panel;
+mod tile;
+
+use std::cell::RefCell;
+
+use pulp::{Simd, WithSimd};
+
+use super::instructions::simd;
+use crate::buffer::{Buffer, Pool};
+use panel::widths;
+use tile::{Tiles, most_rows};
 
 /// A matrix in a slice: rows and columns at any distance.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +55,39 @@ impl<'a> Matrix<'a> {
             ..self
         }
     }
+
+    /// Everything from one place on.
+    #[inline(always)]
+    fn from(self, row: usize, column: usize) -> &'a [f32] {
+        &self.data[row * self.row_stride + column * self.column_stride..]
+    }
+}
+
+/// How many products are summed in registers before a tile is written.
+const DEPTH: usize = 256;
+
+/// The columns of the right matrix, and the rows of the left, that are handled at a time.
+const COLUMNS: usize = 768;
+const ROWS: usize = 192;
+
+/// A right matrix is worth copying into panels for more than so many rows, and from so many floats on; a left one with its
+/// columns in a row, for more than so many registers of columns.
+const FEW_ROWS: usize = 32;
+const FEW_FLOATS: usize = 1 << 14;
+const FEW_REGISTERS: usize = 6;
+
+/// What a thread copies blocks into, kept from product to product.
+struct Blocks {
+    left: Buffer,
+    right: Buffer,
+}
+
+thread_local! {
+    static BLOCKS: RefCell<Blocks> = RefCell::new(Blocks {
+        left: Pool::default().take(ROWS * DEPTH),
+        // The last panel may reach beyond the last column.
+        right: Pool::default().take((COLUMNS + panel::WIDEST) * DEPTH),
+    });
 }
 
 /// `c = a · b`, or `c += a · b` with `add`. The rows of `c` start every `stride` floats.
@@ -51,33 +98,105 @@ pub fn matmul(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: b
         return;
     }
     assert!(n <= stride && (m - 1) * stride + n <= c.len(), "the product {m}×{n} does not fit");
-    // The kernels want the destination's rows to be adjacent, ours are its columns: so the transposed product,
-    // cᵀ = bᵀ · aᵀ, is computed.
-    let multiply = gemm_f32::gemm::f32::get_gemm_fn();
-    // SAFETY: `a` and `b` were checked to lie within their slices when they were made (a transposed matrix covers
-    // the same floats), and `c` is checked above; `c` is borrowed mutably, so it overlaps neither.
-    unsafe {
-        multiply(
-            n,
-            m,
-            k,
-            c.as_mut_ptr(),
-            stride as isize,
-            1,
-            add,
-            b.data.as_ptr(),
-            b.row_stride as isize,
-            b.column_stride as isize,
-            a.data.as_ptr(),
-            a.row_stride as isize,
-            a.column_stride as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
+    if k == 0 && !add {
+        c.chunks_mut(stride).take(m).for_each(|row| row[..n].fill(0.0));
+    }
+    BLOCKS.with_borrow_mut(|Blocks { left, right }| simd(Product { c, stride, a, b, add, left, right }));
+}
+
+struct Product<'a> {
+    c: &'a mut [f32],
+    stride: usize,
+    a: Matrix<'a>,
+    b: Matrix<'a>,
+    add: bool,
+    left: &'a mut [f32],
+    right: &'a mut [f32],
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let (m, n, k) = (self.a.rows, self.b.columns, self.a.columns);
+        let (lanes, Matrix { row_stride, column_stride, .. }) = (S::F32_LANES, self.b);
+        debug_assert!(row_stride == 1 || column_stride == 1, "one of the two lies in a row");
+        let copies_right =
+            column_stride != 1 || !n.is_multiple_of(lanes) || (m > FEW_ROWS && k * n > FEW_FLOATS);
+        let copies_left = self.a.column_stride != 1 && n > FEW_REGISTERS * lanes;
+        for k0 in (0..k).step_by(DEPTH) {
+            let depth = (k0, DEPTH.min(k - k0));
+            for n0 in (0..n).step_by(COLUMNS) {
+                let columns = (n0, COLUMNS.min(n - n0));
+                if copies_right {
+                    panel::copy_right(simd, self.right, self.b, depth, columns);
+                }
+                for m0 in (0..m).step_by(ROWS) {
+                    let rows = (m0, ROWS.min(m - m0));
+                    if copies_left {
+                        panel::copy_left(self.left, self.a, rows, depth);
+                    }
+                    self.block(simd, Block { rows, columns, depth, copies_left, copies_right });
+                }
+            }
+        }
+    }
+}
+
+/// A part of a product: where it starts and how far it reaches, and which of its matrices were copied.
+#[derive(Clone, Copy)]
+struct Block {
+    rows: (usize, usize),
+    columns: (usize, usize),
+    depth: (usize, usize),
+    copies_left: bool,
+    copies_right: bool,
+}
+
+impl Product<'_> {
+    #[inline(always)]
+    fn block<S: Simd>(&mut self, simd: S, block: Block) {
+        let ((m0, rows), (n0, columns), (k0, depth)) = (block.rows, block.columns, block.depth);
+        let mut column = 0;
+        for width in widths::<S>(columns) {
+            let floats = width * S::F32_LANES;
+            let (b, b_step) = if block.copies_right {
+                (&self.right[column * depth..], floats)
+            } else {
+                (self.b.from(k0, n0 + column), self.b.row_stride)
+            };
+            // Tiles of rows that are as even as can be: none is left with a single row.
+            let tiles = rows.div_ceil(most_rows::<S>(width));
+            let (size, larger) = (rows / tiles, rows % tiles);
+            let mut row = 0;
+            for (size, count) in [(size + 1, larger), (size, tiles - larger)] {
+                if count == 0 {
+                    continue;
+                }
+                let (a, a_row, a_step) = if block.copies_left {
+                    (&self.left[row..], 1, rows)
+                } else {
+                    (self.a.from(m0 + row, k0), self.a.row_stride, self.a.column_stride)
+                };
+                let tiles = Tiles {
+                    count,
+                    depth,
+                    a,
+                    a_row,
+                    a_step,
+                    b,
+                    b_step,
+                    c: &mut self.c[(m0 + row) * self.stride + n0 + column..],
+                    stride: self.stride,
+                    columns: floats.min(columns - column),
+                    add: self.add || k0 > 0,
+                };
+                tiles.sum(simd, size, width);
+                row += size * count;
+            }
+            column += floats;
+        }
     }
 }
 
@@ -100,9 +219,21 @@ mod tests {
     #[test]
     fn products_equal_the_definition() {
         let mut random = Random::new(5);
-        for (m, n, k) in
-            [(1, 1, 1), (3, 5, 7), (17, 6, 25), (32, 120, 256), (64, 1, 33), (1, 40, 9), (5, 5, 0)]
-        {
+        let sizes = [
+            [1, 1, 1],
+            [3, 5, 7],
+            [17, 6, 25],
+            [32, 120, 256],
+            [64, 1, 33],
+            [1, 40, 9],
+            [5, 5, 0],
+            [40, 64, 300],
+            [13, 112, 40],
+            [200, 97, 31],
+            [60, 800, 20],
+            [390, 33, 260],
+        ];
+        for [m, n, k] in sizes {
             let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| random.between(-1.0, 1.0)).collect() };
             let (a, b) = (floats(m * k), floats(k * n));
             for (left, right) in [(false, false), (true, false), (false, true), (true, true)] {

@@ -1,0 +1,120 @@
+//! Copies of parts of a matrix, in the order in which tiles read them.
+
+use pulp::Simd;
+
+use super::Matrix;
+
+/// The most floats a panel is wide: three registers of sixteen.
+pub const WIDEST: usize = 48;
+
+/// The widths, in registers, of the panels that so many columns are cut into: three, but two and two rather than three and
+/// one.
+#[inline(always)]
+pub fn widths<S: Simd>(columns: usize) -> impl Iterator<Item = usize> {
+    let mut registers = columns.div_ceil(S::F32_LANES);
+    std::iter::from_fn(
+        #[inline(always)]
+        move || {
+            let width = match registers {
+                0 => return None,
+                1 => 1,
+                2 | 4 => 2,
+                _ => 3,
+            };
+            registers -= width;
+            Some(width)
+        },
+    )
+}
+
+/// Copies some rows of a left matrix, one column after the other. Pairs are where something starts and how far it reaches.
+#[inline(always)]
+pub fn copy_left(to: &mut [f32], a: Matrix<'_>, (row, rows): (usize, usize), (k0, depth): (usize, usize)) {
+    for (k, to) in to.chunks_exact_mut(rows).take(depth).enumerate() {
+        let from = a.from(row, k0 + k);
+        if a.row_stride == 1 {
+            to.copy_from_slice(&from[..rows]);
+        } else {
+            for (i, to) in to.iter_mut().enumerate() {
+                *to = from[i * a.row_stride];
+            }
+        }
+    }
+}
+
+/// Copies a block of a right matrix into panels, one behind the other, each row by row. What lies beyond the last column is
+/// zero.
+#[inline(always)]
+pub fn copy_right<S: Simd>(
+    _: S,
+    to: &mut [f32],
+    b: Matrix<'_>,
+    (k0, depth): (usize, usize),
+    (first, columns): (usize, usize),
+) {
+    let mut column = 0;
+    for width in widths::<S>(columns) {
+        let width = width * S::F32_LANES;
+        let panel = &mut to[column * depth..(column + width) * depth];
+        let (first, columns) = (first + column, width.min(columns - column));
+        match (b.column_stride, width / S::F32_LANES) {
+            (1, 1) if columns == width => copy_registers::<S, 1>(panel, b, k0, first),
+            (1, 2) if columns == width => copy_registers::<S, 2>(panel, b, k0, first),
+            (1, 3) if columns == width => copy_registers::<S, 3>(panel, b, k0, first),
+            (1, _) => {
+                for (k, row) in panel.chunks_exact_mut(width).enumerate() {
+                    let (row, beyond) = row.split_at_mut(columns);
+                    for (to, from) in row.iter_mut().zip(b.from(k0 + k, first)) {
+                        *to = *from;
+                    }
+                    beyond.fill(0.0);
+                }
+            }
+            _ => turn(panel, width, b, k0, (first, columns)),
+        }
+        column += width;
+    }
+}
+
+/// Copies rows of `V` full registers.
+#[inline(always)]
+fn copy_registers<S: Simd, const V: usize>(panel: &mut [f32], b: Matrix<'_>, k0: usize, column: usize) {
+    let from = b.from(k0, column).chunks(b.row_stride);
+    for (to, from) in panel.chunks_exact_mut(V * S::F32_LANES).zip(from) {
+        for v in 0..V {
+            let register = v * S::F32_LANES..(v + 1) * S::F32_LANES;
+            to[register.clone()].copy_from_slice(&from[register]);
+        }
+    }
+}
+
+/// The side of the squares in which a matrix is turned.
+const SIDE: usize = 16;
+
+/// Copies columns that lie in a row of their own into the rows of a panel.
+#[inline(always)]
+fn turn(panel: &mut [f32], width: usize, b: Matrix<'_>, k0: usize, (first, columns): (usize, usize)) {
+    let depth = panel.len() / width;
+    let (in_squares, squares) = (depth - depth % SIDE, columns - columns % SIDE);
+    for column in (0..squares).step_by(SIDE) {
+        for k in (0..in_squares).step_by(SIDE) {
+            let mut square = [[0.0; SIDE]; SIDE];
+            for (i, line) in square.iter_mut().enumerate() {
+                line.copy_from_slice(&b.from(k0 + k, first + column + i)[..SIDE]);
+            }
+            for i in 0..SIDE {
+                let row = &mut panel[(k + i) * width + column..][..SIDE];
+                for j in 0..SIDE {
+                    row[j] = square[j][i];
+                }
+            }
+        }
+    }
+    for (k, row) in panel.chunks_exact_mut(width).enumerate() {
+        let from = if k < in_squares { squares } else { 0 };
+        for column in from..columns {
+            row[column] = b.from(k0 + k, first + column)[0];
+        }
+        row[columns..].fill(0.0);
+    }
+}
