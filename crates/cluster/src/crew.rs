@@ -122,7 +122,12 @@ impl Crew {
         load: impl Fn(&mut Worker, usize) + Sync,
     ) -> Tally {
         if self.gradients.is_empty() {
-            self.gradients = vec![Gradient::new(self.workers[0].layout()); self.workers.len()];
+            // Shortening a gradient takes its length, for which products would be computed twice.
+            let gradient = match round.step.clip {
+                None => Gradient::in_factors(self.layout()),
+                Some(_) => Gradient::new(self.layout()),
+            };
+            self.gradients = vec![gradient; self.workers.len()];
         }
         let seed = round_seed(self.seed, round.number);
         let (parameters, workers, finished) = (&replica.parameters, self.workers.len(), AtomicUsize::new(0));

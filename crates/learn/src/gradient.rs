@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::factors::Factors;
+use crate::kernels::matmul::{Matrix, matmul};
 use crate::layout::{Kind, Layout, Slot};
 use crate::sum::Addend;
 
@@ -13,6 +15,7 @@ pub struct Gradient {
     /// How many losses were summed: samples, or words of a tagger.
     pub weight: f64,
     tensors: Vec<State>,
+    keeps_factors: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -23,7 +26,11 @@ struct State {
 
 #[derive(Clone, Debug)]
 enum Content {
-    Dense { written: bool },
+    Dense {
+        written: bool,
+        /// If there are any, they are the tensor's gradient, and its values are remains of earlier steps.
+        factors: Factors,
+    },
     Rows(Rows),
 }
 
@@ -40,7 +47,7 @@ impl Gradient {
     /// A gradient of nothing.
     pub fn new(layout: &Layout) -> Self {
         let content = |kind: Kind, len: usize| match kind {
-            Kind::Dense | Kind::Buffer => Content::Dense { written: false },
+            Kind::Dense | Kind::Buffer => Content::Dense { written: false, factors: Factors::default() },
             Kind::Rows { width } => {
                 let is_touched = vec![false; len / width];
                 Content::Rows(Rows { width, touched: Vec::with_capacity(is_touched.len()), is_touched })
@@ -49,7 +56,18 @@ impl Gradient {
         let tensors = layout.tensors().iter();
         let tensors =
             tensors.map(|t| State { range: t.range.clone(), content: content(t.kind, t.range.len()) });
-        Self { values: vec![0.0; layout.len()], weight: 0.0, tensors: tensors.collect() }
+        Self {
+            values: vec![0.0; layout.len()],
+            weight: 0.0,
+            tensors: tensors.collect(),
+            keeps_factors: false,
+        }
+    }
+
+    /// A gradient that keeps the [factors](Factors) of large products instead of computing them. It can be added and applied,
+    /// and does not have all of its values.
+    pub fn in_factors(layout: &Layout) -> Self {
+        Self { keeps_factors: true, ..Self::new(layout) }
     }
 
     /// Forgets everything, in time that depends on what was touched.
@@ -57,7 +75,10 @@ impl Gradient {
         self.weight = 0.0;
         for State { content, .. } in &mut self.tensors {
             match content {
-                Content::Dense { written } => *written = false,
+                Content::Dense { written, factors } => {
+                    *written = false;
+                    factors.clear();
+                }
                 Content::Rows(rows) => {
                     for row in rows.touched.drain(..) {
                         rows.is_touched[row as usize] = false;
@@ -70,7 +91,7 @@ impl Gradient {
     /// Fills with zeros what no layer wrote. To be called once the last layer has.
     pub fn finish(&mut self) {
         for State { range, content } in &mut self.tensors {
-            if let Content::Dense { written: written @ false } = content {
+            if let Content::Dense { written: written @ false, .. } = content {
                 self.values[range.clone()].fill(0.0);
                 *written = true;
             }
@@ -79,11 +100,26 @@ impl Gradient {
 
     /// The place of a dense tensor, and whether to add to it: a tensor used twice in a step gets the sum.
     pub fn dense(&mut self, slot: &Slot) -> (&mut [f32], bool) {
-        let Content::Dense { written } = &mut self.tensors[slot.tensor].content else {
+        let Content::Dense { written, factors } = &mut self.tensors[slot.tensor].content else {
             unreachable!("tensor {} is a table of rows", slot.tensor);
         };
+        assert!(factors.is_empty(), "a tensor is a product or not");
         let add = std::mem::replace(written, true);
         (&mut self.values[slot.range.clone()], add)
+    }
+
+    /// Adds the product of two matrices to a dense tensor of the product's sizes.
+    pub fn add_product(&mut self, slot: &Slot, a: Matrix<'_>, b: Matrix<'_>) {
+        if let Content::Dense { written: written @ false, factors } = &mut self.tensors[slot.tensor].content
+            && self.keeps_factors
+            && Factors::pay(a, b)
+        {
+            *written = true;
+            factors.keep(a, b);
+            return;
+        }
+        let (product, add) = self.dense(slot);
+        matmul(product, b.columns(), a, b, add);
     }
 
     /// Adds `slope` to one row of a table.
@@ -126,7 +162,9 @@ impl Gradient {
     /// The values of a tensor that is no table, which counts as written from now on.
     pub fn write(&mut self, tensor: usize) -> &mut [f32] {
         let State { range, content } = &mut self.tensors[tensor];
-        let Content::Dense { written } = content else { unreachable!("tensor {tensor} is a table of rows") };
+        let Content::Dense { written, .. } = content else {
+            unreachable!("tensor {tensor} is a table of rows")
+        };
         *written = true;
         &mut self.values[range.clone()]
     }
@@ -139,6 +177,13 @@ impl Addend for Gradient {
 
     fn values(&self, _tensor: usize, range: Range<usize>) -> &[f32] {
         &self.values[range]
+    }
+
+    fn factors(&self, tensor: usize) -> Option<&Factors> {
+        match &self.tensors[tensor].content {
+            Content::Dense { factors, .. } if !factors.is_empty() => Some(factors),
+            _ => None,
+        }
     }
 
     fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {
@@ -159,6 +204,10 @@ impl<A: Addend + ?Sized> Addend for &A {
 
     fn values(&self, tensor: usize, range: Range<usize>) -> &[f32] {
         A::values(self, tensor, range)
+    }
+
+    fn factors(&self, tensor: usize) -> Option<&Factors> {
+        A::factors(self, tensor)
     }
 
     fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {

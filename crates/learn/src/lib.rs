@@ -27,6 +27,7 @@
 pub mod buffer;
 pub mod data;
 pub mod error;
+pub mod factors;
 pub mod gradient;
 pub mod huge_pages;
 pub mod kernels;

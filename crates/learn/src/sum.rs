@@ -1,11 +1,15 @@
 //! Sums of gradients: of the threads of a worker, of the workers of a round. They are added in the order in which they are
 //! given, so that the same gradients give the same bits wherever they are summed.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::buffer::{Buffer, Pool};
+use crate::factors::Factors;
 use crate::gradient::Gradient;
+use crate::kernels::pointwise::add;
 use crate::kernels::update::{sum_of, sum_of_squares};
 use crate::layout::{Kind, Layout};
 use crate::optim::RowRule;
@@ -17,6 +21,11 @@ pub trait Addend: Sync {
 
     /// The values of `range` of the flat vector, which lies in one tensor that is no table.
     fn values(&self, tensor: usize, range: Range<usize>) -> &[f32];
+
+    /// A tensor that is no table, if its values are not there but as a product.
+    fn factors(&self, _tensor: usize) -> Option<&Factors> {
+        None
+    }
 
     /// One row of a table, if it is touched.
     fn row(&self, tensor: usize, row: u32) -> Option<&[f32]>;
@@ -44,8 +53,13 @@ pub(crate) struct Summed<'a, A> {
 /// How much is summed at a time, on the stack: it stays in the first-level cache.
 const CHUNK: usize = 1024;
 
-/// How much one task sums. Fixed, so that nothing depends on the number of threads.
-pub(crate) const BLOCK: usize = 1 << 12;
+/// How much one task sums. Fixed, so that nothing depends on the number of threads; enough for products of some rows.
+pub(crate) const BLOCK: usize = 1 << 14;
+
+thread_local! {
+    /// Where a thread multiplies a block of a product.
+    static PRODUCT: RefCell<Buffer> = RefCell::new(Pool::default().take(BLOCK));
+}
 
 /// Replaces `sum` by the sum of some gradients; of a statistic it holds the mean.
 pub fn sum<A: Addend>(layout: &Layout, addends: &[A], sum: &mut Gradient) {
@@ -119,6 +133,9 @@ impl<'a, A: Addend> Summed<'a, A> {
             }
             let range = tensor.range.start.max(start)..tensor.range.end.min(end);
             match tensor.kind {
+                Kind::Dense if self.heavy().any(|addend| addend.factors(number).is_some()) => {
+                    self.for_product(number, tensor.range.start, range, &mut each);
+                }
                 Kind::Dense => {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
@@ -144,6 +161,27 @@ impl<'a, A: Addend> Summed<'a, A> {
                 }
             }
         }
+    }
+
+    /// A part of a tensor, which starts at `start`, of which at least one addend is a product.
+    fn for_product(
+        &self,
+        tensor: usize,
+        start: usize,
+        range: Range<usize>,
+        each: &mut impl FnMut(usize, Change<'_>),
+    ) {
+        PRODUCT.with_borrow_mut(|product| {
+            let sum = &mut product[..range.len()];
+            for (i, addend) in self.heavy().enumerate() {
+                match addend.factors(tensor) {
+                    Some(factors) => factors.multiply(range.start - start..range.end - start, sum, i > 0),
+                    None if i == 0 => sum.copy_from_slice(addend.values(tensor, range.clone())),
+                    None => add(sum, addend.values(tensor, range.clone())),
+                }
+            }
+            each(range.start, Change::Gradient(sum));
+        });
     }
 
     /// The mean of what the workers found of a statistic, by how much each of them saw.

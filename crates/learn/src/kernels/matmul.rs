@@ -8,6 +8,7 @@ mod panel;
 mod tile;
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
@@ -56,6 +57,37 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    pub fn rows(self) -> usize {
+        self.rows
+    }
+
+    pub fn columns(self) -> usize {
+        self.columns
+    }
+
+    /// Some rows of some columns.
+    pub fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
+        assert!(rows.end <= self.rows && columns.end <= self.columns, "a part lies within the whole");
+        let data =
+            if rows.is_empty() || columns.is_empty() { &[] } else { self.from(rows.start, columns.start) };
+        Self { data, rows: rows.len(), columns: columns.len(), ..self }
+    }
+
+    /// Writes the matrix row by row, without gaps.
+    pub fn copy_to(self, to: &mut Vec<f32>) {
+        to.resize(self.rows * self.columns, 0.0);
+        for (i, row) in to.chunks_exact_mut(self.columns.max(1)).enumerate() {
+            let from = self.from(i, 0);
+            if self.column_stride == 1 {
+                row.copy_from_slice(&from[..self.columns]);
+            } else {
+                row.iter_mut()
+                    .zip(from.iter().step_by(self.column_stride))
+                    .for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+
     /// Everything from one place on.
     #[inline(always)]
     fn from(self, row: usize, column: usize) -> &'a [f32] {
@@ -64,7 +96,7 @@ impl<'a> Matrix<'a> {
 }
 
 /// How many products are summed in registers before a tile is written.
-const DEPTH: usize = 256;
+pub const DEPTH: usize = 256;
 
 /// The columns of the right matrix, and the rows of the left, that are handled at a time.
 const COLUMNS: usize = 768;
@@ -72,7 +104,7 @@ const ROWS: usize = 192;
 
 /// A right matrix is worth copying into panels for more than so many rows, and from so many floats on; a left one with its
 /// columns in a row, for more than so many registers of columns.
-const FEW_ROWS: usize = 32;
+const FEW_ROWS: usize = 64;
 const FEW_FLOATS: usize = 1 << 14;
 const FEW_REGISTERS: usize = 6;
 

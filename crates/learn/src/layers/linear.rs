@@ -77,8 +77,7 @@ impl Multiplied {
             Form::Rows => Matrix::new(x, rows, *inputs).transposed(),
             Form::Lanes => Matrix::strided(x, *inputs, rows, lanes(rows)),
         };
-        let (dw, add) = gradient.dense(weight);
-        matmul(dw, *outputs, x, slopes, add);
+        gradient.add_product(weight, x, slopes);
         let (db, add) = gradient.dense(bias);
         column_sums(&dy, db, add);
 
