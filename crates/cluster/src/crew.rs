@@ -4,17 +4,15 @@
 //! the order of the workers. Nothing depends on which thread did what, so neither does any bit of the result.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use bonfire_learn::data::{Batch, Samples};
 use bonfire_learn::random::Random;
-use bonfire_learn::{Gradient, Layout, Model, Tally};
+use bonfire_learn::{Gradient, Layout, Tally};
 use rayon::prelude::*;
 
 use crate::loader::{self, Loader, Plan, Shares};
 use crate::replica::{Replica, Step};
-use crate::worker::{Hand, Luck, Worker};
+use crate::worker::{Finish, Hand, Luck, Worker};
 
 /// Workers of equal models.
 #[derive(Debug)]
@@ -54,18 +52,19 @@ pub fn round_seed(seed: u64, round: u64) -> u64 {
 }
 
 impl Crew {
-    /// So many workers, among whom the models, which are equal, are shared out.
-    pub fn new(models: Vec<Box<dyn Model>>, workers: usize, seed: u64) -> Self {
-        assert!(workers > 0 && models.len().is_multiple_of(workers), "every worker has as many hands");
-        let hands = models.len() / workers;
-        let mut models = models.into_iter();
-        let worker = |_| Worker::new(models.by_ref().take(hands).collect());
-        let workers = (0..workers).map(worker).collect();
+    /// Workers who have as many hands each.
+    pub fn new(workers: Vec<Worker>, seed: u64) -> Self {
+        assert!(!workers.is_empty(), "a crew has workers");
         Self { workers, gradients: Vec::new(), seed, loading: Loading::default() }
     }
 
     pub fn layout(&self) -> &Layout {
         self.workers[0].layout()
+    }
+
+    /// How many threads can work at a time.
+    pub fn threads(&self) -> usize {
+        self.workers.iter().map(Worker::threads).sum()
     }
 
     /// One update by one batch of every worker. Returns the answers of all workers.
@@ -104,7 +103,8 @@ impl Crew {
         self.update(replica, round, |_, _| ())
     }
 
-    fn hands(&mut self) -> Vec<&mut Hand> {
+    /// The hands of all workers.
+    pub fn hands(&mut self) -> Vec<&mut Hand> {
         self.workers.iter_mut().flat_map(Worker::hands).collect()
     }
 
@@ -121,25 +121,32 @@ impl Crew {
         round: Round,
         load: impl Fn(&mut Worker, usize) + Sync,
     ) -> Tally {
-        if self.gradients.is_empty() {
-            // Shortening a gradient takes its length, for which products would be computed twice.
-            let gradient = match round.step.clip {
-                None => Gradient::in_factors(self.layout()),
-                Some(_) => Gradient::new(self.layout()),
-            };
-            self.gradients = vec![gradient; self.workers.len()];
-        }
         let seed = round_seed(self.seed, round.number);
-        let (parameters, workers, finished) = (&replica.parameters, self.workers.len(), AtomicUsize::new(0));
-        let each = self.workers.par_iter_mut().zip(&mut self.gradients).enumerate();
-        each.with_max_len(1).for_each(|(slot, (worker, gradient))| {
-            load(worker, slot);
-            worker.compute(parameters, Luck { seed, slot }, gradient);
-            if worker.hands().len() == 1 {
-                await_others(&finished, workers);
+        match self.workers.as_mut_slice() {
+            // Its hands' gradients need not be added before the update adds them.
+            [worker] if !worker.is_single_handed() => {
+                load(worker, 0);
+                worker.compute_parts(&replica.parameters, Luck { seed, slot: 0 });
+                replica.step(&worker.parts(), round.step);
             }
-        });
-        replica.step(&self.gradients, round.step);
+            workers => {
+                if self.gradients.is_empty() {
+                    // Shortening a gradient takes its length, for which products would be computed twice.
+                    let new = if round.step.clip.is_none() { Gradient::in_factors } else { Gradient::new };
+                    self.gradients = vec![new(workers[0].layout()); workers.len()];
+                }
+                let (parameters, finished) = (&replica.parameters, Finish::of(workers.len()));
+                let each = workers.par_iter_mut().zip(&mut self.gradients).enumerate();
+                each.with_max_len(1).for_each(|(slot, (worker, gradient))| {
+                    load(worker, slot);
+                    worker.compute(parameters, Luck { seed, slot }, gradient);
+                    if worker.is_single_handed() {
+                        finished.arrive();
+                    }
+                });
+                replica.step(&self.gradients, round.step);
+            }
+        }
         let mut tally = Tally::default();
         for worker in &self.workers {
             tally.add(worker.tally());
@@ -184,21 +191,5 @@ impl Loading {
             Some(loader) => Self::Ahead(loader, Vec::new()),
             None => Self::InPlace(Shares::new(plan)),
         }
-    }
-}
-
-/// How long a worker that is done waits for the others before its thread may go to sleep.
-const PATIENCE: Duration = Duration::from_micros(200);
-
-/// Keeps a thread awake until the others are done too, if that is soon. Falling asleep and being woken costs more than the
-/// whole update of a small model.
-fn await_others(finished: &AtomicUsize, workers: usize) {
-    finished.fetch_add(1, Ordering::Release);
-    if workers > rayon::current_num_threads() {
-        return;
-    }
-    let since = Instant::now();
-    while finished.load(Ordering::Acquire) < workers && since.elapsed() < PATIENCE {
-        std::hint::spin_loop();
     }
 }

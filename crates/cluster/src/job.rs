@@ -86,25 +86,23 @@ impl Job {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let trains = scale == Scale::Threads && settings.topology.is_in_step();
-        let (crew, hands) = if trains { (workers, settings.threads) } else { (cores.min(MOST_MEASURING), 1) };
+        let (crew, threads) =
+            if trains { (workers, settings.threads) } else { (cores.min(MOST_MEASURING), 1) };
         let spare = match (&settings.topology, scale, trains) {
             (Topology::Flat { backup, .. }, Scale::Threads, false) => workers + backup,
             (_, Scale::Threads, false) => workers,
             _ => 0,
         };
-        let spare: Result<Vec<Worker>> = (0..spare)
-            .map(|_| Ok(Worker::new(models(&settings, &dataset, settings.threads, build)?)))
-            .collect();
-        let spare = spare?;
-        let models = models(&settings, &dataset, crew * hands, build)?;
-        let replica = Replica::new(models[0].layout(), settings.file.optimizer.clone(), settings.file.seed);
+        let spare = build_workers(&settings, &dataset, spare, settings.threads, build)?;
+        let workers = build_workers(&settings, &dataset, crew, threads, build)?;
+        let crew = Crew::new(workers, settings.file.seed);
+        let replica = Replica::new(crew.layout(), settings.file.optimizer.clone(), settings.file.seed);
         let pool = ThreadPoolBuilder::new()
-            .num_threads((crew * hands).min(cores))
+            .num_threads(crew.threads().min(cores))
             .thread_name(|i| format!("worker-{i}"))
             .build()
             .context("cannot start the workers' threads")?;
         let course = Course::of(&settings, dataset.train.len());
-        let crew = Crew::new(models, crew, settings.file.seed);
         let model_name = model_name.to_owned();
         Ok(Self { settings, dataset, replica, crew, spare, model_name, pool, course })
     }
@@ -167,20 +165,24 @@ impl Job {
     }
 }
 
-fn models(
+/// Workers with so many threads each.
+fn build_workers(
     settings: &Settings,
     dataset: &Dataset,
-    count: usize,
+    workers: usize,
+    threads: usize,
     build: Build<'_>,
-) -> Result<Vec<Box<dyn Model>>> {
-    let models: Result<Vec<_>, _> = (0..count).map(|_| build(&dataset.shape)).collect();
-    let models = models.map_err(|error| located(settings, "model", error))?;
-    let parameters = models[0].layout().len();
-    if parameters > MOST_PARAMETERS {
-        let message = format!("the model has {parameters} parameters, more than {MOST_PARAMETERS}");
-        return Err(settings.wrong("model", message).into());
-    }
-    Ok(models)
+) -> Result<Vec<Worker>> {
+    let model = || {
+        let model = build(&dataset.shape).map_err(|error| located(settings, "model", error))?;
+        let parameters = model.layout().len();
+        if parameters > MOST_PARAMETERS {
+            let message = format!("the model has {parameters} parameters, more than {MOST_PARAMETERS}");
+            return Err(settings.wrong("model", message).into());
+        }
+        Ok(model)
+    };
+    (0..workers).map(|_| Worker::build(threads, model)).collect()
 }
 
 /// An error about what a key asks for gets the key's line, unless it names a file of its own.

@@ -283,8 +283,8 @@ fn no_order_takes_a_worker_down() {
         "{model: {mlp: {hidden: [3]}}, data: {name: digits, train: 40, test: 10}, batch_size: 4, workers: 2}";
     let settings = Settings::read("a test", run_file, &Overrides::default(), 1).expect("settings");
     let dataset = settings.file.data.load().expect("data");
-    let model = settings.file.model.build(&dataset.shape).expect("a model");
-    let mut station = Station::new(&settings, &dataset, Worker::new(vec![model])).expect("a station");
+    let worker = Worker::build(1, || settings.file.model.build(&dataset.shape)).expect("a worker");
+    let mut station = Station::new(&settings, &dataset, worker).expect("a station");
     let len = station.layout().len();
     let update = station.codec.pack(&Gradient::new(station.layout()));
     let parameters = Arc::new(station.codec.pack_parameters(&station.replica.parameters));

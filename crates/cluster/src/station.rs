@@ -46,11 +46,11 @@ pub struct Computed {
 impl Station {
     /// A station for a worker, on a run's data.
     pub fn new(settings: &Settings, dataset: &Dataset, mut worker: Worker) -> Result<Self> {
-        let hands = worker.hands().len();
+        let (hands, threads) = (worker.hands().len(), worker.threads());
         let layout = worker.layout().clone();
         let file = &settings.file;
         let pool = ThreadPoolBuilder::new()
-            .num_threads(hands)
+            .num_threads(threads)
             .thread_name(|i| format!("hand-{i}"))
             .build()
             .context("cannot start the worker's threads")?;

@@ -1,5 +1,8 @@
 //! One worker: its share of a round, and the gradient of that share.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
 use bonfire_learn::data::{Batch, Samples};
 use bonfire_learn::random::mix;
 use bonfire_learn::sum::sum;
@@ -8,11 +11,13 @@ use rayon::prelude::*;
 
 use crate::loader::Shares;
 
-/// A worker with one hand a thread. Hands share nothing while they compute; their gradients are added in their order, so
-/// the number of hands is part of what a run computes, and who runs them is not.
+/// A worker with one hand a thread, or with one hand for all of them where the model's products are shared. Hands share
+/// nothing while they compute; their gradients are added in their order, so the number of hands is part of what a run
+/// computes, and who runs them is not.
 #[derive(Debug)]
 pub struct Worker {
     hands: Vec<Hand>,
+    threads: usize,
     /// The answers of the last round.
     tally: Tally,
 }
@@ -34,24 +39,43 @@ pub struct Luck {
     pub slot: usize,
 }
 
+impl Luck {
+    fn worker_seed(self) -> u64 {
+        mix(self.seed ^ mix(self.slot as u64 + 1))
+    }
+}
+
 impl Worker {
-    /// A worker with a hand for each of some equal models.
-    pub fn new(models: Vec<Box<dyn Model>>) -> Self {
-        assert!(!models.is_empty(), "a worker has at least one hand");
-        let single = models.len() == 1;
+    /// A worker with so many threads. `build` makes its models, which are equal.
+    pub fn build<E>(threads: usize, mut build: impl FnMut() -> Result<Box<dyn Model>, E>) -> Result<Self, E> {
+        assert!(threads > 0, "a worker has at least one thread");
+        let mut models = vec![build()?];
+        let hands = if models[0].shares_products() { 1 } else { threads };
+        for _ in 1..hands {
+            models.push(build()?);
+        }
         let hand = |model: Box<dyn Model>| {
-            let gradient = (!single).then(|| Gradient::new(model.layout()));
+            let gradient = (hands > 1).then(|| Gradient::in_factors(model.layout()));
             Hand { model, share: Vec::new(), batch: Batch::default(), gradient, tally: Tally::default() }
         };
-        Self { hands: models.into_iter().map(hand).collect(), tally: Tally::default() }
+        Ok(Self { hands: models.into_iter().map(hand).collect(), threads, tally: Tally::default() })
     }
 
     pub fn layout(&self) -> &Layout {
         self.hands[0].model.layout()
     }
 
+    /// How many threads can work for it at a time.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
     pub fn hands(&mut self) -> &mut [Hand] {
         &mut self.hands
+    }
+
+    pub fn is_single_handed(&self) -> bool {
+        self.hands.len() == 1
     }
 
     /// What was right and wrong in the last round.
@@ -73,19 +97,34 @@ impl Worker {
 
     /// Computes the gradient of the loaded share.
     pub fn compute(&mut self, parameters: &[f32], luck: Luck, gradient: &mut Gradient) {
-        let seed = mix(luck.seed ^ mix(luck.slot as u64 + 1));
         if let [hand] = self.hands.as_mut_slice() {
-            hand.compute(parameters, seed, gradient);
+            hand.compute(parameters, luck.worker_seed(), gradient);
+            self.count();
         } else {
-            self.hands.par_iter_mut().with_max_len(1).enumerate().for_each(|(i, hand)| {
-                if let Some(mut own) = hand.gradient.take() {
-                    hand.compute(parameters, mix(seed ^ ((i as u64) << 32)), &mut own);
-                    hand.gradient = Some(own);
-                }
-            });
-            let parts: Vec<&Gradient> = self.hands.iter().flat_map(|hand| &hand.gradient).collect();
-            sum(self.hands[0].model.layout(), &parts, gradient);
+            self.compute_parts(parameters, luck);
+            sum(self.layout(), &self.parts(), gradient);
         }
+    }
+
+    /// Computes the gradients of the shares of several hands.
+    pub fn compute_parts(&mut self, parameters: &[f32], luck: Luck) {
+        let (seed, finished) = (luck.worker_seed(), Finish::of(self.hands.len()));
+        self.hands.par_iter_mut().with_max_len(1).enumerate().for_each(|(i, hand)| {
+            if let Some(mut own) = hand.gradient.take() {
+                hand.compute(parameters, mix(seed ^ ((i as u64) << 32)), &mut own);
+                hand.gradient = Some(own);
+            }
+            finished.arrive();
+        });
+        self.count();
+    }
+
+    /// The gradients of several hands.
+    pub fn parts(&self) -> Vec<&Gradient> {
+        self.hands.iter().flat_map(|hand| &hand.gradient).collect()
+    }
+
+    fn count(&mut self) {
         self.tally = Tally::default();
         for hand in &self.hands {
             self.tally.add(&hand.tally);
@@ -122,6 +161,36 @@ impl Hand {
             self.model.evaluate(parameters, &self.batch, &mut tally);
         }
         tally
+    }
+}
+
+/// Where those who compute at the same time meet when they are done.
+#[derive(Debug)]
+pub struct Finish {
+    there: AtomicUsize,
+    awaited: usize,
+}
+
+/// How long one that is done waits for the others before its thread may go to sleep.
+const PATIENCE: Duration = Duration::from_micros(200);
+
+impl Finish {
+    /// A finish of so many.
+    pub fn of(awaited: usize) -> Self {
+        Self { there: AtomicUsize::new(0), awaited }
+    }
+
+    /// Keeps a thread awake until the others are done too, if that is soon. Falling asleep and being woken costs more than
+    /// the whole update of a small model.
+    pub fn arrive(&self) {
+        self.there.fetch_add(1, Ordering::Release);
+        if self.awaited > rayon::current_num_threads() {
+            return;
+        }
+        let since = Instant::now();
+        while self.there.load(Ordering::Acquire) < self.awaited && since.elapsed() < PATIENCE {
+            std::hint::spin_loop();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::factors::Factors;
-use crate::kernels::matmul::{Matrix, matmul};
+use crate::kernels::matmul::{Matrix, matmul_shared};
 use crate::layout::{Kind, Layout, Slot};
 use crate::sum::Addend;
 
@@ -119,7 +119,7 @@ impl Gradient {
             return;
         }
         let (product, add) = self.dense(slot);
-        matmul(product, b.columns(), a, b, add);
+        matmul_shared(product, b.columns(), a, b, add);
     }
 
     /// Adds `slope` to one row of a table.

@@ -13,6 +13,12 @@ pub trait Model: Send {
     /// How many classes the model tells apart.
     fn classes(&self) -> usize;
 
+    /// Whether the threads of a worker had better share the model's products than the samples of its batch: if the weights
+    /// outnumber everything else, so that every thread would read all of them for a few samples.
+    fn shares_products(&self) -> bool {
+        false
+    }
+
     /// Replaces `gradient` by that of a batch, and adds the batch's answers to `tally`. Chance, such as dropout, depends on
     /// `seed` alone.
     fn gradient(
@@ -35,6 +41,11 @@ pub trait Network: Send {
 
     /// How many classes the network tells apart.
     fn classes(&self) -> usize;
+
+    /// See [`Model::shares_products`].
+    fn shares_products(&self) -> bool {
+        false
+    }
 }
 
 /// The [`Model`] of a [`Network`].
@@ -61,6 +72,10 @@ impl<N: Network> Model for Net<N> {
 
     fn classes(&self) -> usize {
         self.network.classes()
+    }
+
+    fn shares_products(&self) -> bool {
+        self.network.shares_products()
     }
 
     fn gradient(

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::crew::{Crew, Round};
 use crate::replica::{Replica, Step};
+use crate::worker::Worker;
 
 /// One measurement: a training step is forward, backward and update.
 #[derive(Clone, Debug, Serialize)]
@@ -63,11 +64,12 @@ pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f6
     ensure!(threads > 0, "--threads must be at least 1");
     ensure!(batch >= threads, "a batch of {batch} cannot be split over {threads} threads");
     ensure!(seconds > 0.0 && seconds.is_finite(), "--seconds must be above 0");
-    let models: Result<Vec<_>, _> = (0..threads).map(|_| task.model.build(&task.shape)).collect();
-    let mut crew = Crew::new(models?, threads, 1);
+    let first = Worker::build(threads, || task.model.build(&task.shape))?;
+    let mut crew = Crew::new(vec![first], 1);
     let mut replica = Replica::new(crew.layout(), task.optimizer.clone(), 1);
-    let part = |i: usize| batch * (i + 1) / threads - batch * i / threads;
-    crew.load((0..threads).map(|i| Batch::random(&task.shape, part(i), task.words, i as u64)).collect());
+    let hands = crew.hands().len();
+    let part = |i: usize| batch * (i + 1) / hands - batch * i / hands;
+    crew.load((0..hands).map(|i| Batch::random(&task.shape, part(i), task.words, i as u64)).collect());
     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
     let (lr, time) = (task.optimizer.lr(), Duration::from_secs_f64(seconds));
     let best = pool.install(|| best_time(&mut crew, &mut replica, lr, time));

@@ -225,6 +225,5 @@ fn perform(
 }
 
 fn build_worker(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Worker> {
-    let models: Result<Vec<_>, _> = (0..threads).map(|_| settings.file.model.build(&dataset.shape)).collect();
-    Ok(Worker::new(models?))
+    Ok(Worker::build(threads, || settings.file.model.build(&dataset.shape))?)
 }

@@ -5,6 +5,7 @@
 //! that lie in a row. A left matrix whose columns lie in a row is copied too. What is copied stays in the second-level cache.
 
 mod panel;
+mod target;
 mod tile;
 
 use std::cell::RefCell;
@@ -15,6 +16,7 @@ use pulp::{Simd, WithSimd};
 use super::instructions::simd;
 use crate::buffer::{Buffer, Pool};
 use panel::widths;
+use target::Target;
 use tile::{Tiles, most_rows};
 
 /// A matrix in a slice: rows and columns at any distance.
@@ -124,80 +126,118 @@ thread_local! {
 
 /// `c = a · b`, or `c += a · b` with `add`. The rows of `c` start every `stride` floats.
 pub fn matmul(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
-    let (m, n, k) = (a.rows, b.columns, a.columns);
-    assert_eq!(k, b.rows, "a {m}×{k} matrix cannot multiply one of {} rows", b.rows);
-    if m == 0 || n == 0 {
-        return;
-    }
-    assert!(n <= stride && (m - 1) * stride + n <= c.len(), "the product {m}×{n} does not fit");
-    if k == 0 && !add {
-        c.chunks_mut(stride).take(m).for_each(|row| row[..n].fill(0.0));
-    }
-    BLOCKS.with_borrow_mut(|Blocks { left, right }| simd(Product { c, stride, a, b, add, left, right }));
+    let c = Target::of(c, stride, a, b);
+    Product { c, a, b, add }.compute();
 }
 
+/// The same with the columns of a large product shared out among the threads of the pool. No bit depends on their number.
+pub fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
+    let c = Target::of(c, stride, a, b);
+    let parts = (a.rows * a.columns * b.columns / SHARE).min(rayon::current_num_threads());
+    Product { c, a, b, add }.share(parts);
+}
+
+/// How many multiplications are worth another thread: some hundredths of a millisecond.
+const SHARE: usize = 1 << 21;
+
 struct Product<'a> {
-    c: &'a mut [f32],
-    stride: usize,
+    c: Target<'a>,
     a: Matrix<'a>,
     b: Matrix<'a>,
     add: bool,
-    left: &'a mut [f32],
-    right: &'a mut [f32],
 }
 
-impl WithSimd for Product<'_> {
+impl Product<'_> {
+    /// Computes the product on this thread.
+    fn compute(self) {
+        BLOCKS.with_borrow_mut(|blocks| simd(OnThread { product: self, blocks }));
+    }
+
+    /// Computes so many parts of the product, on as many threads as are free.
+    fn share(self, parts: usize) {
+        let Self { c, a, b, add } = self;
+        let (some, panels) = (parts / 2, b.columns / panel::WIDEST);
+        if some == 0 || panels < parts {
+            return Self { c, a, b, add }.compute();
+        }
+        let middle = panels * some / parts * panel::WIDEST;
+        let (left, right) = c.split(middle);
+        let (b_left, b_right) = (b.part(0..b.rows, 0..middle), b.part(0..b.rows, middle..b.columns));
+        rayon::join(
+            || Product { c: left, a, b: b_left, add }.share(some),
+            || Product { c: right, a, b: b_right, add }.share(parts - some),
+        );
+    }
+}
+
+/// A product on one thread, with what it copies blocks into.
+struct OnThread<'a> {
+    product: Product<'a>,
+    blocks: &'a mut Blocks,
+}
+
+impl WithSimd for OnThread<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        let (m, n, k) = (self.a.rows, self.b.columns, self.a.columns);
-        let (lanes, Matrix { row_stride, column_stride, .. }) = (S::F32_LANES, self.b);
-        debug_assert!(row_stride == 1 || column_stride == 1, "one of the two lies in a row");
-        let copies_right =
-            column_stride != 1 || !n.is_multiple_of(lanes) || (m > FEW_ROWS && k * n > FEW_FLOATS);
-        let copies_left = self.a.column_stride != 1 && n > FEW_REGISTERS * lanes;
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { product: Product { mut c, a, b, add }, blocks } = self;
+        let (m, n, k) = (a.rows, b.columns, a.columns);
+        if m == 0 || n == 0 {
+            return;
+        }
+        if k == 0 && !add {
+            c.clear();
+        }
+        let full = n.is_multiple_of(S::F32_LANES);
+        let copies_right = b.column_stride != 1 || !full || (m > FEW_ROWS && k * n > FEW_FLOATS);
+        let copies_left = a.column_stride != 1 && n > FEW_REGISTERS * S::F32_LANES;
         for k0 in (0..k).step_by(DEPTH) {
             let depth = (k0, DEPTH.min(k - k0));
             for n0 in (0..n).step_by(COLUMNS) {
                 let columns = (n0, COLUMNS.min(n - n0));
                 if copies_right {
-                    panel::copy_right(simd, self.right, self.b, depth, columns);
+                    panel::copy_right(simd, &mut blocks.right, b, depth, columns);
                 }
                 for m0 in (0..m).step_by(ROWS) {
                     let rows = (m0, ROWS.min(m - m0));
                     if copies_left {
-                        panel::copy_left(self.left, self.a, rows, depth);
+                        panel::copy_left(&mut blocks.left, a, rows, depth);
                     }
-                    self.block(simd, Block { rows, columns, depth, copies_left, copies_right });
+                    let left = copies_left.then_some(&blocks.left[..]);
+                    let right = copies_right.then_some(&blocks.right[..]);
+                    Block { a, b, left, right, rows, columns, depth, add: add || k0 > 0 }
+                        .compute(simd, &mut c);
                 }
             }
         }
     }
 }
 
-/// A part of a product: where it starts and how far it reaches, and which of its matrices were copied.
-#[derive(Clone, Copy)]
-struct Block {
+/// A part of a product: where it starts and how far it reaches, and copies of its matrices where there are any.
+struct Block<'a> {
+    a: Matrix<'a>,
+    b: Matrix<'a>,
+    left: Option<&'a [f32]>,
+    right: Option<&'a [f32]>,
     rows: (usize, usize),
     columns: (usize, usize),
     depth: (usize, usize),
-    copies_left: bool,
-    copies_right: bool,
+    add: bool,
 }
 
-impl Product<'_> {
+impl Block<'_> {
     #[inline(always)]
-    fn block<S: Simd>(&mut self, simd: S, block: Block) {
-        let ((m0, rows), (n0, columns), (k0, depth)) = (block.rows, block.columns, block.depth);
+    fn compute<S: Simd>(&self, simd: S, c: &mut Target<'_>) {
+        let ((m0, rows), (n0, columns), (k0, depth)) = (self.rows, self.columns, self.depth);
         let mut column = 0;
         for width in widths::<S>(columns) {
             let floats = width * S::F32_LANES;
-            let (b, b_step) = if block.copies_right {
-                (&self.right[column * depth..], floats)
-            } else {
-                (self.b.from(k0, n0 + column), self.b.row_stride)
+            let (b, b_step) = match self.right {
+                Some(right) => (&right[column * depth..], floats),
+                None => (self.b.from(k0, n0 + column), self.b.row_stride),
             };
+            let across = n0 + column..n0 + columns.min(column + floats);
             // Tiles of rows that are as even as can be: none is left with a single row.
             let tiles = rows.div_ceil(most_rows::<S>(width));
             let (size, larger) = (rows / tiles, rows % tiles);
@@ -206,25 +246,12 @@ impl Product<'_> {
                 if count == 0 {
                     continue;
                 }
-                let (a, a_row, a_step) = if block.copies_left {
-                    (&self.left[row..], 1, rows)
-                } else {
-                    (self.a.from(m0 + row, k0), self.a.row_stride, self.a.column_stride)
+                let (a, a_row, a_step) = match self.left {
+                    Some(left) => (&left[row..], 1, rows),
+                    None => (self.a.from(m0 + row, k0), self.a.row_stride, self.a.column_stride),
                 };
-                let tiles = Tiles {
-                    count,
-                    depth,
-                    a,
-                    a_row,
-                    a_step,
-                    b,
-                    b_step,
-                    c: &mut self.c[(m0 + row) * self.stride + n0 + column..],
-                    stride: self.stride,
-                    columns: floats.min(columns - column),
-                    add: self.add || k0 > 0,
-                };
-                tiles.sum(simd, size, width);
+                let c = c.part(m0 + row..m0 + row + size * count, across.clone());
+                Tiles { depth, a, a_row, a_step, b, b_step, c, add: self.add }.sum(simd, size, width);
                 row += size * count;
             }
             column += floats;
@@ -264,6 +291,7 @@ mod tests {
             [200, 97, 31],
             [60, 800, 20],
             [390, 33, 260],
+            [70, 401, 300],
         ];
         for [m, n, k] in sizes {
             let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| random.between(-1.0, 1.0)).collect() };
@@ -275,7 +303,7 @@ mod tests {
                 let stride = n + 3;
                 let mut c = vec![1.0; m * stride];
                 matmul(&mut c, stride, a, b, true);
-                matmul(&mut c, stride, a, b, false);
+                matmul_shared(&mut c, stride, a, b, false);
                 matmul(&mut c, stride, a, b, true);
                 for i in 0..m {
                     for j in 0..n {

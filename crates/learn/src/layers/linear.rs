@@ -1,6 +1,6 @@
 use super::{Activation, Record};
 use crate::kernels::lanes::lanes;
-use crate::kernels::matmul::{Matrix, matmul};
+use crate::kernels::matmul::{Matrix, matmul_shared};
 use crate::kernels::pointwise::{activation_slope, bias_activation, column_sums};
 use crate::layout::{Init, Layout, Order, Slot};
 use crate::tape::{Form, Tape, Var};
@@ -33,6 +33,11 @@ impl Linear {
         Self { weight, bias, inputs, outputs }
     }
 
+    /// Whether the layer's products of a batch are large enough to be shared among threads.
+    pub fn is_large(&self) -> bool {
+        self.inputs * self.outputs >= 1 << 18
+    }
+
     /// Applies the layer to every row; an image counts as one row if the layer takes a whole one.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, activation: Activation) -> Var {
         let [a, b, c, features] = tape.dims(x);
@@ -40,7 +45,7 @@ impl Linear {
         let rows = dims[0] * dims[1] * dims[2];
         let mut data = tape.pool().take(rows * self.outputs);
         let weight = Matrix::new(tape.parameters(&self.weight), self.inputs, self.outputs);
-        matmul(&mut data, self.outputs, self.inputs(tape, x, rows), weight, false);
+        matmul_shared(&mut data, self.outputs, self.inputs(tape, x, rows), weight, false);
         bias_activation(&mut data, tape.parameters(&self.bias), activation);
         let y = tape.push(data, dims, true);
         tape.record(Record::Linear(Multiplied { layer: self.clone(), x, y, activation }));
@@ -86,10 +91,10 @@ impl Multiplied {
             let mut dx = tape.pool().take(len);
             let weight = Matrix::new(tape.parameters(weight), *inputs, *outputs);
             match form {
-                Form::Rows => matmul(&mut dx, *inputs, slopes, weight.transposed(), false),
+                Form::Rows => matmul_shared(&mut dx, *inputs, slopes, weight.transposed(), false),
                 Form::Lanes => {
                     let lanes = lanes(rows);
-                    matmul(&mut dx, lanes, weight, slopes.transposed(), false);
+                    matmul_shared(&mut dx, lanes, weight, slopes.transposed(), false);
                     // Nothing comes from lanes without a sample.
                     dx.chunks_exact_mut(lanes).for_each(|lane| lane[rows..].fill(0.0));
                 }

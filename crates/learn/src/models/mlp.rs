@@ -58,4 +58,8 @@ impl Network for Mlp {
     fn classes(&self) -> usize {
         self.classes
     }
+
+    fn shares_products(&self) -> bool {
+        self.layers.iter().any(Linear::is_large)
+    }
 }

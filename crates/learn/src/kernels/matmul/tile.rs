@@ -2,11 +2,11 @@
 
 use pulp::{Simd, WithSimd};
 
+use super::target::Target;
 use crate::kernels::instructions::mul_add;
 
 /// Tiles of equal size, one below the other: some columns of a product, and the part of its sums that `depth` gives.
 pub struct Tiles<'a> {
-    pub count: usize,
     pub depth: usize,
     /// The left matrix from the first row on: its rows start every `a_row` floats, its columns every `a_step`.
     pub a: &'a [f32],
@@ -15,10 +15,8 @@ pub struct Tiles<'a> {
     /// The right matrix from the first column on, in full registers; its rows start every `b_step` floats.
     pub b: &'a [f32],
     pub b_step: usize,
-    /// The product from the first tile on.
-    pub c: &'a mut [f32],
-    pub stride: usize,
-    pub columns: usize,
+    /// The place of all tiles.
+    pub c: Target<'a>,
     /// Whether to add to what is there.
     pub add: bool,
 }
@@ -70,15 +68,14 @@ impl Tiles<'_> {
 
     #[inline(always)]
     fn sum_sized<S: Simd, const M: usize, const V: usize>(self, simd: S) {
-        let Tiles { count, depth, a, a_row, a_step, b, b_step, c, stride, columns, add } = self;
-        let (lanes, rows) = (S::F32_LANES, count * M);
-        assert!(count > 0 && depth > 0, "there is something to sum");
+        let Tiles { depth, a, a_row, a_step, b, b_step, mut c, add } = self;
+        let (lanes, rows, columns) = (S::F32_LANES, c.rows(), c.columns());
+        assert!(rows > 0 && rows.is_multiple_of(M) && depth > 0, "tiles of {M} rows");
         assert!((rows - 1) * a_row + (depth - 1) * a_step < a.len(), "the left matrix is too short");
         assert!((depth - 1) * b_step + V * lanes <= b.len(), "the right matrix is too short");
-        assert!((rows - 1) * stride + columns <= c.len(), "the product does not fit");
         assert!((V - 1) * lanes < columns && columns <= V * lanes, "columns that fill the registers");
-        for tile in 0..count {
-            let first = tile * M;
+        let (c, stride) = c.floats();
+        for first in (0..rows).step_by(M) {
             let mut sums = [[simd.splat_f32s(0.0); V]; M];
             for k in 0..depth {
                 let (a_at, b_at) = (first * a_row + k * a_step, k * b_step);
@@ -96,8 +93,8 @@ impl Tiles<'_> {
                     }
                 }
             }
-            // SAFETY: rows below `rows` and their first `columns` floats lie within `c`, as asserted above.
-            unsafe { store(simd, sums, c.as_mut_ptr().add(first * stride), stride, columns, add) };
+            // SAFETY: `c` may write to `columns` floats of each of its rows, of which these are some.
+            unsafe { store(simd, sums, c.add(first * stride), stride, columns, add) };
         }
     }
 }
