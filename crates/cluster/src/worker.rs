@@ -1,6 +1,7 @@
 //! One worker: its share of a round, and the gradient of that share.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bonfire_learn::data::{Batch, Samples};
@@ -97,8 +98,14 @@ impl Worker {
 
     /// Computes the gradient of the loaded share.
     pub fn compute(&mut self, parameters: &[f32], luck: Luck, gradient: &mut Gradient) {
+        let has_helpers = self.threads > 1 && self.threads == rayon::current_num_threads();
         if let [hand] = self.hands.as_mut_slice() {
-            hand.compute(parameters, luck.worker_seed(), gradient);
+            let seed = luck.worker_seed();
+            if has_helpers {
+                with_helpers(|| hand.compute(parameters, seed, gradient));
+            } else {
+                hand.compute(parameters, seed, gradient);
+            }
             self.count();
         } else {
             self.compute_parts(parameters, luck);
@@ -161,6 +168,33 @@ impl Hand {
             self.model.evaluate(parameters, &self.batch, &mut tally);
         }
         tally
+    }
+}
+
+/// Runs `compute` on this thread of a pool, and keeps the pool's others awake for the parts that it shares with them. To be
+/// woken for every product would cost as much as they help.
+fn with_helpers(compute: impl FnOnce() + Send) {
+    let (this, done) = (rayon::current_thread_index(), AtomicBool::new(false));
+    let compute = Mutex::new(Some(compute));
+    rayon::broadcast(|thread| {
+        if Some(thread.index()) == this {
+            let compute = compute.lock().ok().and_then(|mut compute| compute.take());
+            compute.into_iter().for_each(|compute| compute());
+            done.store(true, Ordering::Release);
+        } else {
+            help_until(&done);
+        }
+    });
+}
+
+/// Works for others, until they are done or have had nothing to do for a while.
+fn help_until(done: &AtomicBool) {
+    let mut since = Instant::now();
+    while !done.load(Ordering::Acquire) && since.elapsed() < PATIENCE {
+        match rayon::yield_now() {
+            Some(rayon::Yield::Executed) => since = Instant::now(),
+            _ => std::hint::spin_loop(),
+        }
     }
 }
 

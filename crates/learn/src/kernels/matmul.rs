@@ -75,11 +75,11 @@ impl<'a> Matrix<'a> {
         Self { data, rows: rows.len(), columns: columns.len(), ..self }
     }
 
-    /// Writes the matrix row by row, without gaps.
-    pub fn copy_to(self, to: &mut Vec<f32>) {
-        to.resize(self.rows * self.columns, 0.0);
-        for (i, row) in to.chunks_exact_mut(self.columns.max(1)).enumerate() {
-            let from = self.from(i, 0);
+    /// Writes the matrix row by row, with rows that start every `stride` floats.
+    pub fn copy_to(self, to: &mut Vec<f32>, stride: usize) {
+        to.resize(self.rows * stride, 0.0);
+        for (i, row) in to.chunks_exact_mut(stride).enumerate() {
+            let (row, from) = (&mut row[..self.columns], self.from(i, 0));
             if self.column_stride == 1 {
                 row.copy_from_slice(&from[..self.columns]);
             } else {
@@ -133,8 +133,10 @@ pub fn matmul(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: b
 /// The same with the columns of a large product shared out among the threads of the pool. No bit depends on their number.
 pub fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
     let c = Target::of(c, stride, a, b);
-    let parts = (a.rows * a.columns * b.columns / SHARE).min(rayon::current_num_threads());
-    Product { c, a, b, add }.share(parts);
+    let threads = rayon::current_num_threads();
+    // Two parts a thread, so that one which is held up leaves work to the others.
+    let most = if threads == 1 { 1 } else { 2 * threads };
+    Product { c, a, b, add }.share((a.rows * a.columns * b.columns / SHARE).min(most));
 }
 
 /// How many multiplications are worth another thread: some hundredths of a millisecond.
