@@ -174,13 +174,21 @@ fn models(
     build: Build<'_>,
 ) -> Result<Vec<Box<dyn Model>>> {
     let models: Result<Vec<_>, _> = (0..count).map(|_| build(&dataset.shape)).collect();
-    let models = models.map_err(|error| located(settings, "model", error))?;
+    let mut models = models.map_err(|error| located(settings, "model", error))?;
+    weigh_classes(settings, &mut models)?;
     let parameters = models[0].layout().len();
     if parameters > MOST_PARAMETERS {
         let message = format!("the model has {parameters} parameters, more than {MOST_PARAMETERS}");
         return Err(settings.wrong("model", message).into());
     }
     Ok(models)
+}
+
+/// Tells models what the run file says of their classes.
+pub(crate) fn weigh_classes(settings: &Settings, models: &mut [Box<dyn Model>]) -> Result<()> {
+    let Some(weights) = &settings.class_weights else { return Ok(()) };
+    let weighed = models.iter_mut().try_for_each(|model| model.weigh_classes(weights));
+    weighed.map_err(|error| located(settings, "class_weights", error))
 }
 
 /// An error about what a key asks for gets the key's line, unless it names a file of its own.

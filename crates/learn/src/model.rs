@@ -1,6 +1,8 @@
 //! What everything above sees of a model.
 
+use crate::class_weights::ClassWeights;
 use crate::data::Batch;
+use crate::error::Result;
 use crate::gradient::Gradient;
 use crate::layout::Layout;
 use crate::tally::Tally;
@@ -12,6 +14,9 @@ pub trait Model: Send {
 
     /// How many classes the model tells apart.
     fn classes(&self) -> usize;
+
+    /// Has the losses of some classes count for more than those of others from now on; an error if the weights are not one a class.
+    fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<()>;
 
     /// Replaces `gradient` by that of a batch, and adds the batch's answers to `tally`. Chance, such as dropout, depends on
     /// `seed` alone.
@@ -42,6 +47,7 @@ pub trait Network: Send {
 pub struct Net<N> {
     network: N,
     layout: Layout,
+    weights: ClassWeights,
     work: Workspace,
 }
 
@@ -50,7 +56,7 @@ impl<N: Network> Net<N> {
     pub fn new(build: impl FnOnce(&mut Layout) -> N) -> Self {
         let mut layout = Layout::default();
         let network = build(&mut layout);
-        Self { network, layout, work: Workspace::default() }
+        Self { network, layout, weights: ClassWeights::default(), work: Workspace::default() }
     }
 }
 
@@ -63,6 +69,12 @@ impl<N: Network> Model for Net<N> {
         self.network.classes()
     }
 
+    fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<()> {
+        weights.check(self.classes())?;
+        self.weights = weights.clone();
+        Ok(())
+    }
+
     fn gradient(
         &mut self,
         parameters: &[f32],
@@ -72,7 +84,8 @@ impl<N: Network> Model for Net<N> {
         tally: &mut Tally,
     ) {
         gradient.clear();
-        let mut tape = Tape::training(&mut self.work, parameters, batch, seed, gradient, tally);
+        let mut tape =
+            Tape::training(&mut self.work, &self.weights, parameters, batch, seed, gradient, tally);
         // The last round of an epoch may have nothing for a worker.
         if batch.samples > 0 {
             self.network.forward(&mut tape);
@@ -81,7 +94,7 @@ impl<N: Network> Model for Net<N> {
     }
 
     fn evaluate(&mut self, parameters: &[f32], batch: &Batch, tally: &mut Tally) {
-        let mut tape = Tape::evaluating(&mut self.work, parameters, batch, tally);
+        let mut tape = Tape::evaluating(&mut self.work, &self.weights, parameters, batch, tally);
         if batch.samples > 0 {
             self.network.forward(&mut tape);
         }

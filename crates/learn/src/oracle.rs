@@ -7,12 +7,13 @@ use serde::Deserialize;
 
 use crate::data::{Batch, IGNORED, Inputs, Shape};
 use crate::layout::Kind;
-use crate::{Gradient, Layout, Model, ModelSpec, Optimizer, OptimizerSpec, Tally};
+use crate::{ClassWeights, Gradient, Layout, Model, ModelSpec, Optimizer, OptimizerSpec, Tally};
 
 #[derive(Deserialize)]
 struct Case {
     name: String,
     model: ModelSpec,
+    class_weights: Option<Vec<f32>>,
     shape: CaseShape,
     loss: f64,
     /// How far single precision is off in PyTorch, as a share of a tensor's norm.
@@ -136,7 +137,7 @@ fn check_gradients(case: &Case, model: &mut dyn Model, batch: &Batch) {
     let mut tally = Tally::default();
     model.gradient(&parameters(&layout), batch, 0, &mut gradient, &mut tally);
     assert!((tally.mean_loss() - case.loss).abs() < 1e-5, "{}: loss {}", case.name, tally.mean_loss());
-    assert_eq!(gradient.weight, tally.answers as f64);
+    assert_eq!(gradient.weight, tally.weight);
     assert_eq!(layout.tensors().len(), case.tensors.len(), "{}: tensors", case.name);
     for (number, tensor) in layout.tensors().iter().enumerate() {
         let scale = if tensor.kind == Kind::Buffer { 1.0 } else { gradient.weight };
@@ -207,6 +208,9 @@ fn models_and_optimisers_compute_what_pytorch_computes() {
     for case in &cases {
         let (shape, batch) = shape_and_batch(&case.shape);
         let mut model = case.model.build(&shape).expect("a model");
+        if let Some(weights) = &case.class_weights {
+            model.weigh_classes(&ClassWeights::new(weights).expect("weights")).expect("one a class");
+        }
         check_gradients(case, &mut *model, &batch);
         for steps in &case.steps {
             check_steps(case, steps, &mut *model, &batch);
@@ -214,12 +218,14 @@ fn models_and_optimisers_compute_what_pytorch_computes() {
     }
 }
 
-/// Two workers with half the samples each are one worker with all of them.
+/// Three workers with a part of the samples each are one worker with all of them, whatever their classes weigh.
 #[test]
 fn gradients_of_parts_sum_to_that_of_the_whole() {
     let shape = Shape::Tagging { words: 50, tags: 5 };
     let spec = ModelSpec::Tagger(crate::models::tagger::Options { dropout: 0.0, ..Default::default() });
     let mut model = spec.build(&shape).expect("a model");
+    let weights = ClassWeights::new(&[0.5, 3.0, 1.0, 0.0, 0.25]).expect("weights");
+    model.weigh_classes(&weights).expect("one a class");
     let whole = Batch::random(&shape, 6, 4, 1);
     let Inputs::Words { steps, numbers, .. } = &whole.inputs else { unreachable!("words") };
     let part = |from: usize, count: usize| {

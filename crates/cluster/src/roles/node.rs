@@ -13,7 +13,7 @@ use bonfire_wire::{Frame, Outbox, proto};
 use super::network::Network;
 use super::registry::turned_away;
 use super::{evaluator, relay, ring, worker};
-use crate::job::{Job, Scale};
+use crate::job::{Job, Scale, weigh_classes};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::run_file::Settings;
 use crate::station::Station;
@@ -226,5 +226,7 @@ fn perform(
 
 fn build_worker(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Worker> {
     let models: Result<Vec<_>, _> = (0..threads).map(|_| settings.file.model.build(&dataset.shape)).collect();
-    Ok(Worker::new(models?))
+    let mut models = models?;
+    weigh_classes(settings, &mut models)?;
+    Ok(Worker::new(models))
 }

@@ -1,10 +1,10 @@
 //! Every layer's way back against differences of its way forward.
 
 use super::*;
-use crate::data::{Batch, Inputs, Shape};
+use crate::data::{Batch, IGNORED, Inputs, Shape};
 use crate::layout::Layout;
 use crate::random::Random;
-use crate::{Gradient, Model, Net, Network, Tally, Var};
+use crate::{ClassWeights, Gradient, Model, Net, Network, Tally, Var};
 
 /// A network made in a test: layers with a loss at the end.
 struct Probe(Box<dyn Fn(&mut Tape<'_>) + Send>);
@@ -29,7 +29,18 @@ fn check<F>(name: &str, batch: &Batch, make: impl FnOnce(&mut Layout) -> F)
 where
     F: Fn(&mut Tape<'_>) + Send + 'static,
 {
+    check_weighed(name, batch, &ClassWeights::default(), make);
+}
+
+/// The same with classes that weigh differently.
+fn check_weighed<F>(name: &str, batch: &Batch, weights: &ClassWeights, make: impl FnOnce(&mut Layout) -> F)
+where
+    F: Fn(&mut Tape<'_>) + Send + 'static,
+{
     let mut model = Net::new(|layout| Probe(Box::new(make(layout))));
+    if *weights != ClassWeights::default() {
+        model.weigh_classes(weights).expect("one a class");
+    }
     let layout = model.layout().clone();
     let mut gradient = Gradient::new(&layout);
     let mut random = Random::new(SEED);
@@ -120,6 +131,30 @@ fn linear_layers_and_losses() {
             scores(tape, x);
         }
     });
+}
+
+#[test]
+fn losses_with_masks_and_weights() {
+    let mut batch = images(7, [2, 3, 2]);
+    batch.targets = vec![0, IGNORED, 2, 1, 1, IGNORED, 0];
+    let weights = ClassWeights::new(&[0.5, 3.0, 0.0]).expect("weights");
+    for weights in [&ClassWeights::default(), &weights] {
+        check_weighed("masked", &batch, weights, |layout| {
+            let scores = scores(layout, [2, 3, 2]);
+            move |tape| {
+                let x = tape.images();
+                scores(tape, x);
+            }
+        });
+        check_weighed("masked, one score", &batch, weights, |layout| {
+            let linear = Linear::of_image(layout, "linear", [2, 3, 2], 1);
+            move |tape| {
+                let x = tape.images();
+                let scores = linear.forward(tape, x, Activation::None);
+                tape.binary_cross_entropy(scores, 1, 0.3);
+            }
+        });
+    }
 }
 
 #[test]
