@@ -214,6 +214,11 @@ fn pools_and_shortcuts() {
         check_pool("average of 3", lanes, [2, 2, 3], |tape, x| tape.average_pool(x, 3));
         check_pool("max", lanes, [3, 3, 3], |tape, x| tape.max_pool(x, 2));
         check_pool("max of 3", lanes, [2, 2, 3], |tape, x| tape.max_pool(x, 3));
+        check_pool("average of all", lanes, [1, 1, 3], |tape, x| tape.global_average(x));
+        check_pool("average to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_average_pool(x, [4, 3]));
+        check_pool("average to 8×2", lanes, [8, 2, 3], |tape, x| tape.adaptive_average_pool(x, [8, 2]));
+        check_pool("max to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_max_pool(x, [4, 3]));
+        check_pool("max to 2×9", lanes, [2, 9, 3], |tape, x| tape.adaptive_max_pool(x, [2, 9]));
     }
     check_pool("thinned", false, [3, 4, 7], |tape, x| tape.thin_out(x, 7));
 }
