@@ -1,7 +1,7 @@
 //! Every layer's way back against differences of its way forward.
 
 use super::*;
-use crate::data::{Batch, IGNORED, Inputs, Shape};
+use crate::data::{Batch, IGNORED, Inputs, Shape, Vocabulary};
 use crate::layout::Layout;
 use crate::random::Random;
 use crate::{ClassWeights, Gradient, Model, Net, Network, Tally, Var};
@@ -214,6 +214,7 @@ fn pools_and_shortcuts() {
         check_pool("average of 3", lanes, [2, 2, 3], |tape, x| tape.average_pool(x, 3));
         check_pool("max", lanes, [3, 3, 3], |tape, x| tape.max_pool(x, 2));
         check_pool("max of 3", lanes, [2, 2, 3], |tape, x| tape.max_pool(x, 3));
+        check_pool("dropout", lanes, [6, 7, 3], |tape, x| tape.dropout(x, 0.4));
         check_pool("average of all", lanes, [1, 1, 3], |tape, x| tape.global_average(x));
         check_pool("average to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_average_pool(x, [4, 3]));
         check_pool("average to 8×2", lanes, [8, 2, 3], |tape, x| tape.adaptive_average_pool(x, [8, 2]));
@@ -278,5 +279,55 @@ fn recurrent_layers() {
         check_stack(cell, false, 0.0);
         check_stack(cell, false, 0.3);
         check_stack(cell, true, 0.0);
+        check_stack(cell, true, 0.3);
+    }
+}
+
+/// A score for every word: what lies behind a text's end is padding, which has no target, and no slope either.
+#[test]
+fn recurrent_layers_with_padding_and_masks() {
+    let mut batch = texts();
+    let Inputs::Words { steps, numbers, lengths } = &mut batch.inputs else {
+        unreachable!("texts are words")
+    };
+    batch.targets = (0..*steps as u32 * 4).map(|i| i * 7 % 3).collect();
+    for (i, (number, target)) in numbers.iter_mut().zip(&mut batch.targets).enumerate() {
+        if (i / 4) as u32 >= lengths[i % 4] {
+            (*number, *target) = (Vocabulary::PADDING, IGNORED);
+        }
+    }
+    let weights = ClassWeights::new(&[1.0, 0.5, 2.0]).expect("weights");
+    for cell in [Cell::Gru, Cell::Lstm] {
+        for bidirectional in [false, true] {
+            let stack = Stack { cell, hidden: 4, layers: 1, bidirectional, dropout: 0.0 };
+            check_weighed(&format!("{stack:?}"), &batch, &weights, |layout| {
+                let embedding = Embedding::new(layout, "embedding", 7, 3);
+                let rnn = Recurrent::new(layout, "rnn", 3, &stack);
+                let scores = scores(layout, [1, 1, stack.outputs()]);
+                move |tape| {
+                    let x = embedding.forward(tape);
+                    let x = rnn.forward(tape, x);
+                    scores(tape, x);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn states_behind_the_last_step() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let stack = Stack { cell, hidden: 4, layers: 1, bidirectional: false, dropout: 0.0 };
+        check(&format!("{stack:?}"), &texts(), |layout| {
+            let embedding = Embedding::new(layout, "embedding", 7, 3);
+            let rnn = Recurrent::new(layout, "rnn", 3, &stack);
+            let scores = scores(layout, [1, 1, 4]);
+            move |tape| {
+                let x = embedding.forward(tape);
+                let x = rnn.forward(tape, x);
+                let x = tape.last_step(x);
+                scores(tape, x);
+            }
+        });
     }
 }
