@@ -174,7 +174,8 @@ fn build_workers(
     build: Build<'_>,
 ) -> Result<Vec<Worker>> {
     let model = || {
-        let model = build(&dataset.shape).map_err(|error| located(settings, "model", error))?;
+        let mut model = build(&dataset.shape).map_err(|error| located(settings, "model", error))?;
+        weigh_classes(settings, &mut *model)?;
         let parameters = model.layout().len();
         if parameters > MOST_PARAMETERS {
             let message = format!("the model has {parameters} parameters, more than {MOST_PARAMETERS}");
@@ -183,6 +184,12 @@ fn build_workers(
         Ok(model)
     };
     (0..workers).map(|_| Worker::build(threads, model)).collect()
+}
+
+/// Tells a model what the run file says of its classes.
+pub(crate) fn weigh_classes(settings: &Settings, model: &mut dyn Model) -> Result<()> {
+    let Some(weights) = &settings.class_weights else { return Ok(()) };
+    model.weigh_classes(weights).map_err(|error| located(settings, "class_weights", error))
 }
 
 /// An error about what a key asks for gets the key's line, unless it names a file of its own.

@@ -185,5 +185,6 @@ pub fn unpack_state(replica: &mut Replica, state: &proto::State, payload: &[u8])
 }
 
 pub fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {
-    proto::Tally { loss: tally.loss, answers: tally.answers, correct: tally.correct, samples }
+    let &Tally { loss, weight, answers, correct, .. } = tally;
+    proto::Tally { loss, weight, answers, correct, samples }
 }

@@ -12,7 +12,7 @@ use crate::sum::Addend;
 pub struct Gradient {
     /// One value a parameter. In a table, rows that are not touched hold remains of earlier steps.
     pub values: Vec<f32>,
-    /// How many losses were summed: samples, or words of a tagger.
+    /// How many losses were summed: samples, or words of a tagger; where classes have weights, how much they weigh.
     pub weight: f64,
     tensors: Vec<State>,
     keeps_factors: bool,

@@ -25,6 +25,7 @@
 //! ```
 
 pub mod buffer;
+pub mod class_weights;
 pub mod data;
 pub mod error;
 pub mod factors;
@@ -46,6 +47,7 @@ pub mod torch_file;
 #[cfg(test)]
 mod oracle;
 
+pub use class_weights::ClassWeights;
 pub use error::{Error, Result};
 pub use gradient::Gradient;
 pub use layout::Layout;

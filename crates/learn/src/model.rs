@@ -1,6 +1,8 @@
 //! What everything above sees of a model.
 
+use crate::class_weights::ClassWeights;
 use crate::data::Batch;
+use crate::error::Result;
 use crate::gradient::Gradient;
 use crate::layout::Layout;
 use crate::tally::Tally;
@@ -18,6 +20,9 @@ pub trait Model: Send {
     fn shares_products(&self) -> bool {
         false
     }
+
+    /// Has the losses of some classes count for more than those of others from now on; an error if the weights are not one a class.
+    fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<()>;
 
     /// Replaces `gradient` by that of a batch, and adds the batch's answers to `tally`. Chance, such as dropout, depends on
     /// `seed` alone.
@@ -53,6 +58,7 @@ pub trait Network: Send {
 pub struct Net<N> {
     network: N,
     layout: Layout,
+    weights: ClassWeights,
     work: Workspace,
 }
 
@@ -61,7 +67,7 @@ impl<N: Network> Net<N> {
     pub fn new(build: impl FnOnce(&mut Layout) -> N) -> Self {
         let mut layout = Layout::default();
         let network = build(&mut layout);
-        Self { network, layout, work: Workspace::default() }
+        Self { network, layout, weights: ClassWeights::default(), work: Workspace::default() }
     }
 }
 
@@ -78,6 +84,12 @@ impl<N: Network> Model for Net<N> {
         self.network.shares_products()
     }
 
+    fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<()> {
+        weights.check(self.classes())?;
+        self.weights = weights.clone();
+        Ok(())
+    }
+
     fn gradient(
         &mut self,
         parameters: &[f32],
@@ -87,7 +99,8 @@ impl<N: Network> Model for Net<N> {
         tally: &mut Tally,
     ) {
         gradient.clear();
-        let mut tape = Tape::training(&mut self.work, parameters, batch, seed, gradient, tally);
+        let mut tape =
+            Tape::training(&mut self.work, &self.weights, parameters, batch, seed, gradient, tally);
         // The last round of an epoch may have nothing for a worker.
         if batch.samples > 0 {
             self.network.forward(&mut tape);
@@ -96,7 +109,7 @@ impl<N: Network> Model for Net<N> {
     }
 
     fn evaluate(&mut self, parameters: &[f32], batch: &Batch, tally: &mut Tally) {
-        let mut tape = Tape::evaluating(&mut self.work, parameters, batch, tally);
+        let mut tape = Tape::evaluating(&mut self.work, &self.weights, parameters, batch, tally);
         if batch.samples > 0 {
             self.network.forward(&mut tape);
         }

@@ -5,6 +5,8 @@
 pub struct Tally {
     /// The summed loss.
     pub loss: f64,
+    /// How much the answers count in the loss: as many as they are, unless their classes weigh differently.
+    pub weight: f64,
     /// How many answers were given: samples, or words of a tagger, without padding.
     pub answers: u64,
     pub correct: u64,
@@ -35,9 +37,17 @@ impl Tally {
         }
     }
 
+    /// The loss of an answer that counts so much, and is scaled by it.
+    #[inline]
+    pub fn lose(&mut self, loss: f32, weight: f32) {
+        self.loss += f64::from(loss);
+        self.weight += f64::from(weight);
+    }
+
     /// Adds another tally of the same kind.
     pub fn add(&mut self, other: &Self) {
         self.loss += other.loss;
+        self.weight += other.weight;
         self.answers += other.answers;
         self.correct += other.correct;
         if let (Some(mine), Some(other)) = (&mut self.confusion, &other.confusion) {
@@ -50,7 +60,7 @@ impl Tally {
 
     /// The loss of an answer on average; NaN without answers.
     pub fn mean_loss(&self) -> f64 {
-        self.loss / self.answers as f64
+        mean_loss(self.loss, self.weight, self.answers)
     }
 
     /// The share of right answers; NaN without answers.
@@ -71,6 +81,11 @@ impl Tally {
             .collect();
         (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
     }
+}
+
+/// The mean of losses that weigh so much together. Answers that weigh nothing lose nothing; without answers there is none.
+pub fn mean_loss(loss: f64, weight: f64, answers: u64) -> f64 {
+    if weight == 0.0 && answers > 0 { 0.0 } else { loss / weight }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
 
 use crate::buffer::{Buffer, Pool};
+use crate::class_weights::ClassWeights;
 use crate::data::{Batch, Inputs};
 use crate::gradient::Gradient;
 use crate::kernels::lanes::lanes;
@@ -79,6 +80,7 @@ pub struct Tape<'a> {
     gradient: Option<&'a mut Gradient>,
     tally: &'a mut Tally,
     work: &'a mut Workspace,
+    weights: &'a ClassWeights,
     seed: u64,
 }
 
@@ -86,23 +88,25 @@ impl<'a> Tape<'a> {
     /// A tape on which to compute the gradient of `batch`. `seed` decides what dropout drops.
     pub fn training(
         work: &'a mut Workspace,
+        weights: &'a ClassWeights,
         parameters: &'a [f32],
         batch: &'a Batch,
         seed: u64,
         gradient: &'a mut Gradient,
         tally: &'a mut Tally,
     ) -> Self {
-        Self { batch, parameters, gradient: Some(gradient), tally, work, seed }
+        Self { batch, parameters, gradient: Some(gradient), tally, work, weights, seed }
     }
 
     /// A tape on which to measure `batch`.
     pub fn evaluating(
         work: &'a mut Workspace,
+        weights: &'a ClassWeights,
         parameters: &'a [f32],
         batch: &'a Batch,
         tally: &'a mut Tally,
     ) -> Self {
-        Self { batch, parameters, gradient: None, tally, work, seed: 0 }
+        Self { batch, parameters, gradient: None, tally, work, weights, seed: 0 }
     }
 
     /// Goes back from the loss to every parameter, if training, and empties the tape.
@@ -172,6 +176,11 @@ impl<'a> Tape<'a> {
     /// A seed that differs for every layer of a step.
     pub(crate) fn layer_seed(&self) -> u64 {
         mix(self.seed ^ mix(self.work.records.len() as u64))
+    }
+
+    /// How much the classes count in the loss.
+    pub(crate) fn class_weights(&self) -> &'a ClassWeights {
+        self.weights
     }
 
     /// Where losses are counted.

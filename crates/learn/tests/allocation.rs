@@ -78,6 +78,7 @@ fn steps_allocate_nothing() {
         (r#"{"resnet50": {"width": 4}}"#, images(16)),
         (r#"{"vgg11": {"width": 16}}"#, images(32)),
         (r#"{"vgg13": {"width": 4, "batch_norm": false}}"#, images(32)),
+        (r#"{"vgg11": {"width": 4, "pool": 3}}"#, images(70)),
         (r#"{"tagger": {}}"#, Shape::Tagging { words: 30, tags: 4 }),
         (r#"{"tagger": {"cell": "lstm", "hidden": 20}}"#, Shape::Tagging { words: 30, tags: 4 }),
         (r#"{"sentiment": {}}"#, Shape::Texts { words: 30, classes: 5 }),

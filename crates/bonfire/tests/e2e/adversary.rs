@@ -251,7 +251,7 @@ const MISDEEDS: usize = 7;
 
 fn misbehave(number: usize, head: &Outbox, go: &proto::Go, layout: &Layout) {
     let unit = go.units.clone();
-    let tally = proto::Tally { loss: 1.0, answers: 1, correct: 1, samples: 1 };
+    let tally = proto::Tally { loss: 1.0, weight: 1.0, answers: 1, correct: 1, samples: 1 };
     let push = proto::Push {
         order: go.order,
         weight: 1.0,

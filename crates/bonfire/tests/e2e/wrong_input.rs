@@ -50,6 +50,11 @@ fn settings() {
     check("model=lenet5\n data=reviews", "model lenet5 is for images");
     check("eval_every=0 rounds", "expected a length such as `1 epoch` or `50 rounds`, found `0 rounds`");
     check("model.lenet5.kernel=20", "kernel must be small enough for images of 28×28");
+    check(
+        "class_weights=[1, 2]",
+        "--set class_weights=[1, 2]: has 2 numbers, but the model tells 10 classes apart",
+    );
+    check("class_weights=[1, -2]", "must be one number a class, none of them negative and not all of them 0");
     check("target_accuracy=97", "must be above 0 and at most 1; 0.9 is 90 %");
     check(
         "data={name: digits, train: 5, test: 5}\n workers=6",

@@ -44,6 +44,9 @@ pub fn wrong_push(push: &proto::Push, batch_size: usize) -> Option<String> {
     if tally.loss.is_nan() || tally.loss.abs() > LOSS {
         return Some("its loss is not a number".to_owned());
     }
+    if !(0.0..=tally.answers as f64).contains(&tally.weight) {
+        return Some(format!("its {} answers weigh {}", tally.answers, tally.weight));
+    }
     if tally.samples > most || tally.answers > ANSWERS || tally.correct > tally.answers {
         let proto::Tally { samples, answers, correct, .. } = tally;
         return Some(format!(
@@ -76,7 +79,7 @@ mod tests {
         let unit = proto::Unit::default();
         let push = |weight, loss, samples, answers, correct| proto::Push {
             weight,
-            tally: Some(proto::Tally { loss, answers, correct, samples }),
+            tally: Some(proto::Tally { loss, weight: answers as f64, answers, correct, samples }),
             units: vec![unit; 2],
             ..proto::Push::default()
         };

@@ -13,7 +13,7 @@ use bonfire_wire::{Frame, Outbox, proto};
 use super::network::Network;
 use super::registry::turned_away;
 use super::{evaluator, relay, ring, worker};
-use crate::job::{Job, Scale};
+use crate::job::{Job, Scale, weigh_classes};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::run_file::Settings;
 use crate::station::Station;
@@ -225,5 +225,9 @@ fn perform(
 }
 
 fn build_worker(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Worker> {
-    Ok(Worker::build(threads, || settings.file.model.build(&dataset.shape))?)
+    Worker::build(threads, || {
+        let mut model = settings.file.model.build(&dataset.shape)?;
+        weigh_classes(settings, &mut *model)?;
+        Ok(model)
+    })
 }

@@ -298,6 +298,7 @@ impl Sum {
     fn count(&mut self, pushed: &Pushed) {
         let tally = &pushed.tally;
         self.tally.loss += tally.loss;
+        self.tally.weight += tally.weight;
         self.tally.answers += tally.answers;
         self.tally.correct += tally.correct;
         self.tally.samples += tally.samples;

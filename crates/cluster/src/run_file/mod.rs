@@ -12,7 +12,7 @@ pub mod tree;
 use serde::{Deserialize, Serialize};
 
 use bonfire_learn::data::Source;
-use bonfire_learn::{ModelSpec, OptimizerSpec, Schedule};
+use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
 pub use arch::{Engine, RelayPlan, RingOp, ServerRule, Topology};
@@ -38,6 +38,9 @@ pub struct RunFile {
     /// Gradients longer than this are shortened to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f32>,
+    /// How much the loss of each class counts, in the order of the classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_weights: Option<Vec<f32>>,
     /// Per worker.
     pub batch_size: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +111,7 @@ impl Default for RunFile {
             schedule: Schedule::default(),
             warmup: None,
             clip_norm: None,
+            class_weights: None,
             batch_size: 32,
             epochs: None,
             num_server_rounds: None,
@@ -142,6 +146,7 @@ pub struct Settings {
     /// Of each worker of this machine, if all of them are on it.
     pub threads: usize,
     pub length: Span,
+    pub class_weights: Option<ClassWeights>,
     /// Where each key stands, for errors that show only later.
     tree: Tree,
 }
@@ -192,6 +197,8 @@ impl Settings {
         if let Some(workers) = overrides.workers {
             set_workers(&mut file, workers)?;
         }
+        let class_weights = file.class_weights.as_deref().map(ClassWeights::new).transpose();
+        let class_weights = class_weights.map_err(|error| tree.wrong("class_weights", error))?;
         let length = length(&tree, &mut file)?;
         let unasked = match overrides.ranks {
             Some(ranks) => ranks.workers(file.evaluator),
@@ -214,7 +221,7 @@ impl Settings {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
         }
         let threads = file.threads_on(cores, topology.workers());
-        Ok(Self { file, topology, workers, threads, length, tree })
+        Ok(Self { file, topology, workers, threads, length, class_weights, tree })
     }
 
     /// The first key of which another value does not fit the checkpoints of a run with these settings.

@@ -107,6 +107,16 @@ fn what_is_out_of_range_is_refused_with_its_line() {
     for norm in ["0", "-1"] {
         check(&format!("clip_norm: {norm}"), "clip_norm: must be above 0");
     }
+    for (weights, shown) in [
+        ("[]", "[]"),
+        ("[0, 0]", "[0.0, 0.0]"),
+        ("[1, -2]", "[1.0, -2.0]"),
+        ("[1, .nan]", "[1.0, NaN]"),
+        ("[1, .inf]", "[1.0, inf]"),
+    ] {
+        let rule = "must be one number a class, none of them negative and not all of them 0";
+        check(&format!("class_weights: {weights}"), &format!("class_weights: {rule}; they are {shown}"));
+    }
     check("optimizer: {sgd: {lr: -1}}", "optimizer.sgd.lr: must be a number that is not negative");
     check("optimizer: {sgd: {momentum: 1}}", "optimizer.sgd.momentum: must be from 0 to below 1");
     check(
@@ -285,7 +295,7 @@ fn the_resolved_file_reads_back_the_same() {
         "model: {sentiment: {classes: 5}}\ndata: {path: 'a: b # c', max_words: 50}\nname: \"yes\"",
         "model: {mlp: {hidden: []}}\noptimizer: {sgd: {lr: 0.1, momentum: 0.9, nesterov: true, rows: all}}",
         "optimizer: {adamw: {betas: [0.8, 0.99], epsilon: 1e-7}}\nwarmup: 10 rounds\nclip_norm: 0.5",
-        "schedule: cosine\ndata: /some/where",
+        "schedule: cosine\ndata: /some/where\nclass_weights: [1, 0.25, 0]",
         "schedule: {cosine: {final_lr: 1e-5}}\nkeep_checkpoints: 1\ncheckpoint_every: 7 rounds",
         "schedule: [{epochs: 2, lr: 0.1}, {epochs: 1, lr: 0.01}]\ntarget_accuracy: 0.9\nseed: 18446744073709551615",
     ];
@@ -324,6 +334,7 @@ fn some_things_cannot_change_after_the_first_checkpoint() {
     check("target_accuracy=0.9", None);
     check("eval_every=5 rounds", None);
     check("clip_norm=1", None);
+    check("class_weights=[1, 2]", None);
     check("name=other", None);
 }
 

@@ -2,12 +2,19 @@
 
 use super::pointwise::exp;
 use super::vectorized;
+use crate::class_weights::ClassWeights;
 use crate::data::IGNORED;
 use crate::tally::Tally;
 
 /// Softmax and cross-entropy over rows of `classes` scores. Turns the scores into the slopes of the summed loss;
-/// rows whose target is [`IGNORED`] get none.
-pub fn cross_entropy(scores: &mut [f32], targets: &[u32], classes: usize, tally: &mut Tally) {
+/// rows whose target is [`IGNORED`] get none, all others count by their target's weight.
+pub fn cross_entropy(
+    scores: &mut [f32],
+    targets: &[u32],
+    classes: usize,
+    weights: &ClassWeights,
+    tally: &mut Tally,
+) {
     assert_eq!(scores.len(), targets.len() * classes, "a row of scores for every target");
     vectorized(
         #[inline(always)]
@@ -25,24 +32,27 @@ pub fn cross_entropy(scores: &mut [f32], targets: &[u32], classes: usize, tally:
                     *x = exp(*x - top);
                     sum += *x;
                 }
-                tally.loss += f64::from(sum.ln() - score);
-                let scale = 1.0 / sum;
+                let weight = weights.of(target as usize);
+                tally.lose(weight * (sum.ln() - score), weight);
+                let scale = weight / sum;
                 for x in row.iter_mut() {
                     *x *= scale;
                 }
-                row[target as usize] -= 1.0;
+                row[target as usize] -= weight;
             }
         },
     );
 }
 
 /// Binary cross-entropy of one score a sample: class 1 where it is not below 0. Targets from `positive_from` on are class
-/// 1, whose losses are scaled by `positive_weight`. Turns the scores into the slopes of the summed loss.
+/// 1, whose losses are scaled by `positive_weight`; that is no weight of a mean, unlike those of both classes. Turns the
+/// scores into the slopes of the summed loss.
 pub fn binary_cross_entropy(
     scores: &mut [f32],
     targets: &[u32],
     positive_from: u32,
     positive_weight: f32,
+    weights: &ClassWeights,
     tally: &mut Tally,
 ) {
     assert_eq!(scores.len(), targets.len(), "a score for every target");
@@ -53,12 +63,13 @@ pub fn binary_cross_entropy(
         }
         let (x, positive) = (*score, target >= positive_from);
         tally.count(usize::from(x >= 0.0), usize::from(positive));
-        let (weight, sign) = if positive { (positive_weight, 1.0) } else { (1.0, -1.0) };
+        let weight = weights.of(usize::from(positive));
+        let (scale, sign) = if positive { (weight * positive_weight, 1.0) } else { (weight, -1.0) };
         // ln(1 + e^-sx) without overflow, and its slope -s / (1 + e^sx).
         let sx = sign * x;
         let loss = (-sx.abs()).exp().ln_1p() + (-sx).max(0.0);
-        tally.loss += f64::from(weight * loss);
-        *score = -sign * weight / (1.0 + sx.exp());
+        tally.lose(scale * loss, weight);
+        *score = -sign * scale / (1.0 + sx.exp());
     }
 }
 

@@ -1,5 +1,7 @@
 //! Pooling over squares of `size`×`size` places of images `(N, H, W, C)`; a rest at the edge is left out.
 
+pub mod adaptive;
+
 use super::vectorized;
 
 /// Calls `each` with the number of every result and where the corner of its square is, in places of the input.

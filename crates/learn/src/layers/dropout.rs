@@ -12,8 +12,8 @@ impl Tape<'_> {
         let len = self.value(x).len();
         let mut data = self.pool().take(len);
         dropout(self.value(x), &mut data, rate, seed);
-        let (dims, wants_slope) = (self.dims(x), self.wants_slope(x));
-        let y = self.push(data, dims, wants_slope);
+        let (dims, form, wants_slope) = (self.dims(x), self.form(x), self.wants_slope(x));
+        let y = self.push_formed(data, dims, form, wants_slope);
         self.record(Record::Dropout(Dropped { x, y, rate, seed }));
         y
     }

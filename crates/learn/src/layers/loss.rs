@@ -4,11 +4,12 @@ use crate::kernels::loss;
 use crate::tape::{Tape, Var};
 
 impl Tape<'_> {
-    /// Softmax and cross-entropy of a row of scores for every target of the batch.
+    /// Softmax and cross-entropy of a row of scores for every target of the batch. The classes weigh what the model was told.
     pub fn cross_entropy(&mut self, scores: Var) {
         let (_, classes) = self.rows(scores);
         self.lose(scores, |tape, slope| {
-            loss::cross_entropy(slope, &tape.batch.targets, classes, tape.tally())
+            let weights = tape.class_weights();
+            loss::cross_entropy(slope, &tape.batch.targets, classes, weights, tape.tally());
         });
     }
 
@@ -16,11 +17,13 @@ impl Tape<'_> {
     /// losses are scaled by `positive_weight`.
     pub fn binary_cross_entropy(&mut self, scores: Var, positive_from: u32, positive_weight: f32) {
         self.lose(scores, |tape, slope| {
+            let weights = tape.class_weights();
             loss::binary_cross_entropy(
                 slope,
                 &tape.batch.targets,
                 positive_from,
                 positive_weight,
+                weights,
                 tape.tally(),
             );
         });
@@ -31,11 +34,11 @@ impl Tape<'_> {
         let len = self.value(scores).len();
         let mut slope = self.pool().take(len);
         slope.copy_from_slice(self.value(scores));
-        let before = self.tally().answers;
+        let before = self.tally().weight;
         kernel(self, &mut slope);
-        let answers = self.tally().answers - before;
+        let weight = self.tally().weight - before;
         if self.is_training() {
-            self.gradient().weight += answers as f64;
+            self.gradient().weight += weight;
             self.add_slope(scores, slope);
         } else {
             self.pool().give(slope);

@@ -3,7 +3,7 @@ use crate::buffer::{Buffer, Pool};
 use crate::kernels::norm;
 use crate::kernels::pointwise::activation_slope;
 use crate::layout::{Init, Layout, Slot};
-use crate::tape::{Tape, Var};
+use crate::tape::{Form, Tape, Var};
 
 /// Batch norm, with what usually follows it: a residual that is added, and ReLU.
 ///
@@ -38,6 +38,7 @@ impl BatchNorm {
     /// `activation(norm(x) + residual)`; the activation is none or ReLU.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, residual: Option<Var>, activation: Activation) -> Var {
         assert!(activation != Activation::Tanh, "a batch norm is followed by ReLU or nothing");
+        assert_eq!(tape.form(x), Form::Rows, "samples in the lanes have no batch norm");
         let (channels, len) = (self.channels, tape.value(x).len());
         let pool = tape.pool();
         let mut saved =

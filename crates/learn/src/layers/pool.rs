@@ -1,51 +1,77 @@
 use super::Record;
-use crate::kernels::pool;
+use crate::kernels::pool::{self, adaptive};
 use crate::tape::{Dims, Form, Tape, Var, formed_len};
 
-/// What becomes of a square of places.
+/// What becomes of the places that a result sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pooling {
     Average,
     Max,
 }
 
+/// Which places of the image each result sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Windows {
+    /// Squares of a side, beside each other.
+    Squares(usize),
+    /// As many rows and columns of windows as asked for.
+    Adaptive([usize; 2]),
+}
+
 impl Tape<'_> {
     /// The means of squares of `size`×`size` places of an image; a rest at the edge is left out.
     pub fn average_pool(&mut self, x: Var, size: usize) -> Var {
-        self.pooled(x, size, Pooling::Average)
+        self.pooled(x, Windows::Squares(size), Pooling::Average)
     }
 
     /// The largest values of squares of `size`×`size` places of an image; a rest at the edge is left out.
     pub fn max_pool(&mut self, x: Var, size: usize) -> Var {
-        self.pooled(x, size, Pooling::Max)
+        self.pooled(x, Windows::Squares(size), Pooling::Max)
+    }
+
+    /// The means of as many windows as the result shall have rows and columns, whatever the size of the image: PyTorch's
+    /// `AdaptiveAvgPool2d`.
+    pub fn adaptive_average_pool(&mut self, x: Var, results: [usize; 2]) -> Var {
+        self.pooled(x, Windows::Adaptive(results), Pooling::Average)
+    }
+
+    /// The largest values of as many windows as the result shall have rows and columns, whatever the size of the image:
+    /// PyTorch's `AdaptiveMaxPool2d`.
+    pub fn adaptive_max_pool(&mut self, x: Var, results: [usize; 2]) -> Var {
+        self.pooled(x, Windows::Adaptive(results), Pooling::Max)
     }
 
     /// The mean of every channel over the whole image, `(N, 1, 1, C)`.
     pub fn global_average(&mut self, x: Var) -> Var {
-        let [_, height, width, _] = self.dims(x);
-        assert_eq!(height, width, "only square images are averaged as a whole");
-        self.average_pool(x, height)
+        self.adaptive_average_pool(x, [1, 1])
     }
 
-    fn pooled(&mut self, x: Var, size: usize, pooling: Pooling) -> Var {
+    fn pooled(&mut self, x: Var, windows: Windows, pooling: Pooling) -> Var {
         let [images, height, width, channels] = self.dims(x);
-        let dims = [images, height / size, width / size, channels];
-        let form = self.form(x);
+        let [rows, columns] = match windows {
+            Windows::Squares(size) => [height / size, width / size],
+            Windows::Adaptive(results) => results,
+        };
+        assert!(rows > 0 && columns > 0, "nothing is left of {height}×{width} places");
+        let (dims, form) = ([images, rows, columns, channels], self.form(x));
         let mut data = self.pool().take(formed_len(dims, form));
-        let sizes = sizes(self.dims(x), form, self.value(x).len());
-        match pooling {
-            Pooling::Average => pool::average(self.value(x), &mut data, sizes, size),
-            Pooling::Max => pool::max(self.value(x), &mut data, sizes, size),
+        let from = self.value(x);
+        let image = image(self.dims(x), form, from.len());
+        match (pooling, windows) {
+            (Pooling::Average, Windows::Squares(size)) => pool::average(from, &mut data, image, size),
+            (Pooling::Max, Windows::Squares(size)) => pool::max(from, &mut data, image, size),
+            (Pooling::Average, Windows::Adaptive(to)) => adaptive::average(from, &mut data, image, to),
+            (Pooling::Max, Windows::Adaptive(to)) => adaptive::max(from, &mut data, image, to),
         }
         let wants_slope = self.wants_slope(x);
         let y = self.push_formed(data, dims, form, wants_slope);
-        self.record(Record::Pool(Pooled { x, y, size, pooling }));
+        self.record(Record::Pool(Pooled { x, y, windows, pooling }));
         y
     }
 }
 
 /// Height, width and floats a place. With samples in the lanes all of them are one image with more floats a place.
-fn sizes([_, height, width, channels]: Dims, form: Form, len: usize) -> [usize; 3] {
+fn image([_, height, width, channels]: Dims, form: Form, len: usize) -> [usize; 3] {
     [height, width, if form == Form::Lanes { len / (height * width) } else { channels }]
 }
 
@@ -53,21 +79,26 @@ fn sizes([_, height, width, channels]: Dims, form: Form, len: usize) -> [usize; 
 pub(crate) struct Pooled {
     x: Var,
     y: Var,
-    size: usize,
+    windows: Windows,
     pooling: Pooling,
 }
 
 impl Pooled {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
+        let Some(mut dy) = tape.take_slope(self.y) else { return };
         if tape.wants_slope(self.x) {
             let len = tape.value(self.x).len();
-            let sizes = sizes(tape.dims(self.x), tape.form(self.x), len);
             let mut dx = tape.pool().take(len);
-            match self.pooling {
-                Pooling::Average => pool::average_slope(&dy, &mut dx, sizes, self.size),
-                Pooling::Max => {
-                    pool::max_slope(tape.value(self.x), tape.value(self.y), &dy, &mut dx, sizes, self.size);
+            let image = image(tape.dims(self.x), tape.form(self.x), len);
+            let (x, y) = (tape.value(self.x), tape.value(self.y));
+            match (self.pooling, self.windows) {
+                (Pooling::Average, Windows::Squares(size)) => pool::average_slope(&dy, &mut dx, image, size),
+                (Pooling::Max, Windows::Squares(size)) => pool::max_slope(x, y, &dy, &mut dx, image, size),
+                (Pooling::Average, Windows::Adaptive(from)) => {
+                    adaptive::average_slope(&dy, &mut dx, image, from);
+                }
+                (Pooling::Max, Windows::Adaptive(from)) => {
+                    adaptive::max_slope(x, y, &mut dy, &mut dx, image, from);
                 }
             }
             tape.add_slope(self.x, dx);

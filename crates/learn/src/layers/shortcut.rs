@@ -1,10 +1,11 @@
 use super::Record;
-use crate::tape::{Tape, Var};
+use crate::tape::{Form, Tape, Var};
 
 impl Tape<'_> {
     /// Every second place of every second row, with channels of zeros on both sides: the shortcut without parameters of the
     /// residual nets for small images.
     pub fn thin_out(&mut self, x: Var, channels: usize) -> Var {
+        assert_eq!(self.form(x), Form::Rows, "samples in the lanes are not thinned out");
         let [images, height, width, inputs] = self.dims(x);
         let dims = [images, height.div_ceil(2), width.div_ceil(2), channels];
         let mut data = self.pool().zeros(dims.iter().product());

@@ -1,10 +1,10 @@
 //! Every layer's way back against differences of its way forward.
 
 use super::*;
-use crate::data::{Batch, Inputs, Shape};
+use crate::data::{Batch, IGNORED, Inputs, Shape, Vocabulary};
 use crate::layout::Layout;
 use crate::random::Random;
-use crate::{Gradient, Model, Net, Network, Tally, Var};
+use crate::{ClassWeights, Gradient, Model, Net, Network, Tally, Var};
 
 /// A network made in a test: layers with a loss at the end.
 struct Probe(Box<dyn Fn(&mut Tape<'_>) + Send>);
@@ -29,7 +29,18 @@ fn check<F>(name: &str, batch: &Batch, make: impl FnOnce(&mut Layout) -> F)
 where
     F: Fn(&mut Tape<'_>) + Send + 'static,
 {
+    check_weighed(name, batch, &ClassWeights::default(), make);
+}
+
+/// The same with classes that weigh differently.
+fn check_weighed<F>(name: &str, batch: &Batch, weights: &ClassWeights, make: impl FnOnce(&mut Layout) -> F)
+where
+    F: Fn(&mut Tape<'_>) + Send + 'static,
+{
     let mut model = Net::new(|layout| Probe(Box::new(make(layout))));
+    if *weights != ClassWeights::default() {
+        model.weigh_classes(weights).expect("one a class");
+    }
     let layout = model.layout().clone();
     let mut gradient = Gradient::new(&layout);
     let mut random = Random::new(SEED);
@@ -123,6 +134,30 @@ fn linear_layers_and_losses() {
 }
 
 #[test]
+fn losses_with_masks_and_weights() {
+    let mut batch = images(7, [2, 3, 2]);
+    batch.targets = vec![0, IGNORED, 2, 1, 1, IGNORED, 0];
+    let weights = ClassWeights::new(&[0.5, 3.0, 0.0]).expect("weights");
+    for weights in [&ClassWeights::default(), &weights] {
+        check_weighed("masked", &batch, weights, |layout| {
+            let scores = scores(layout, [2, 3, 2]);
+            move |tape| {
+                let x = tape.images();
+                scores(tape, x);
+            }
+        });
+        check_weighed("masked, one score", &batch, weights, |layout| {
+            let linear = Linear::of_image(layout, "linear", [2, 3, 2], 1);
+            move |tape| {
+                let x = tape.images();
+                let scores = linear.forward(tape, x, Activation::None);
+                tape.binary_cross_entropy(scores, 1, 0.3);
+            }
+        });
+    }
+}
+
+#[test]
 fn convolutions() {
     // Kernel, stride, padding; samples in the lanes have neither stride nor padding.
     let check_conv = |name: &str, samples: usize, [kernel, stride, padding]: [usize; 3], lanes: bool| {
@@ -179,6 +214,12 @@ fn pools_and_shortcuts() {
         check_pool("average of 3", lanes, [2, 2, 3], |tape, x| tape.average_pool(x, 3));
         check_pool("max", lanes, [3, 3, 3], |tape, x| tape.max_pool(x, 2));
         check_pool("max of 3", lanes, [2, 2, 3], |tape, x| tape.max_pool(x, 3));
+        check_pool("dropout", lanes, [6, 7, 3], |tape, x| tape.dropout(x, 0.4));
+        check_pool("average of all", lanes, [1, 1, 3], |tape, x| tape.global_average(x));
+        check_pool("average to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_average_pool(x, [4, 3]));
+        check_pool("average to 8×2", lanes, [8, 2, 3], |tape, x| tape.adaptive_average_pool(x, [8, 2]));
+        check_pool("max to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_max_pool(x, [4, 3]));
+        check_pool("max to 2×9", lanes, [2, 9, 3], |tape, x| tape.adaptive_max_pool(x, [2, 9]));
     }
     check_pool("thinned", false, [3, 4, 7], |tape, x| tape.thin_out(x, 7));
 }
@@ -238,5 +279,55 @@ fn recurrent_layers() {
         check_stack(cell, false, 0.0);
         check_stack(cell, false, 0.3);
         check_stack(cell, true, 0.0);
+        check_stack(cell, true, 0.3);
+    }
+}
+
+/// A score for every word: what lies behind a text's end is padding, which has no target, and no slope either.
+#[test]
+fn recurrent_layers_with_padding_and_masks() {
+    let mut batch = texts();
+    let Inputs::Words { steps, numbers, lengths } = &mut batch.inputs else {
+        unreachable!("texts are words")
+    };
+    batch.targets = (0..*steps as u32 * 4).map(|i| i * 7 % 3).collect();
+    for (i, (number, target)) in numbers.iter_mut().zip(&mut batch.targets).enumerate() {
+        if (i / 4) as u32 >= lengths[i % 4] {
+            (*number, *target) = (Vocabulary::PADDING, IGNORED);
+        }
+    }
+    let weights = ClassWeights::new(&[1.0, 0.5, 2.0]).expect("weights");
+    for cell in [Cell::Gru, Cell::Lstm] {
+        for bidirectional in [false, true] {
+            let stack = Stack { cell, hidden: 4, layers: 1, bidirectional, dropout: 0.0 };
+            check_weighed(&format!("{stack:?}"), &batch, &weights, |layout| {
+                let embedding = Embedding::new(layout, "embedding", 7, 3);
+                let rnn = Recurrent::new(layout, "rnn", 3, &stack);
+                let scores = scores(layout, [1, 1, stack.outputs()]);
+                move |tape| {
+                    let x = embedding.forward(tape);
+                    let x = rnn.forward(tape, x);
+                    scores(tape, x);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn states_behind_the_last_step() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let stack = Stack { cell, hidden: 4, layers: 1, bidirectional: false, dropout: 0.0 };
+        check(&format!("{stack:?}"), &texts(), |layout| {
+            let embedding = Embedding::new(layout, "embedding", 7, 3);
+            let rnn = Recurrent::new(layout, "rnn", 3, &stack);
+            let scores = scores(layout, [1, 1, 4]);
+            move |tape| {
+                let x = embedding.forward(tape);
+                let x = rnn.forward(tape, x);
+                let x = tape.last_step(x);
+                scores(tape, x);
+            }
+        });
     }
 }

@@ -7,7 +7,7 @@ use crate::layout::Layout;
 use crate::model::{Model, Net, Network};
 use crate::tape::{Tape, Var};
 
-/// Residual nets for images of about 32×32. Depths 18 to 152 have four stages and project their shortcuts where the size
+/// Residual nets for images of about 32×32, square or not. Depths 18 to 152 have four stages and project their shortcuts where the size
 /// changes; depths 20 to 110 have three narrow stages and shortcuts without parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -52,8 +52,8 @@ impl ThinOptions {
 
 fn build(name: &str, width: usize, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
     check_sizes(name, &[("width", &[width])])?;
-    if image[0] != image[1] || image[0] == 0 {
-        return Err(wrong_image(name, image, "square images"));
+    if image[..2].contains(&0) {
+        return Err(wrong_image(name, image, "images that have pixels"));
     }
     let plan = Plan::of(name);
     Ok(Box::new(Net::new(|layout| Resnet::new(layout, plan, width, image[2], classes))))

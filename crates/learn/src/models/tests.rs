@@ -33,6 +33,25 @@ fn models_have_as_many_parameters_as_published() {
     check("vgg19", images(32, 32, 3), 20_565_834);
 }
 
+/// PyTorch's own, for a thousand classes of photographs.
+#[test]
+fn large_vggs_have_as_many_parameters_as_published() {
+    let check = |name: &str, batch_norm: bool, expect: usize| {
+        let options = format!(r#"{{"batch_norm": {batch_norm}, "hidden": 4096, "pool": 7}}"#);
+        let spec: ModelSpec = serde_json::from_str(&format!(r#"{{"{name}": {options}}}"#)).expect("a spec");
+        for side in [224, 299] {
+            let shape = Shape::Images { height: side, width: 224, channels: 3, classes: 1000 };
+            let model = spec.build(&shape).expect("a model");
+            assert_eq!(model.layout().parameters(), expect, "{name} with batch norm: {batch_norm}");
+        }
+    };
+    check("vgg11", false, 132_863_336);
+    check("vgg11", true, 132_868_840);
+    check("vgg16", false, 138_357_544);
+    check("vgg16", true, 138_365_992);
+    check("vgg19", false, 143_667_240);
+}
+
 #[test]
 fn names_are_those_of_the_run_file() {
     for name in ModelSpec::NAMES {
@@ -55,14 +74,15 @@ fn misfits_say_what_would_be_right() {
     );
     check(
         r#"{"resnet20": {}}"#,
-        images(28, 32, 3),
-        "model resnet20 is for square images, but the data have 28×32",
+        images(0, 32, 3),
+        "model resnet20 is for images that have pixels, but the data have 0×32",
     );
     check(
         r#"{"vgg11": {}}"#,
         images(28, 28, 1),
-        "model vgg11 is for images whose sides are multiples of 32, but the data have 28×28",
+        "model vgg11 is for images of at least 32×32, but the data have 28×28",
     );
+    check(r#"{"vgg11": {"pool": 0}}"#, images(32, 32, 1), "model vgg11: pool must be from 1 to 64");
     check(
         r#"{"vgg11": {"dropout": 1}}"#,
         images(32, 32, 1),

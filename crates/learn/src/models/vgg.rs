@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_dropout, check_sizes, wrong_image};
+use super::{check_dropout, check_sizes, wrong_image, wrong_option};
 use crate::error::Result;
 use crate::layers::{Activation, BatchNorm, Conv2d, Linear};
 use crate::layout::Layout;
@@ -18,25 +18,35 @@ pub struct Options {
     pub hidden: usize,
     /// Before the hidden linear layers.
     pub dropout: f32,
+    /// The side to which what the convolutions leave is averaged, whatever the size of the images: 7 in PyTorch's own.
+    /// Otherwise the linear layers see all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<usize>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { batch_norm: true, width: 64, hidden: 512, dropout: 0.5 }
+        Self { batch_norm: true, width: 64, hidden: 512, dropout: 0.5, pool: None }
     }
 }
 
-/// How many times an image is halved.
+/// How many times an image is halved; a rest at the edge is left out.
 const STAGES: usize = 5;
+
+/// The largest side to which is averaged: a slip of the finger must not fill the memory.
+const MOST_POOLED: usize = 64;
 
 impl Options {
     /// `name` is one of vgg11, vgg13, vgg16 and vgg19.
     pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
         check_sizes(name, &[("width", &[self.width]), ("hidden", &[self.hidden])])?;
+        if self.pool.is_some_and(|side| !(1..=MOST_POOLED).contains(&side)) {
+            return Err(wrong_option(name, "pool", &format!("from 1 to {MOST_POOLED}")));
+        }
         check_dropout(name, self.dropout)?;
         let side = 1 << STAGES;
-        if image[..2].iter().any(|&length| length == 0 || length % side != 0) {
-            return Err(wrong_image(name, image, &format!("images whose sides are multiples of {side}")));
+        if image[..2].iter().any(|&length| length < side) {
+            return Err(wrong_image(name, image, &format!("images of at least {side}×{side}")));
         }
         Ok(Box::new(Net::new(|layout| Vgg::new(layout, stages(name), self, image, classes))))
     }
@@ -58,6 +68,7 @@ struct Vgg {
     stages: Vec<Vec<Step>>,
     classifier: [Linear; 3],
     dropout: f32,
+    pool: Option<usize>,
     classes: usize,
 }
 
@@ -89,13 +100,14 @@ impl Vgg {
             number += 1;
             stages.push(steps);
         }
-        let rest = [height >> STAGES, width >> STAGES, channels];
+        let rest = options.pool.map_or([height >> STAGES, width >> STAGES], |side| [side; 2]);
+        let rest = [rest[0], rest[1], channels];
         let classifier = [
             Linear::of_image(layout, "classifier.1", rest, options.hidden),
             Linear::new(layout, "classifier.4", options.hidden, options.hidden),
             Linear::new(layout, "classifier.6", options.hidden, classes),
         ];
-        Self { stages, classifier, dropout: options.dropout, classes }
+        Self { stages, classifier, dropout: options.dropout, pool: options.pool, classes }
     }
 }
 
@@ -125,6 +137,9 @@ impl Network for Vgg {
                 x = step.forward(tape, x);
             }
             x = tape.max_pool(x, 2);
+        }
+        if let Some(side) = self.pool {
+            x = tape.adaptive_average_pool(x, [side; 2]);
         }
         let [first, second, last] = &self.classifier;
         x = tape.dropout(x, self.dropout);

@@ -212,6 +212,7 @@ impl<'h, 'a> Leading<'h, 'a> {
     fn add(&mut self, round: u64, tally: &proto::Tally) {
         let round = self.rounds.entry(round).or_default();
         round.tally.loss += tally.loss;
+        round.tally.weight += tally.weight;
         round.tally.answers = round.tally.answers.saturating_add(tally.answers);
         round.tally.correct = round.tally.correct.saturating_add(tally.correct);
     }

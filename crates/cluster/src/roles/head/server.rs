@@ -391,6 +391,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             units += held.units.len() as u64;
             if let Some(parcel) = held.parcel {
                 tally.loss += held.tally.loss;
+                tally.weight += held.tally.weight;
                 tally.answers += held.tally.answers;
                 tally.correct += held.tally.correct;
                 learnt.extend(held.units);

@@ -1,0 +1,124 @@
+//! Nets of layers one behind the other, for layers that no model has, or not in all their ways.
+
+use serde::Deserialize;
+
+use crate::layers::{Activation, BatchNorm, Conv2d, Linear};
+use crate::{Layout, Model, Net, Network, Tape, Var};
+
+/// Layers as the fixture lists them.
+#[derive(Deserialize)]
+pub struct Layers {
+    /// Whether samples are innermost in memory.
+    lanes: bool,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Step {
+    Conv(Conv),
+    Linear(Flat),
+    Norm(usize),
+    Average(usize),
+    Max(usize),
+    AdaptiveAverage([usize; 2]),
+    AdaptiveMax([usize; 2]),
+    ThinOut(usize),
+}
+
+#[derive(Clone, Deserialize)]
+struct Conv {
+    inputs: usize,
+    outputs: usize,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    bias: bool,
+    activation: Bend,
+}
+
+#[derive(Clone, Deserialize)]
+struct Flat {
+    height: usize,
+    width: usize,
+    channels: usize,
+    outputs: usize,
+    activation: Bend,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Bend {
+    None,
+    Relu,
+    Tanh,
+}
+
+impl From<Bend> for Activation {
+    fn from(bend: Bend) -> Self {
+        match bend {
+            Bend::None => Self::None,
+            Bend::Relu => Self::Relu,
+            Bend::Tanh => Self::Tanh,
+        }
+    }
+}
+
+impl Layers {
+    pub fn build(&self) -> Box<dyn Model> {
+        let Some(&Step::Linear(Flat { outputs: classes, .. })) = self.steps.last() else {
+            unreachable!("the last layer gives the scores");
+        };
+        Box::new(Net::new(|layout| {
+            let stages = self.steps.iter().enumerate().map(|(i, step)| step.build(layout, i)).collect();
+            Row { lanes: self.lanes, stages, classes }
+        }))
+    }
+}
+
+/// What a step does to the value before it.
+type Stage = Box<dyn Fn(&mut Tape<'_>, Var) -> Var + Send>;
+
+impl Step {
+    fn build(&self, layout: &mut Layout, number: usize) -> Stage {
+        let name = format!("layer{number}");
+        match self.clone() {
+            Self::Conv(Conv { inputs, outputs, kernel, stride, padding, bias, activation }) => {
+                let make = if bias { Conv2d::new } else { Conv2d::without_bias };
+                let conv = make(layout, &name, inputs, outputs, kernel).stride(stride).padding(padding);
+                Box::new(move |tape, x| conv.forward(tape, x, activation.into()))
+            }
+            Self::Linear(Flat { height, width, channels, outputs, activation }) => {
+                let linear = Linear::of_image(layout, &name, [height, width, channels], outputs);
+                Box::new(move |tape, x| linear.forward(tape, x, activation.into()))
+            }
+            Self::Norm(channels) => {
+                let norm = BatchNorm::new(layout, &name, channels);
+                Box::new(move |tape, x| norm.forward(tape, x, None, Activation::None))
+            }
+            Self::Average(size) => Box::new(move |tape, x| tape.average_pool(x, size)),
+            Self::Max(size) => Box::new(move |tape, x| tape.max_pool(x, size)),
+            Self::AdaptiveAverage(to) => Box::new(move |tape, x| tape.adaptive_average_pool(x, to)),
+            Self::AdaptiveMax(to) => Box::new(move |tape, x| tape.adaptive_max_pool(x, to)),
+            Self::ThinOut(channels) => Box::new(move |tape, x| tape.thin_out(x, channels)),
+        }
+    }
+}
+
+struct Row {
+    lanes: bool,
+    stages: Vec<Stage>,
+    classes: usize,
+}
+
+impl Network for Row {
+    fn forward(&self, tape: &mut Tape<'_>) {
+        let x = if self.lanes { tape.images_in_lanes() } else { tape.images() };
+        let scores = self.stages.iter().fold(x, |x, stage| stage(tape, x));
+        tape.cross_entropy(scores);
+    }
+
+    fn classes(&self) -> usize {
+        self.classes
+    }
+}
