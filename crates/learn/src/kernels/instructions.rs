@@ -74,25 +74,39 @@ pub fn name() -> &'static str {
     }
 }
 
-/// Runs an operation on the widest registers in use. Where there are none beyond the baseline's, four floats at a time are
-/// left to the compiler.
+/// Runs an operation on the widest registers in use: without any that have a name, on four floats at a time.
 #[inline]
 pub fn simd<Op: WithSimd>(op: Op) -> Op::Output {
     match arch() {
-        Arch::Scalar => Simd::vectorize(Scalar128b, op),
+        Arch::Scalar => portable(op),
         arch => arch.dispatch(op),
     }
 }
 
-/// `a · b + c`, rounded once where the machine does that in one instruction. What [`simd`] falls back to would call a
-/// function for every float to round only once; there it is a product and a sum.
+/// Four floats at a time are left to the compiler, which often takes the wrong four: so on x86 they are named, for what has
+/// SSE4, as all has but the oldest.
+fn portable<Op: WithSimd>(op: Op) -> Op::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(sse4) = pulp::x86::V2::try_new() {
+        return Simd::vectorize(sse4, op);
+    }
+    Simd::vectorize(Scalar128b, op)
+}
+
+/// `a · b + c`, rounded once where the machine does that in one instruction. What is [`portable`] would call a function for
+/// every float to round only once; there it is a product and a sum.
 #[inline(always)]
 pub fn mul_add<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
-    if TypeId::of::<S>() == TypeId::of::<Scalar128b>() {
-        simd.add_f32s(simd.mul_f32s(a, b), c)
-    } else {
-        simd.mul_add_f32s(a, b, c)
+    if is_portable::<S>() { simd.add_f32s(simd.mul_f32s(a, b), c) } else { simd.mul_add_f32s(a, b, c) }
+}
+
+#[inline(always)]
+fn is_portable<S: Simd>() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if TypeId::of::<S>() == TypeId::of::<pulp::x86::V2>() {
+        return true;
     }
+    TypeId::of::<S>() == TypeId::of::<Scalar128b>()
 }
 
 #[cfg(test)]
