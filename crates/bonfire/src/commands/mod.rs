@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use bonfire_cluster::learn::kernels::instructions;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failed;
@@ -92,27 +93,42 @@ const FAILED: u8 = 1;
 const WRONG_INPUT: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
+impl Command {
+    /// Whether the command itself computes: not what only reads, writes, or asks other processes to.
+    fn computes(&self) -> bool {
+        matches!(self, Self::Train(_) | Self::Head(_) | Self::Node(_) | Self::Eval(_) | Self::Bench(_))
+    }
+
+    fn run(self) -> Result<ExitCode> {
+        if self.computes() {
+            instructions::check()?;
+        }
+        let done = |()| ExitCode::SUCCESS;
+        match self {
+            Self::Train(args) => train::run(args),
+            Self::Run(args) => run::run(&args),
+            Self::Check(args) => check::run(&args).map(done),
+            Self::Setup(args) => setup::run(&args).map(done),
+            Self::Logs(args) => logs::run(&args).map(done),
+            Self::Stop(args) => stop::run(&args).map(done),
+            Self::Attach(args) => attach::run(&args),
+            Self::Host(args) => host::run(args).map(done),
+            Self::Head(args) => head::run(args),
+            Self::Node(args) => node::run(&args),
+            Self::Eval(args) => eval::run(&args).map(done),
+            Self::Export(args) => export::run(&args).map(done),
+            Self::Import(args) => import::run(&args).map(done),
+            Self::Data(args) => data::run(args).map(done),
+            Self::Bench(args) => bench::run(&args).map(done),
+            Self::Lab(args) => lab::run(args),
+        }
+    }
+}
+
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {
-    let ran = match Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command {
-        Command::Train(args) => train::run(args),
-        Command::Run(args) => run::run(&args),
-        Command::Check(args) => check::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Setup(args) => setup::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Logs(args) => logs::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Stop(args) => stop::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Attach(args) => attach::run(&args),
-        Command::Host(args) => host::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Head(args) => head::run(args),
-        Command::Node(args) => node::run(&args),
-        Command::Eval(args) => eval::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Export(args) => export::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Import(args) => import::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Data(args) => data::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Lab(args) => lab::run(args),
-    };
-    ran.unwrap_or_else(|error| {
+    let command = Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command;
+    command.run().unwrap_or_else(|error| {
         // The one place where errors are printed.
         say(&format!("error: {error:#}"));
         // Asked of the error as a whole: a `Failed` that was added as context is not among its causes.

@@ -20,6 +20,7 @@ mod evaluator;
 mod exchange;
 mod faults;
 mod full_disk;
+mod instructions;
 mod interchange;
 mod joining;
 mod lab;

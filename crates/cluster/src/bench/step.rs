@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use bonfire_learn::data::{Batch, Shape};
+use bonfire_learn::kernels::instructions;
 use bonfire_learn::models::ModelSpec;
 use bonfire_learn::optim::{AdamOptions, OptimizerSpec, SgdOptions};
 use bonfire_report::peak_rss_mb;
@@ -21,6 +22,8 @@ pub struct StepSpeed {
     /// Over all threads.
     pub batch: usize,
     pub threads: usize,
+    /// The vector instructions in use, by name.
+    pub instructions: &'static str,
     pub params: usize,
     pub ms_per_step: f64,
     pub samples_per_s: f64,
@@ -77,6 +80,7 @@ pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f6
         model: task.model.name(),
         batch,
         threads,
+        instructions: instructions::name(),
         params: crew.layout().parameters(),
         ms_per_step: best * 1e3,
         samples_per_s: batch as f64 / best,

@@ -74,23 +74,101 @@ pub fn name() -> &'static str {
     }
 }
 
-/// Runs an operation on the widest registers in use. Where there are none beyond the baseline's, four floats at a time are
-/// left to the compiler.
+/// Runs an operation on the widest registers in use: without any that have a name, on four floats at a time.
 #[inline]
 pub fn simd<Op: WithSimd>(op: Op) -> Op::Output {
     match arch() {
-        Arch::Scalar => Simd::vectorize(Scalar128b, op),
+        Arch::Scalar => portable(op),
         arch => arch.dispatch(op),
     }
 }
 
-/// `a · b + c`, rounded once where the machine does that in one instruction. What [`simd`] falls back to would call a
-/// function for every float to round only once; there it is a product and a sum.
+/// Four floats at a time are left to the compiler, which often takes the wrong four: so on x86 they are named, for what has
+/// SSE4, as all has but the oldest.
+fn portable<Op: WithSimd>(op: Op) -> Op::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(sse4) = pulp::x86::V2::try_new() {
+        return Simd::vectorize(sse4, op);
+    }
+    Simd::vectorize(Scalar128b, op)
+}
+
+/// `a · b + c`, rounded once where the machine does that in one instruction. What is [`portable`] would call a function for
+/// every float to round only once; there it is a product and a sum.
 #[inline(always)]
 pub fn mul_add<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
-    if TypeId::of::<S>() == TypeId::of::<Scalar128b>() {
-        simd.add_f32s(simd.mul_f32s(a, b), c)
-    } else {
-        simd.mul_add_f32s(a, b, c)
+    if is_portable::<S>() { simd.add_f32s(simd.mul_f32s(a, b), c) } else { simd.mul_add_f32s(a, b, c) }
+}
+
+#[inline(always)]
+fn is_portable<S: Simd>() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if TypeId::of::<S>() == TypeId::of::<pulp::x86::V2>() {
+        return true;
+    }
+    TypeId::of::<S>() == TypeId::of::<Scalar128b>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Far above what the tests take on a machine that is busy with something else.
+    const DEADLINE: Duration = Duration::from_secs(900);
+
+    #[test]
+    fn what_is_asked_for_is_in_use() {
+        let asked = std::env::var(VARIABLE).ok().filter(|name| !name.is_empty());
+        let best = available().next().expect("every machine has one");
+        assert_eq!(name(), asked.as_deref().unwrap_or(best));
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_named_with_what_it_has() {
+        let check = |name: &str| {
+            let error = asked_for(Some(name.as_ref())).map(|_| ()).expect_err(name).to_string();
+            assert!(error.starts_with(&format!("{VARIABLE}={name}: this machine has ")), "{error}");
+            assert!(error.ends_with("portable"), "{error}");
+        };
+        check("sse2");
+        check("AVX2");
+        check(if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" });
+        assert!(asked_for(None).is_ok() && asked_for(Some("".as_ref())).is_ok());
+        assert!(available().all(|name| asked_for(Some(name.as_ref())).is_ok()));
+    }
+
+    /// A process has one instruction set, so these very tests run again in a process for each of the others.
+    #[test]
+    fn every_other_set_of_the_machine_passes_the_same_tests() {
+        if std::env::var_os(VARIABLE).is_some() {
+            return;
+        }
+        for other in available().filter(|&other| other != name()) {
+            let mut child = Command::new(std::env::current_exe().expect("this program"))
+                .args(["--skip", "data::", "--skip", "torch_file::"])
+                .env(VARIABLE, other)
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("this program again");
+            let mut pipe = child.stdout.take().expect("a pipe");
+            let (say, said) = mpsc::channel();
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                let read = pipe.read_to_string(&mut text);
+                say.send(read.map(|_| text))
+            });
+            let said = said.recv_timeout(DEADLINE);
+            if said.is_err() {
+                child.kill().expect("its end");
+            }
+            let passed = child.wait().expect("its end").success();
+            let said = said.expect("an end before the deadline").expect("its output");
+            assert!(passed && said.contains("kernels::"), "with {other}:\n{said}");
+        }
     }
 }

@@ -26,14 +26,19 @@ pub struct LaneConvolution {
     pub lanes: usize,
 }
 
-/// The sums of one block, so many outputs at so many columns, which with a few operands fill 32 registers; smaller ones for
-/// the rest. Every pair is compiled for every instruction set, so there are few.
+/// The sums of one block, so many outputs at so many columns; smaller ones for the rest. Every pair is compiled for every
+/// instruction set, so there are few.
 const OUTPUTS: [usize; 4] = [6, 4, 2, 1];
 const COLUMNS: [usize; 3] = [4, 2, 1];
 
 /// The same for slopes of weights: so many outputs of so many neighbouring weights. Kernels are often three or five wide.
 const SLOPE_OUTPUTS: [usize; 3] = [4, 2, 1];
 const SLOPE_COLUMNS: [usize; 3] = [5, 3, 1];
+
+/// How many sums a block may have, so that they and a few operands fill the registers: machines have 16 or 32.
+const fn most_sums<S: Simd>() -> usize {
+    S::REGISTER_COUNT * 3 / 4
+}
 
 impl LaneConvolution {
     pub fn out_height(&self) -> usize {
@@ -121,12 +126,17 @@ impl LaneConvolution {
     }
 }
 
-/// Cuts `total` into blocks of some sizes, of which the last is 1, the largest first: their starts and sizes.
+/// Cuts `total` into blocks of some sizes, of which the last is 1, the largest first, but none above `most`: their starts
+/// and sizes.
 #[inline(always)]
-fn blocks<const N: usize>(total: usize, sizes: [usize; N]) -> impl Iterator<Item = (usize, usize)> {
+fn blocks<const N: usize>(
+    total: usize,
+    sizes: [usize; N],
+    most: usize,
+) -> impl Iterator<Item = (usize, usize)> {
     let mut start = 0;
     std::iter::from_fn(move || {
-        let size = sizes.into_iter().find(|&size| start + size <= total)?;
+        let size = sizes.into_iter().find(|&size| size <= most && start + size <= total)?;
         start += size;
         Some((start - size, size))
     })
@@ -147,11 +157,11 @@ impl WithSimd for Forward<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let (x, _) = S::as_simd_f32s(self.x);
         let (y, _) = S::as_mut_simd_f32s(self.y);
-        let registers = self.sizes.lanes / S::F32_LANES;
+        let (registers, most) = (self.sizes.lanes / S::F32_LANES, most_sums::<S>());
         for lane in 0..registers {
             for row in 0..self.sizes.out_height() {
-                for (column, columns) in blocks(self.sizes.out_width(), COLUMNS) {
-                    for (output, outputs) in blocks(self.sizes.outputs, OUTPUTS) {
+                for (column, columns) in blocks(self.sizes.out_width(), COLUMNS, most / OUTPUTS[0]) {
+                    for (output, outputs) in blocks(self.sizes.outputs, OUTPUTS, most / columns) {
                         let (sizes, weights, bias) = (self.sizes, self.weights, self.bias);
                         let block = Block { sizes, weights, bias, registers, lane, row, column, output };
                         match columns {
@@ -239,8 +249,8 @@ impl WithSimd for WeightSlope<'_> {
         let LaneConvolution { inputs, outputs, kernel, lanes, .. } = self.sizes;
         let registers = lanes / S::F32_LANES;
         for ky in 0..kernel {
-            for (kx, columns) in blocks(kernel, SLOPE_COLUMNS) {
-                for (output, count) in blocks(outputs, SLOPE_OUTPUTS) {
+            for (kx, columns) in blocks(kernel, SLOPE_COLUMNS, kernel) {
+                for (output, count) in blocks(outputs, SLOPE_OUTPUTS, most_sums::<S>() / columns) {
                     for input in 0..inputs {
                         let taps = Taps { sizes: self.sizes, registers, ky, kx, input, output };
                         let dw = &mut self.dw[((ky * kernel + kx) * inputs + input) * outputs + output..];
