@@ -23,6 +23,8 @@ pub struct LaneConvolution {
     pub kernel: usize,
     /// How many rows above and below the image the kernel reaches.
     pub padding: usize,
+    /// How many columns at either side of the image are zero, so that taps which meet nothing else can be left out.
+    pub room: usize,
     pub lanes: usize,
 }
 
@@ -99,6 +101,7 @@ impl LaneConvolution {
             outputs: self.inputs,
             kernel: self.kernel,
             padding: room - self.padding,
+            room,
             lanes: self.lanes,
         };
         back.forward(wide, turned, &[], dx);
@@ -117,6 +120,12 @@ impl LaneConvolution {
             dw.fill(0.0);
         }
         simd(WeightSlope { sizes: *self, x, dy, dw });
+    }
+
+    /// The columns of the kernel that meet more than zeros at some of `count` output columns.
+    fn kernel_columns(&self, column: usize, count: usize) -> std::ops::Range<usize> {
+        let first = self.room.saturating_sub(column + count - 1).min(self.kernel);
+        first..(self.width - self.room - column.min(self.width - self.room)).clamp(first, self.kernel)
     }
 
     /// The rows of the kernel that meet the image at output row `y`.
@@ -205,12 +214,14 @@ impl Block<'_> {
         let bias = |o: usize| self.bias.get(self.output + o).copied().unwrap_or(0.0);
         let mut sums: [[S::f32s; C]; O] = std::array::from_fn(|o| [simd.splat_f32s(bias(o)); C]);
         let (pixel, taps) = (inputs * self.registers, kernel * inputs);
+        let columns = self.sizes.kernel_columns(self.column, C);
+        let (first, end) = (columns.start * inputs, columns.end * inputs);
         for ky in self.sizes.kernel_rows(self.row) {
             // The inputs of neighbouring columns lie in a row: one loop runs over both.
             let start = ((self.row + ky - padding) * width + self.column) * pixel + self.lane;
             let x = &x[start..start + (C - 1) * pixel + (taps - 1) * self.registers + 1];
             let weights = &self.weights[ky * taps * outputs..(ky + 1) * taps * outputs];
-            for (tap, weights) in weights.chunks_exact(outputs).enumerate() {
+            for (tap, weights) in weights.chunks_exact(outputs).enumerate().take(end).skip(first) {
                 let weights = &weights[self.output..self.output + O];
                 // SAFETY: `tap < taps` and `c < C`, and `x` was cut above to end behind the largest of both.
                 let values: [S::f32s; C] =

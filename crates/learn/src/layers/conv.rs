@@ -98,7 +98,7 @@ impl Conv2d {
 fn in_lanes(sizes: &Convolution) -> LaneConvolution {
     let &Convolution { images, height, width, inputs, outputs, kernel, stride, padding } = sizes;
     assert!(stride == 1 && padding == 0, "with samples in the lanes there is no stride and no padding");
-    LaneConvolution { height, width, inputs, outputs, kernel, padding, lanes: lanes(images) }
+    LaneConvolution { height, width, inputs, outputs, kernel, padding, room: 0, lanes: lanes(images) }
 }
 
 #[derive(Debug)]
