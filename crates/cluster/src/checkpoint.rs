@@ -4,15 +4,17 @@
 //! that can be seen are complete and have their state. The state knows the checksum of its parameters: a pair that does
 //! not fit, or half a file, is never taken for whole.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use bonfire_learn::Layout;
+use bonfire_learn::layout::Tensor;
 use bonfire_report::write_atomically;
 use safetensors::SafeTensors;
-use safetensors::tensor::{Dtype, TensorView};
+use safetensors::tensor::{Dtype, View};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -205,13 +207,56 @@ pub fn is_whole(bytes: &[u8]) -> bool {
     SafeTensors::deserialize(bytes).is_ok()
 }
 
+/// One tensor of the parameters. Its bytes are made when their turn comes, so there are never copies of all tensors at once.
+struct Parameters<'a> {
+    tensor: &'a Tensor,
+    flat: &'a [f32],
+}
+
+impl View for Parameters<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.tensor.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        bytes(&self.tensor.to_torch(self.flat)).into()
+    }
+
+    fn data_len(&self) -> usize {
+        4 * self.tensor.range.len()
+    }
+}
+
+/// A moment of the optimiser, in the order of memory; its bytes are made as late.
+struct Moment<'a> {
+    values: &'a [f32],
+    shape: [usize; 1],
+}
+
+impl View for Moment<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        bytes(self.values).into()
+    }
+
+    fn data_len(&self) -> usize {
+        4 * self.values.len()
+    }
+}
+
 fn parameters_to_bytes(layout: &Layout, parameters: &[f32]) -> Result<Vec<u8>> {
-    let tensors = layout.tensors().iter().map(|tensor| (&tensor.name, bytes(&tensor.to_torch(parameters))));
-    let tensors: Vec<(&String, Vec<u8>)> = tensors.collect();
-    let views = tensors.iter().zip(layout.tensors()).map(|((name, data), tensor)| {
-        TensorView::new(Dtype::F32, tensor.shape.clone(), data).map(|view| (*name, view))
-    });
-    let views: Vec<_> = views.collect::<Result<_, _>>()?;
+    let views = layout.tensors().iter().map(|tensor| (&tensor.name, Parameters { tensor, flat: parameters }));
     // One entry only: the order of more would differ from run to run.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     Ok(safetensors::serialize(views, Some(metadata))?)
@@ -223,11 +268,8 @@ fn state_to_bytes(snapshot: Snapshot<'_>, parameters: &[u8]) -> Result<Vec<u8>> 
         layout: layout_digest(snapshot.layout),
         progress: snapshot.progress.clone(),
     };
-    let moments: Vec<Vec<u8>> = snapshot.moments.iter().map(|moment| bytes(moment)).collect();
-    let views = moments.iter().enumerate().map(|(i, data)| {
-        TensorView::new(Dtype::F32, vec![data.len() / 4], data).map(|view| (format!("moment.{i}"), view))
-    });
-    let views: Vec<_> = views.collect::<Result<_, _>>()?;
+    let views = snapshot.moments.iter().enumerate();
+    let views = views.map(|(i, values)| (format!("moment.{i}"), Moment { values, shape: [values.len()] }));
     let metadata = HashMap::from([(SEAL.to_owned(), serde_json::to_string(&seal)?)]);
     Ok(safetensors::serialize(views, Some(metadata))?)
 }

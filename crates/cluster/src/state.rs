@@ -87,7 +87,7 @@ fn checksum(samples: &Samples) -> String {
     match samples {
         Samples::Images(images) => {
             numbers(&[images.height as u32, images.width as u32, images.channels as u32]);
-            hash.update(&images.pixels);
+            images.pixels.pieces().for_each(|piece| hash.update(piece));
             hash.update(&images.labels);
         }
         Samples::Sentences(sentences) => {

@@ -1,6 +1,8 @@
-//! Buffers that a step takes and gives back, so that a step after the first allocates nothing.
+//! Buffers that a step takes and gives back, so that a step after the first ones allocates nothing.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// A cache line of floats: what every buffer's start is aligned to, and the width of the widest vector register.
 #[derive(Clone, Copy)]
@@ -9,11 +11,50 @@ struct Line([f32; LINE]);
 
 const LINE: usize = 16;
 
+/// Lines that several buffers lie in, each in its own.
+#[derive(Debug)]
+struct Memory {
+    start: NonNull<Line>,
+    lines: usize,
+}
+
+// SAFETY: what `start` points to is owned by this value alone, and is read and written through buffers only, each of
+// which reaches the lines that the pool gave to no other.
+unsafe impl Send for Memory {}
+// SAFETY: as above; a shared `Memory` by itself offers nothing to read or write.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(lines: usize) -> Self {
+        let memory = Box::leak(vec![Line([0.0; LINE]); lines].into_boxed_slice());
+        Self { start: NonNull::from(memory).cast(), lines }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let whole = NonNull::slice_from_raw_parts(self.start, self.lines);
+        // SAFETY: this is the slice that `new` leaked, and with the last buffer nobody points into it any more.
+        drop(unsafe { Box::from_raw(whole.as_ptr()) });
+    }
+}
+
 /// Floats on a 64-byte boundary. A buffer from a [`Pool`] holds whatever its last user left.
 #[derive(Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    memory: Option<Arc<Memory>>,
+    lines: Range<usize>,
     len: usize,
+}
+
+impl Buffer {
+    fn start(&self) -> NonNull<f32> {
+        match &self.memory {
+            // SAFETY: the pool hands out no line beyond the end of the memory.
+            Some(memory) => unsafe { memory.start.add(self.lines.start) }.cast(),
+            None => NonNull::dangling(),
+        }
+    }
 }
 
 impl Deref for Buffer {
@@ -21,9 +62,10 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[f32] {
-        // SAFETY: `lines` holds at least `len` initialised floats in a row: a `Line` is `repr(C)` with no padding
-        // (64 bytes, 64-aligned), and `Pool::take` never sets `len` beyond `lines.len() * LINE`.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+        // SAFETY: the buffer's lines are initialised, hold at least `len` floats in a row (a `Line` is `repr(C)` with no
+        // padding), live as long as its `memory`, and belong to no other buffer: `Pool::take` sees to it. Without memory,
+        // `len` is 0.
+        unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.len) }
     }
 }
 
@@ -31,7 +73,7 @@ impl DerefMut for Buffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [f32] {
         // SAFETY: as above, and `&mut self` makes the slice the only one.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start().as_ptr(), self.len) }
     }
 }
 
@@ -41,25 +83,36 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Buffers that are free. Each tape has its own, so no lock is needed and memory stays with its thread.
+/// Memory that is free. Each tape has its own, so no lock is needed and memory stays with its thread.
+///
+/// Sentences differ in length from batch to batch, so the buffers of one batch do not fit another. They are cut out of one
+/// block, which is whole again when all are given back: it holds what the largest batch needs at once, and no more.
 #[derive(Debug, Default)]
 pub struct Pool {
-    free: Vec<Buffer>,
+    blocks: Vec<Block>,
+}
+
+#[derive(Debug)]
+struct Block {
+    memory: Arc<Memory>,
+    /// The lines that no buffer has, in their order, neighbours joined.
+    free: Vec<Range<usize>>,
 }
 
 impl Pool {
     /// A buffer of `len` floats with whatever they last held.
     pub fn take(&mut self, len: usize) -> Buffer {
+        if len == 0 {
+            return Buffer::default();
+        }
         let lines = len.div_ceil(LINE);
-        let fits = |buffer: &Buffer| (lines..=2 * lines).contains(&buffer.lines.len());
-        let best = self.free.iter().enumerate().filter(|(_, buffer)| fits(buffer));
-        let mut buffer = match best.min_by_key(|(_, buffer)| buffer.lines.len()).map(|(i, _)| i) {
-            Some(i) => self.free.swap_remove(i),
-            // Sentences differ in length from batch to batch: rounding up lets one buffer serve many lengths.
-            None => Buffer { lines: vec![Line([0.0; LINE]); lines + lines / 8], len: 0 },
-        };
-        buffer.len = len;
-        buffer
+        if let Some(buffer) = self.blocks.iter_mut().find_map(|block| block.take(lines, len)) {
+            return buffer;
+        }
+        let mut block = Block::new(lines);
+        let buffer = block.take(lines, len);
+        self.blocks.push(block);
+        buffer.unwrap_or_default()
     }
 
     /// A buffer of `len` zeros.
@@ -71,8 +124,65 @@ impl Pool {
 
     /// Takes a buffer back.
     pub fn give(&mut self, buffer: Buffer) {
-        if !buffer.lines.is_empty() {
-            self.free.push(buffer);
+        let Buffer { memory: Some(memory), lines, .. } = buffer else { return };
+        let mut own = self.blocks.iter_mut().filter(|block| Arc::ptr_eq(&block.memory, &memory));
+        if let Some(block) = own.next() {
+            block.give(lines);
+        }
+        drop(memory);
+        if self.blocks.iter().all(Block::is_whole) {
+            self.join();
+        }
+    }
+
+    /// Makes one block of all. With some more, so that a batch that is a little longer still fits, and so do buffers between
+    /// which gaps remain.
+    fn join(&mut self) {
+        if let [block] = self.blocks.as_mut_slice() {
+            // A buffer that was dropped instead of given back is free again as well.
+            block.free.clear();
+            block.free.push(Range { start: 0, end: block.memory.lines });
+            return;
+        }
+        let lines: usize = self.blocks.iter().map(|block| block.memory.lines).sum();
+        // First the old, then the new: there is never twice as much.
+        self.blocks.clear();
+        self.blocks.push(Block::new(lines + lines / 8));
+    }
+}
+
+impl Block {
+    fn new(lines: usize) -> Self {
+        Self { memory: Arc::new(Memory::new(lines)), free: vec![Range { start: 0, end: lines }] }
+    }
+
+    /// Whether no buffer lies in it.
+    fn is_whole(&self) -> bool {
+        Arc::strong_count(&self.memory) == 1
+    }
+
+    /// The first free lines that are enough: what is used again soon stays close together.
+    fn take(&mut self, lines: usize, len: usize) -> Option<Buffer> {
+        let place = self.free.iter().position(|free| free.len() >= lines)?;
+        let free = &mut self.free[place];
+        let taken = free.start..free.start + lines;
+        free.start = taken.end;
+        if free.start == free.end {
+            self.free.remove(place);
+        }
+        Some(Buffer { memory: Some(Arc::clone(&self.memory)), lines: taken, len })
+    }
+
+    fn give(&mut self, lines: Range<usize>) {
+        let place = self.free.partition_point(|free| free.start < lines.start);
+        self.free.insert(place, lines);
+        for left in [place, place.saturating_sub(1)] {
+            if let [one, other, ..] = &mut self.free[left..]
+                && one.end == other.start
+            {
+                one.end = other.end;
+                self.free.remove(left + 1);
+            }
         }
     }
 }
@@ -80,6 +190,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn buffers_are_aligned_and_used_again() {
@@ -90,11 +201,56 @@ mod tests {
         assert_eq!(address as usize % 64, 0);
         pool.give(a);
         let b = pool.take(90);
-        assert_eq!(b.as_ptr(), address, "a free buffer that fits is taken");
-        assert_eq!(b.len(), 90);
-        assert_ne!(pool.take(90).as_ptr(), address, "a buffer in use is not");
+        assert_eq!((b.as_ptr(), b.len()), (address, 90), "what is free is taken");
+        assert_ne!(pool.take(90).as_ptr(), address, "what is in use is not");
         pool.give(b);
-        assert_ne!(pool.take(10).as_ptr(), address, "nor one that is much too large");
         assert_eq!(pool.zeros(100)[..], [0.0; 100]);
+        assert!(pool.take(0).is_empty());
+    }
+
+    fn lines(pool: &Pool) -> usize {
+        pool.blocks.iter().map(|block| block.memory.lines).sum()
+    }
+
+    #[test]
+    fn no_two_buffers_share_a_float() {
+        let (mut pool, mut random) = (Pool::default(), Random::new(3));
+        let mut held: Vec<Buffer> = Vec::new();
+        for turn in 0..5000 {
+            if held.len() > 20 || random.chance(0.4) && !held.is_empty() {
+                let buffer = held.swap_remove(random.below(held.len()));
+                assert!(buffer.iter().all(|x| *x == buffer[0]), "{buffer:?} was written to by another");
+                // One that is lost costs nothing for long.
+                if random.chance(0.9) {
+                    pool.give(buffer);
+                }
+            } else {
+                let mut buffer = pool.take(1 + random.below(2000));
+                buffer.fill(turn as f32);
+                held.push(buffer);
+            }
+        }
+        held.into_iter().for_each(|buffer| pool.give(buffer));
+        assert_eq!(pool.blocks.len(), 1);
+        assert_eq!(pool.blocks[0].free, [Range { start: 0, end: lines(&pool) }], "all is free");
+    }
+
+    #[test]
+    fn steps_of_many_lengths_hold_little_more_than_the_longest() {
+        let step = |length: usize| [100, 100, 128, 384, 128, 17].map(|width| 64 * length * width);
+        let longest: usize = step(159).iter().map(|len| len.div_ceil(LINE)).sum();
+        let check = |lengths: &mut dyn Iterator<Item = usize>| {
+            let mut pool = Pool::default();
+            for length in lengths {
+                let taken = step(length).map(|len| pool.take(len));
+                taken.into_iter().rev().for_each(|buffer| pool.give(buffer));
+            }
+            assert!(lines(&pool) * 4 < longest * 5, "{} lines, the longest needs {longest}", lines(&pool));
+            assert_eq!(pool.blocks.len(), 1);
+        };
+        check(&mut (1..=159));
+        check(&mut (1..=159).rev());
+        let mut random = Random::new(1);
+        check(&mut std::iter::repeat_with(|| 1 + random.below(159)).take(300));
     }
 }

@@ -72,6 +72,11 @@ impl Order {
         Self { factors: factors.to_vec(), axes: axes.to_vec() }
     }
 
+    /// Whether it is the same as PyTorch's.
+    fn is_plain(&self) -> bool {
+        self.axes.is_sorted()
+    }
+
     /// PyTorch's offsets in the order of memory.
     fn offsets(&self) -> Vec<usize> {
         let mut strides = vec![1; self.factors.len()];
@@ -91,6 +96,9 @@ impl Tensor {
     /// The tensor's values in PyTorch's order, from the flat vector.
     pub fn to_torch(&self, flat: &[f32]) -> Vec<f32> {
         let memory = &flat[self.range.clone()];
+        if self.order.is_plain() {
+            return memory.to_vec();
+        }
         let mut values = vec![0.0; memory.len()];
         for (value, offset) in memory.iter().zip(self.order.offsets()) {
             values[offset] = *value;
@@ -102,6 +110,10 @@ impl Tensor {
     pub fn set_from_torch(&self, values: &[f32], flat: &mut [f32]) {
         let memory = &mut flat[self.range.clone()];
         assert_eq!(values.len(), memory.len(), "{} has {} values", self.name, memory.len());
+        if self.order.is_plain() {
+            memory.copy_from_slice(values);
+            return;
+        }
         for (value, offset) in memory.iter_mut().zip(self.order.offsets()) {
             *value = values[offset];
         }

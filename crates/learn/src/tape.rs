@@ -53,8 +53,31 @@ struct Value {
 #[derive(Debug, Default)]
 pub struct Workspace {
     values: Vec<Value>,
-    records: Vec<Record>,
+    /// How many of the values have a record.
+    recorded: usize,
+    done: Vec<Done>,
     pool: Pool,
+}
+
+/// What one layer did.
+#[derive(Debug)]
+struct Done {
+    record: Record,
+    /// Where the layer's values begin. No earlier layer reads them, so they go when the layer is undone.
+    first_value: usize,
+}
+
+impl Workspace {
+    /// Takes back the memory of all values from `first` on.
+    fn release(&mut self, first: usize) {
+        for value in self.values.drain(first..) {
+            if let Data::Own(data) = value.data {
+                self.pool.give(data);
+            }
+            self.pool.give(value.slope.unwrap_or_default());
+        }
+        self.recorded = first;
+    }
 }
 
 fn floats<'a>(data: &'a Data, batch: &'a Batch) -> &'a [f32] {
@@ -109,24 +132,17 @@ impl<'a> Tape<'a> {
         Self { batch, parameters, gradient: None, tally, work, weights, seed: 0 }
     }
 
-    /// Goes back from the loss to every parameter, if training, and empties the tape.
+    /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the slopes
+    /// of those before it.
     pub fn finish(mut self) {
-        let mut records = std::mem::take(&mut self.work.records);
-        if self.is_training() {
-            for record in records.iter_mut().rev() {
+        while let Some(Done { mut record, first_value }) = self.work.done.pop() {
+            if self.is_training() {
                 record.backward(&mut self);
             }
-        }
-        for record in records.drain(..) {
             record.recycle(&mut self.work.pool);
+            self.work.release(first_value);
         }
-        self.work.records = records;
-        for value in self.work.values.drain(..) {
-            if let Data::Own(data) = value.data {
-                self.work.pool.give(data);
-            }
-            self.work.pool.give(value.slope.unwrap_or_default());
-        }
+        self.work.release(0);
         if let Some(gradient) = self.gradient {
             gradient.finish();
         }
@@ -175,7 +191,7 @@ impl<'a> Tape<'a> {
 
     /// A seed that differs for every layer of a step.
     pub(crate) fn layer_seed(&self) -> u64 {
-        mix(self.seed ^ mix(self.work.records.len() as u64))
+        mix(self.seed ^ mix(self.work.done.len() as u64))
     }
 
     /// How much the classes count in the loss.
@@ -212,9 +228,11 @@ impl<'a> Tape<'a> {
         Var(self.work.values.len() - 1)
     }
 
-    /// Remembers how a value came about.
+    /// Remembers how the values since the last record came about.
     pub(crate) fn record(&mut self, record: Record) {
-        self.work.records.push(record);
+        let first_value = self.work.recorded;
+        self.work.recorded = self.work.values.len();
+        self.work.done.push(Done { record, first_value });
     }
 
     /// Takes the slope of a value off the tape; none if nothing depends on it.

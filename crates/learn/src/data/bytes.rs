@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use memmap2::Mmap;
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +22,26 @@ impl Bytes {
         // shortens the file during a run ends the run by a signal; the manual says so.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
         Ok(Self::Mapped(Arc::new(map)))
+    }
+
+    /// Tells the system that reads will jump about: what lies around a place that is read is not wanted. Otherwise a file that
+    /// does not fit into memory costs 128 KiB of the disk for every image.
+    pub fn will_jump(&self) {
+        #[cfg(unix)]
+        if let Self::Mapped(map) = self {
+            // A wish, as below: its refusal costs time alone.
+            let _ = map.advise(memmap2::Advice::Random);
+        }
+    }
+
+    /// Tells the system that these bytes are wanted soon. It begins to read them and does not keep anybody waiting.
+    pub fn fetch(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Self::Mapped(map) = self {
+            let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 }
 

@@ -48,36 +48,54 @@ const COLUMNS: usize = 10;
 
 /// Reads a folder of this format.
 pub(super) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
-    let read = |path: &Path| read(path, source.tags);
-    let [train, test] = text::halves(folder, ["train.conllu", "test.conllu"], source, read)?;
-    text::tagging(source, &train, &test)
+    let open = |path: &Path| Treebank::open(path, source.tags);
+    text::tagging(source, text::halves(folder, ["train.conllu", "test.conllu"], source, open)?)
 }
 
-/// Reads all sentences of a file, plain or packed with gzip.
+/// The sentences of a file, plain or packed with gzip, one after the other.
+pub(super) struct Treebank {
+    lines: Lines,
+    column: TagColumn,
+}
+
+impl Treebank {
+    pub fn open(path: &Path, column: TagColumn) -> Result<Self> {
+        Ok(Self { lines: Lines::open(path)?, column })
+    }
+
+    fn read_next(&mut self) -> Result<Option<TaggedSentence>> {
+        let mut sentence = TaggedSentence::default();
+        while let Some((_, line)) = self.lines.next()? {
+            if line.is_empty() {
+                if sentence.words.is_empty() {
+                    continue;
+                }
+                return Ok(Some(sentence));
+            }
+            match parse(line, sentence.words.len() + 1, self.column) {
+                Ok(None) => {}
+                Ok(Some((word, tag))) => {
+                    sentence.words.push(word.to_owned());
+                    sentence.tags.push(tag.to_owned());
+                }
+                Err(message) => return Err(self.lines.error(message)),
+            }
+        }
+        Ok(Some(sentence).filter(|sentence| !sentence.words.is_empty()))
+    }
+}
+
+impl Iterator for Treebank {
+    type Item = Result<TaggedSentence>;
+
+    fn next(&mut self) -> Option<Result<TaggedSentence>> {
+        self.read_next().transpose()
+    }
+}
+
+/// Reads all sentences of a file.
 pub fn read(path: &Path, column: TagColumn) -> Result<Vec<TaggedSentence>> {
-    let mut lines = Lines::open(path)?;
-    let mut sentences = Vec::new();
-    let mut sentence = TaggedSentence::default();
-    while let Some((_, line)) = lines.next()? {
-        if line.is_empty() {
-            if !sentence.words.is_empty() {
-                sentences.push(std::mem::take(&mut sentence));
-            }
-            continue;
-        }
-        match parse(line, sentence.words.len() + 1, column) {
-            Ok(None) => {}
-            Ok(Some((word, tag))) => {
-                sentence.words.push(word.to_owned());
-                sentence.tags.push(tag.to_owned());
-            }
-            Err(message) => return Err(lines.error(message)),
-        }
-    }
-    if !sentence.words.is_empty() {
-        sentences.push(sentence);
-    }
-    Ok(sentences)
+    Treebank::open(path, column)?.collect()
 }
 
 /// Writes sentences with universal tags, packed if the name ends in `.gz`.

@@ -19,6 +19,9 @@ pub struct Images {
     pub augment: Option<Augment>,
 }
 
+/// How many images are fetched at a time where all are looked at.
+const AHEAD: u32 = 512;
+
 /// The chance of an epoch: everything random about its samples follows from it and their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance {
@@ -109,6 +112,9 @@ impl Images {
         // Sums of differences from a value of the channel keep their precision, however far from 0 the values are.
         let mut sums: Vec<[f64; 3]> = Vec::new();
         for number in 0..self.labels.len() as u32 {
+            if number % AHEAD == 0 {
+                self.pixels.fetch(number as usize..(number + 2 * AHEAD) as usize, self.values());
+            }
             plain.draw(number, None, &mut image);
             if sums.is_empty() {
                 sums = image[..self.channels].iter().map(|&value| [f64::from(value), 0.0, 0.0]).collect();

@@ -3,6 +3,9 @@
 use super::bytes::Bytes;
 use std::ops::Range;
 
+/// How many bytes are read at a time from end to end.
+const PIECE: usize = 4 << 20;
+
 /// The order of the values of an image, and how each is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
@@ -52,6 +55,7 @@ impl Pixels {
     /// Records that end where the bytes end: they begin at `start`, and each image has `lead` bytes before it.
     pub fn new(bytes: impl Into<Bytes>, start: usize, lead: usize, form: Form) -> Self {
         let bytes = bytes.into();
+        bytes.will_jump();
         let used = start..bytes.len();
         Self { bytes, used, lead, form }
     }
@@ -76,6 +80,24 @@ impl Pixels {
         let size = values * self.form.width();
         let start = self.used.start + number * (self.lead + size) + self.lead;
         &self.bytes[self.used.clone()][start - self.used.start..][..size]
+    }
+
+    /// Has the system begin to read some images, each of so many values, if they are in a file.
+    pub fn fetch(&self, images: Range<usize>, values: usize) {
+        let record = self.lead + values * self.form.width();
+        let place = |image: usize| (self.used.start + image * record).min(self.used.end);
+        self.bytes.fetch(place(images.start)..place(images.end));
+    }
+
+    /// All records, with what stands between them, in pieces: for those who read from end to end. The piece that comes next
+    /// is fetched while one is read.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let piece = |start: usize| start..(start + PIECE).min(self.used.end);
+        self.bytes.fetch(piece(self.used.start));
+        self.used.clone().step_by(PIECE).map(move |start| {
+            self.bytes.fetch(piece((start + PIECE).min(self.used.end)));
+            &self.bytes[piece(start)]
+        })
     }
 
     /// Keeps the first so many images.
@@ -117,6 +139,9 @@ mod tests {
         assert_eq!(pixels.image(2, 3), [13, 14, 15]);
         pixels.truncate(2, 3);
         assert_eq!(pixels.as_ref(), (1..11).collect::<Vec<u8>>());
+        assert_eq!(pixels.pieces().collect::<Vec<_>>(), [pixels.as_ref()]);
+        let large = Pixels::new(vec![5; 2 * PIECE + 3], 2, 0, Form::Rows);
+        assert_eq!(large.pieces().map(<[u8]>::len).collect::<Vec<_>>(), [PIECE, PIECE, 1]);
         assert_eq!(Pixels::of_floats(&[1.0, 2.0]).image(1, 1), 2f32.to_le_bytes());
     }
 }

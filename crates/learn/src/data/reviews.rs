@@ -35,8 +35,7 @@ pub fn make(count: usize, seed: u64) -> Vec<Review> {
 
 /// Reads a folder of this format.
 pub(super) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
-    let [train, test] = text::halves(folder, ["train.jsonl", "test.jsonl"], source, read)?;
-    text::texts(source, &train, &test)
+    text::texts(source, text::halves(folder, ["train.jsonl", "test.jsonl"], source, Reviews::open)?)
 }
 
 /// The words of a text: letters and apostrophes make words, everything else parts them, and apostrophes around a word
@@ -67,21 +66,43 @@ struct Line {
     category: Option<String>,
 }
 
-/// Reads all reviews of a file, plain or packed with gzip. Those without text are left out: nothing can be learned
-/// from them, and every large collection has some.
-pub fn read(path: &Path) -> Result<Vec<Review>> {
-    let mut lines = Lines::open(path)?;
-    let mut reviews = Vec::new();
-    while let Some((_, line)) = lines.next()? {
-        if line.trim().is_empty() {
-            continue;
-        }
-        match parse(line) {
-            Ok(review) => reviews.extend(review),
-            Err(message) => return Err(lines.error(message)),
-        }
+/// The reviews of a file, plain or packed with gzip, one after the other. Those without text are left out: nothing can be
+/// learned from them, and every large collection has some.
+pub(super) struct Reviews {
+    lines: Lines,
+}
+
+impl Reviews {
+    pub fn open(path: &Path) -> Result<Self> {
+        Ok(Self { lines: Lines::open(path)? })
     }
-    Ok(reviews)
+
+    fn read_next(&mut self) -> Result<Option<Review>> {
+        while let Some((_, line)) = self.lines.next()? {
+            if line.trim().is_empty() {
+                continue;
+            }
+            match parse(line) {
+                Ok(None) => {}
+                Ok(review) => return Ok(review),
+                Err(message) => return Err(self.lines.error(message)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Reviews {
+    type Item = Result<Review>;
+
+    fn next(&mut self) -> Option<Result<Review>> {
+        self.read_next().transpose()
+    }
+}
+
+/// Reads all reviews of a file.
+pub fn read(path: &Path) -> Result<Vec<Review>> {
+    Reviews::open(path)?.collect()
 }
 
 fn parse(line: &str) -> Result<Option<Review>, String> {

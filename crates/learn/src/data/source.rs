@@ -149,8 +149,14 @@ impl Source {
                 let classes = known::class_names(&self.name, 10);
                 image::dataset(self, digits::make(train, seed), digits::make(test, test_seed), classes)
             }
-            "grammar" => text::tagging(self, &grammar::make(train, seed), &grammar::make(test, test_seed)),
-            "reviews" => text::texts(self, &reviews::make(train, seed), &reviews::make(test, test_seed)),
+            "grammar" => {
+                let halves = [grammar::make(train, seed), grammar::make(test, test_seed)];
+                text::tagging(self, halves.map(|half| half.into_iter().map(Ok)))
+            }
+            "reviews" => {
+                let halves = [reviews::make(train, seed), reviews::make(test, test_seed)];
+                text::texts(self, halves.map(|half| half.into_iter().map(Ok)))
+            }
             name => Err(Error::Mismatch(format!("data: nothing here makes {name}"))),
         }
     }

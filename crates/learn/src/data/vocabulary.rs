@@ -12,6 +12,53 @@ pub struct Vocabulary {
     numbers: HashMap<String, u32>,
 }
 
+/// Words that are being counted. Each has a number for the time being, so that a text need not be kept as words until
+/// all are counted.
+#[derive(Debug, Default)]
+pub struct Census {
+    places: HashMap<String, u32>,
+    frequencies: Vec<usize>,
+}
+
+impl Census {
+    /// Counts a word and returns its number: words are numbered from 0 on as they first appear.
+    pub fn note(&mut self, word: &str) -> u32 {
+        if let Some(&place) = self.places.get(word) {
+            self.frequencies[place as usize] += 1;
+            return place;
+        }
+        let place = self.frequencies.len() as u32;
+        self.places.insert(word.to_owned(), place);
+        self.frequencies.push(1);
+        place
+    }
+
+    /// The words in the order of their numbers.
+    pub fn words(self) -> Vec<String> {
+        let mut words: Vec<(String, u32)> = self.places.into_iter().collect();
+        words.sort_unstable_by_key(|&(_, place)| place);
+        words.into_iter().map(|(word, _)| word).collect()
+    }
+
+    /// The vocabulary of all words noted, as [`Vocabulary::count`] would make it, and for each number that
+    /// [`Self::note`] returned the one that the word has now.
+    pub fn vocabulary(mut self, min_frequency: usize, max_words: usize) -> (Vocabulary, Vec<u32>) {
+        let frequencies = std::mem::take(&mut self.frequencies);
+        let mut numbers = vec![Vocabulary::UNKNOWN; frequencies.len()];
+        let mut places: Vec<usize> =
+            (0..frequencies.len()).filter(|&place| frequencies[place] >= min_frequency).collect();
+        // The sort is stable, which keeps first appearance as the second key.
+        places.sort_by_key(|&place| std::cmp::Reverse(frequencies[place]));
+        places.truncate(max_words.min((u32::MAX - Vocabulary::FIRST) as usize));
+        let mut all = self.words();
+        let words = places.iter().zip(Vocabulary::FIRST..).map(|(&place, number)| {
+            numbers[place] = number;
+            std::mem::take(&mut all[place])
+        });
+        (Vocabulary::numbered(words.collect()), numbers)
+    }
+}
+
 impl Vocabulary {
     /// Fills the end of the shorter samples of a batch.
     pub const PADDING: u32 = 0;
@@ -27,20 +74,11 @@ impl Vocabulary {
         min_frequency: usize,
         max_words: usize,
     ) -> Self {
-        let mut places: HashMap<&str, usize> = HashMap::new();
-        let mut counted: Vec<(&str, usize)> = Vec::new();
+        let mut census = Census::default();
         for word in words {
-            let place = *places.entry(word).or_insert_with(|| {
-                counted.push((word, 0));
-                counted.len() - 1
-            });
-            counted[place].1 += 1;
+            census.note(word);
         }
-        counted.retain(|&(_, frequency)| frequency >= min_frequency);
-        // The sort is stable, which keeps first appearance as the second key.
-        counted.sort_by_key(|&(_, frequency)| std::cmp::Reverse(frequency));
-        counted.truncate(max_words.min((u32::MAX - Self::FIRST) as usize));
-        Self::numbered(counted.into_iter().map(|(word, _)| word.to_owned()).collect())
+        census.vocabulary(min_frequency, max_words).0
     }
 
     fn numbered(words: Vec<String>) -> Self {

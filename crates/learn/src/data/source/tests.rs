@@ -2,6 +2,7 @@ use super::*;
 use crate::data::conllu::TaggedSentence;
 use crate::data::normalize::Moments;
 use crate::data::{Images, Samples, Shape, Vocabulary, conllu, idx};
+use bonfire_spoil::Counting;
 use serde_json::json;
 use std::fs;
 
@@ -245,4 +246,58 @@ fn both_forms_of_normalize_are_read_and_saved() {
         error.to_string().contains("expected true, false, or a mapping of mean and deviation"),
         "{error}"
     );
+}
+
+/// How many bytes are held at most while a folder of these files is loaded, and how many the first file has.
+fn loading(files: &[(&str, &[u8])]) -> (usize, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        fs::write(folder.path().join(name), content).unwrap();
+    }
+    let (dataset, peak) = Counting::peak(|| in_folder(folder.path()).load());
+    dataset.unwrap();
+    (peak, files[0].1.len())
+}
+
+#[test]
+fn large_files_of_images_are_not_held_in_memory() {
+    let images = |count: u32| {
+        let sizes = [count, 32, 32].map(u32::to_be_bytes).concat();
+        [&[0, 0, 8, 3][..], &sizes, &vec![7; count as usize * 1024]].concat()
+    };
+    let labels = |count: u32| [&[0, 0, 8, 1][..], &count.to_be_bytes(), &vec![3; count as usize]].concat();
+    let (many, few) = (8 << 10, 2 << 10);
+    let (peak, size) = loading(&[
+        ("train-images-idx3-ubyte", &images(many)),
+        ("train-labels-idx1-ubyte", &labels(many)),
+        ("t10k-images-idx3-ubyte", &images(few)),
+        ("t10k-labels-idx1-ubyte", &labels(few)),
+    ]);
+    assert!(peak < size / 16, "{peak} bytes for a file of {size}");
+    let records = vec![3; 2000 * 3074];
+    let (peak, size) = loading(&[("train.bin", &records), ("test.bin", &records)]);
+    assert!(peak < size / 16, "{peak} bytes for a file of {size}");
+}
+
+#[test]
+fn of_large_files_of_text_only_numbers_are_held_in_memory() {
+    let word = |i: usize| {
+        format!(
+            "{}\tword{}\tlemma{}\tNOUN\tNN\tNumber=Sing\t0\troot\t_\tSpaceAfter=No\n",
+            i % 20 + 1,
+            i % 500,
+            i % 500
+        )
+    };
+    let treebank: String =
+        (0..100_000).map(|i| if i % 20 == 19 { word(i) + "\n" } else { word(i) }).collect();
+    let (peak, size) =
+        loading(&[("train.conllu", treebank.as_bytes()), ("test.conllu", treebank.as_bytes())]);
+    assert!(peak < size / 2, "{peak} bytes for a file of {size}");
+    let line = |i: usize| {
+        format!("{{\"reviewText\": \"{}\", \"overall\": 4.0}}\n", format!("w{} ", i % 500).repeat(400))
+    };
+    let reviews: String = (0..5000).map(line).collect();
+    let (peak, size) = loading(&[("train.jsonl", reviews.as_bytes()), ("test.jsonl", reviews.as_bytes())]);
+    assert!(peak < size, "{peak} bytes for a file of {size}");
 }

@@ -3,28 +3,28 @@
 use super::{Source, file};
 use crate::data::conllu::TaggedSentence;
 use crate::data::reviews::{self, Review, stop};
-use crate::data::{Dataset, Samples, Sentences, Shape, Texts, Vocabulary};
+use crate::data::vocabulary::Census;
+use crate::data::{Dataset, Samples, Sentences, Shape, Texts};
 use crate::error::{Error, Result};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Reads both halves of a folder, each of which must hold something, and keeps as much of them as the source says.
-pub fn halves<T>(
+/// Both halves of a folder, each of which must hold something, as far as the source says. Samples are read one at a time as
+/// they are taken, so that a file may be larger than memory.
+pub fn halves<T, I: Iterator<Item = Result<T>>>(
     folder: &Path,
     names: [&str; 2],
     source: &Source,
-    read: impl Fn(&Path) -> Result<Vec<T>>,
-) -> Result<[Vec<T>; 2]> {
+    open: impl Fn(&Path) -> Result<I>,
+) -> Result<[impl Iterator<Item = Result<T>>; 2]> {
     let half = |name: &str, limit: Option<usize>| {
         let path = file::need(folder, name)?;
-        let mut samples = read(&path)?;
-        if samples.is_empty() {
+        let mut samples = open(&path)?.peekable();
+        if samples.peek().is_none() {
             return Err(Error::format(&path, "holds no samples"));
         }
-        samples.truncate(limit.unwrap_or(usize::MAX));
-        Ok(samples)
+        Ok(samples.take(limit.unwrap_or(usize::MAX)))
     };
     Ok([half(names[0], source.train)?, half(names[1], source.test)?])
 }
@@ -34,88 +34,110 @@ const TAG_LIMIT: usize = 256;
 
 /// A data set of sentences. The classes are the tags of both halves by name: a tag that only the test half has can
 /// not be learned, but it is part of the language, and to refuse the data for its sake would help nobody.
-pub fn tagging(source: &Source, train: &[TaggedSentence], test: &[TaggedSentence]) -> Result<Dataset> {
-    let tags: BTreeSet<&str> =
-        train.iter().chain(test).flat_map(|sentence| &sentence.tags).map(String::as_str).collect();
-    if tags.len() > TAG_LIMIT {
+pub fn tagging(
+    source: &Source,
+    [train, test]: [impl Iterator<Item = Result<TaggedSentence>>; 2],
+) -> Result<Dataset> {
+    let (mut words, mut tags) = (Census::default(), Census::default());
+    let mut train = sentences(source, train, |word| words.note(word), &mut tags)?;
+    let (vocabulary, numbers) = words.vocabulary(source.min_frequency, source.max_words);
+    renumber(&mut train.words, &numbers);
+    let mut test = sentences(source, test, |word| vocabulary.number(word), &mut tags)?;
+    let names = tags.words();
+    if names.len() > TAG_LIMIT {
         let message = format!(
             "data {}: has {} different tags, at most {TAG_LIMIT} can be learned",
             source.name,
-            tags.len()
+            names.len()
         );
         return Err(Error::Mismatch(message));
     }
-    let tags: Vec<&str> = tags.into_iter().collect();
-    let words: Vec<Cow<'_, str>> =
-        train.iter().flat_map(|sentence| &sentence.words).map(|word| fold(word, source.lower_case)).collect();
-    let vocabulary =
-        Vocabulary::count(words.iter().map(|word| &**word), source.min_frequency, source.max_words);
-    let encode = |half: &[TaggedSentence]| -> Result<Samples> {
-        let mut sentences = Sentences { starts: vec![0], ..Sentences::default() };
-        for sentence in half {
-            let numbers = sentence.words.iter().map(|word| vocabulary.number(&fold(word, source.lower_case)));
-            sentences.words.extend(numbers);
-            // The list is sorted and holds every tag there is, so the search always finds one.
-            sentences.tags.extend(
-                sentence.tags.iter().map(|tag| tags.partition_point(|&known| known < tag.as_str()) as u8),
-            );
-            sentences.starts.push(start(source, sentences.words.len())?);
-        }
-        Ok(Samples::Sentences(sentences))
-    };
+    let mut classes = names.clone();
+    classes.sort_unstable();
+    let class = |name: &String| classes.partition_point(|known| known < name) as u8;
+    let by_place: Vec<u8> = names.iter().map(class).collect();
+    for tag in train.tags.iter_mut().chain(&mut test.tags) {
+        *tag = by_place[usize::from(*tag)];
+    }
     Ok(Dataset {
         name: source.name.clone(),
-        shape: Shape::Tagging { words: vocabulary.len(), tags: tags.len() },
-        train: Arc::new(encode(train)?),
-        test: Arc::new(encode(test)?),
-        classes: tags.iter().map(|&tag| tag.to_owned()).collect(),
+        shape: Shape::Tagging { words: vocabulary.len(), tags: classes.len() },
+        train: Arc::new(Samples::Sentences(train)),
+        test: Arc::new(Samples::Sentences(test)),
+        classes,
         vocabulary: Some(vocabulary),
     })
+}
+
+/// Sentences as numbers. Tags are numbered as they first appear; if there are too many for a byte, the caller refuses them.
+fn sentences(
+    source: &Source,
+    half: impl Iterator<Item = Result<TaggedSentence>>,
+    mut number: impl FnMut(&str) -> u32,
+    tags: &mut Census,
+) -> Result<Sentences> {
+    let mut sentences = Sentences { starts: vec![0], ..Sentences::default() };
+    for sentence in half {
+        let sentence = sentence?;
+        sentences.words.extend(sentence.words.iter().map(|word| number(&fold(word, source.lower_case))));
+        sentences.tags.extend(sentence.tags.iter().map(|tag| tags.note(tag) as u8));
+        sentences.starts.push(start(source, sentences.words.len())?);
+    }
+    Ok(sentences)
+}
+
+/// Gives words that were numbered as they appeared the numbers of the vocabulary.
+fn renumber(words: &mut [u32], numbers: &[u32]) {
+    for word in words {
+        *word = numbers[*word as usize];
+    }
 }
 
 /// The classes of texts.
 pub const STARS: [&str; 5] = ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"];
 
 /// A data set of texts with stars. Class 0 is one star.
-pub fn texts(source: &Source, train: &[Review], test: &[Review]) -> Result<Dataset> {
-    let normal = |half: &[Review]| -> Vec<(String, u8)> {
-        half.iter()
-            .map(|review| (reviews::normal(&review.text, source.lower_case), review.stars - 1))
-            .collect()
-    };
-    let (train, test) = (normal(train), normal(test));
-    let vocabulary = Vocabulary::count(
-        train.iter().flat_map(|(text, _)| kept_words(source, text)),
-        source.min_frequency,
-        source.max_words,
-    );
-    let encode = |half: &[(String, u8)], name: &str| -> Result<Samples> {
-        let mut texts = Texts { starts: vec![0], ..Texts::default() };
-        for (text, label) in half {
-            let before = texts.words.len();
-            texts.words.extend(kept_words(source, text).map(|word| vocabulary.number(word)));
-            // A text of signs and numbers alone says nothing that we could read.
-            if texts.words.len() > before {
-                texts.labels.push(*label);
-                texts.starts.push(start(source, texts.words.len())?);
-            }
-        }
-        if texts.labels.is_empty() {
-            return Err(Error::Mismatch(format!(
-                "data {}: no text of the {name} half has any words",
-                source.name
-            )));
-        }
-        Ok(Samples::Texts(texts))
-    };
+pub fn texts(source: &Source, [train, test]: [impl Iterator<Item = Result<Review>>; 2]) -> Result<Dataset> {
+    let mut words = Census::default();
+    let mut train = numbered_texts(source, train, "training", |word| words.note(word))?;
+    let (vocabulary, numbers) = words.vocabulary(source.min_frequency, source.max_words);
+    renumber(&mut train.words, &numbers);
+    let test = numbered_texts(source, test, "test", |word| vocabulary.number(word))?;
     Ok(Dataset {
         name: source.name.clone(),
         shape: Shape::Texts { words: vocabulary.len(), classes: STARS.len() },
-        train: Arc::new(encode(&train, "training")?),
-        test: Arc::new(encode(&test, "test")?),
+        train: Arc::new(Samples::Texts(train)),
+        test: Arc::new(Samples::Texts(test)),
         classes: STARS.map(str::to_owned).to_vec(),
         vocabulary: Some(vocabulary),
     })
+}
+
+fn numbered_texts(
+    source: &Source,
+    half: impl Iterator<Item = Result<Review>>,
+    name: &str,
+    mut number: impl FnMut(&str) -> u32,
+) -> Result<Texts> {
+    let mut texts = Texts { starts: vec![0], ..Texts::default() };
+    for review in half {
+        let review = review?;
+        let text = reviews::normal(&review.text, source.lower_case);
+        let before = texts.words.len();
+        texts.words.extend(kept_words(source, &text).map(&mut number));
+        // A text of signs and numbers alone says nothing that we could read.
+        if texts.words.len() > before {
+            texts.labels.push(review.stars - 1);
+            texts.starts.push(start(source, texts.words.len())?);
+        }
+    }
+    if texts.labels.is_empty() {
+        return Err(Error::Mismatch(format!(
+            "data {}: no text of the {name} half has any words",
+            source.name
+        )));
+    }
+    Ok(texts)
 }
 
 /// The words of a text that are read.
