@@ -16,6 +16,13 @@ const GRAMMAR: &str = "
     epochs=3
 ";
 
+/// A model whose products are kept in factors where one process can, and shared among threads.
+const LARGE_PRODUCTS: &str = "
+    model={mlp: {hidden: [400, 200]}}
+    data={name: digits, train: 2000, test: 500}
+    epochs=3
+";
+
 #[track_caller]
 fn alone(dir: &Dir, name: &str, workers: usize, settings: &str) -> Record {
     dir.bonfire(&format!("train --quiet --out {name} --workers {workers}")).set(settings).succeed();
@@ -38,7 +45,7 @@ fn hierarchy(head: &str, relays: [&str; 2]) -> String {
 
 #[test]
 fn flat_sync_of_processes_is_that_of_threads_bit_for_bit() {
-    for (workers, settings) in [(1, DIGITS), (2, GRAMMAR), (3, DIGITS)] {
+    for (workers, settings) in [(1, DIGITS), (2, GRAMMAR), (3, DIGITS), (2, LARGE_PRODUCTS)] {
         let dir = Dir::new();
         let settings = format!("{settings}\n epochs=1");
         let threads = alone(&dir, "threads", workers, &settings).parameters();
@@ -49,6 +56,18 @@ fn flat_sync_of_processes_is_that_of_threads_bit_for_bit() {
         let bounded = burn(&dir, "bounded", workers, &format!("{settings}\n{bounded}"));
         assert!(bounded.parameters() == threads, "{workers} workers, bounded by 0");
     }
+}
+
+#[test]
+fn threads_that_share_products_change_no_bit() {
+    let dir = Dir::new();
+    let with = |threads: usize| {
+        let settings = format!("{LARGE_PRODUCTS}\n epochs=1\n threads={threads}");
+        alone(&dir, &format!("threads-{threads}"), 1, &settings).parameters()
+    };
+    let one = with(1);
+    assert!(with(2) == one, "two threads");
+    assert!(with(3) == one, "three threads");
 }
 
 #[test]
