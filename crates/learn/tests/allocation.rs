@@ -48,7 +48,7 @@ fn allocations(spec: &str, shape: &Shape, optimizer: &OptimizerSpec) -> u64 {
     let mut model = spec.build(shape).expect("a model");
     let batch = Batch::random(shape, 5, 6, 1);
     let mut parameters = model.layout().initial(1);
-    let mut gradient = Gradient::new(model.layout());
+    let mut gradient = Gradient::in_factors(model.layout());
     let mut optimizer = Optimizer::new(optimizer.clone(), model.layout());
     let mut steps = |count: u64| {
         for step in 0..count {
@@ -73,6 +73,8 @@ fn steps_allocate_nothing() {
         (r#"{"lenet": {}}"#, images(18)),
         (r#"{"lenet5": {}}"#, images(18)),
         (r#"{"mlp": {"hidden": [16, 8]}}"#, images(5)),
+        // Large enough for factors.
+        (r#"{"mlp": {"hidden": [500]}}"#, images(16)),
         (r#"{"resnet18": {"width": 16}}"#, images(16)),
         (r#"{"resnet20": {}}"#, images(9)),
         (r#"{"resnet50": {"width": 4}}"#, images(16)),

@@ -109,6 +109,19 @@ fn is_portable<S: Simd>() -> bool {
     TypeId::of::<S>() == TypeId::of::<Scalar128b>()
 }
 
+/// Asks for a cache line before it is read, where the machine can be asked. Any address may be given.
+#[inline(always)]
+pub fn prefetch(place: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction reads nothing that the program could see, and does not fail.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Read;

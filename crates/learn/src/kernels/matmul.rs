@@ -12,7 +12,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
 
+use super::LANES;
 use super::instructions::simd;
 use crate::buffer::{Buffer, Pool};
 use panel::widths;
@@ -75,10 +77,10 @@ impl<'a> Matrix<'a> {
         Self { data, rows: rows.len(), columns: columns.len(), ..self }
     }
 
-    /// Writes the matrix row by row, with rows that start every `stride` floats.
+    /// Writes the matrix row by row, on all threads of the pool, with rows that start every `stride` floats.
     pub fn copy_to(self, to: &mut Vec<f32>, stride: usize) {
         to.resize(self.rows * stride, 0.0);
-        for (i, row) in to.chunks_exact_mut(stride).enumerate() {
+        to.par_chunks_exact_mut(stride).with_min_len(16).enumerate().for_each(|(i, row)| {
             let (row, from) = (&mut row[..self.columns], self.from(i, 0));
             if self.column_stride == 1 {
                 row.copy_from_slice(&from[..self.columns]);
@@ -87,7 +89,7 @@ impl<'a> Matrix<'a> {
                     .zip(from.iter().step_by(self.column_stride))
                     .for_each(|(to, from)| *to = *from);
             }
-        }
+        });
     }
 
     /// Everything from one place on.
@@ -162,7 +164,7 @@ impl Product<'_> {
         if some == 0 || panels < parts {
             return Self { c, a, b, add }.compute();
         }
-        let middle = panels * some / parts * panel::WIDEST;
+        let middle = b.columns * some / parts / LANES * LANES;
         let (left, right) = c.split(middle);
         let (b_left, b_right) = (b.part(0..b.rows, 0..middle), b.part(0..b.rows, middle..b.columns));
         rayon::join(
@@ -235,9 +237,10 @@ impl Block<'_> {
         let mut column = 0;
         for width in widths::<S>(columns) {
             let floats = width * S::F32_LANES;
-            let (b, b_step) = match self.right {
-                Some(right) => (&right[column * depth..], floats),
-                None => (self.b.from(k0, n0 + column), self.b.row_stride),
+            // Of a matrix that is read where it lies, the next panel is fetched while this one is used.
+            let (b, b_step, ahead) = match self.right {
+                Some(right) => (&right[column * depth..], floats, 0),
+                None => (self.b.from(k0, n0 + column), self.b.row_stride, floats),
             };
             let across = n0 + column..n0 + columns.min(column + floats);
             // Tiles of rows that are as even as can be: none is left with a single row.
@@ -253,7 +256,7 @@ impl Block<'_> {
                     None => (self.a.from(m0 + row, k0), self.a.row_stride, self.a.column_stride),
                 };
                 let c = c.part(m0 + row..m0 + row + size * count, across.clone());
-                Tiles { depth, a, a_row, a_step, b, b_step, c, add: self.add }.sum(simd, size, width);
+                Tiles { depth, a, a_row, a_step, b, b_step, ahead, c, add: self.add }.sum(simd, size, width);
                 row += size * count;
             }
             column += floats;

@@ -3,7 +3,8 @@
 use pulp::{Simd, WithSimd};
 
 use super::target::Target;
-use crate::kernels::instructions::mul_add;
+use crate::kernels::LANES;
+use crate::kernels::instructions::{mul_add, prefetch};
 
 /// Tiles of equal size, one below the other: some columns of a product, and the part of its sums that `depth` gives.
 pub struct Tiles<'a> {
@@ -15,6 +16,8 @@ pub struct Tiles<'a> {
     /// The right matrix from the first column on, in full registers; its rows start every `b_step` floats.
     pub b: &'a [f32],
     pub b_step: usize,
+    /// How many floats further the panel lies that is wanted next.
+    pub ahead: usize,
     /// The place of all tiles.
     pub c: Target<'a>,
     /// Whether to add to what is there.
@@ -68,7 +71,7 @@ impl Tiles<'_> {
 
     #[inline(always)]
     fn sum_sized<S: Simd, const M: usize, const V: usize>(self, simd: S) {
-        let Tiles { depth, a, a_row, a_step, b, b_step, mut c, add } = self;
+        let Tiles { depth, a, a_row, a_step, b, b_step, ahead, mut c, add } = self;
         let (lanes, rows, columns) = (S::F32_LANES, c.rows(), c.columns());
         assert!(rows > 0 && rows.is_multiple_of(M) && depth > 0, "tiles of {M} rows");
         assert!((rows - 1) * a_row + (depth - 1) * a_step < a.len(), "the left matrix is too short");
@@ -77,8 +80,11 @@ impl Tiles<'_> {
         let (c, stride) = c.floats();
         for first in (0..rows).step_by(M) {
             let mut sums = [[simd.splat_f32s(0.0); V]; M];
+            // Each tile fetches one of the lines of every row.
+            let next = b.as_ptr().wrapping_add(ahead + first / M % V * LANES);
             for k in 0..depth {
                 let (a_at, b_at) = (first * a_row + k * a_step, k * b_step);
+                prefetch(next.wrapping_add(b_at));
                 // SAFETY: rows below `rows` and steps below `depth` lie within `a` and `b`, as asserted above.
                 unsafe {
                     let b: [S::f32s; V] = std::array::from_fn(
