@@ -77,7 +77,7 @@ struct StepArgs {
     /// A model's name, or all
     #[arg(long, default_value = "all")]
     model: String,
-    /// Over how many threads the batch is split
+    /// How many threads work on the step: on parts of the batch, or of the products of a model that is mostly weights
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     /// How many samples a step has [default: the model's own]

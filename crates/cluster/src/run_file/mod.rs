@@ -66,7 +66,8 @@ pub struct RunFile {
     /// For `arch: allreduce`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allreduce: Option<Allreduce>,
-    /// Over how many threads a worker splits its batch; otherwise the cores of its machine are shared out.
+    /// Over how many threads a worker splits its batch, or the products of a model that is mostly weights; otherwise the
+    /// cores of its machine are shared out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
     pub distribute: Distribute,
