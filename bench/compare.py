@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures training steps of Bonfire and of PyTorch side by side and writes docs/performance.md.
+"""Measures training steps of Bonfire and of PyTorch side by side and writes the table of docs/performance.md.
 
     python3 -m venv venv && venv/bin/pip install torch
     cargo build --release
@@ -182,11 +182,12 @@ def processor():
         return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
 
 
-HEAD = """# Performance
+# What lies between these lines of the page is written by this script, the rest by hand.
+BEGIN, END = "<!-- begin: bench/compare.py -->\n", "<!-- end: bench/compare.py -->\n"
 
-A training step is forward, backward and update on one fixed random batch. Milliseconds, the best of {rounds} turns of both sides on one
+HEAD = """A training step is forward, backward and update on one fixed random batch. Milliseconds, the best of {rounds} turns of both sides on one
 machine ({cpu}, {cores} cores, PyTorch {torch}); PyTorch's figure is the best of plain, channels_last and `torch.compile`, and for two cores also of DDP.
-`bench/compare.py` made this page.
+`bench/compare.py` made this table; single figures vary by some 10 %.
 
 | model | Bonfire, 1 thread | PyTorch, 1 thread | faster | Bonfire, 2 threads | PyTorch, 2 cores | faster |
 |---|---|---|---|---|---|---|
@@ -202,8 +203,12 @@ def main():
     if not sys.argv[1:]:
         import torch
         head = HEAD.format(rounds=ROUNDS, cpu=processor(), cores=os.cpu_count(), torch=torch.__version__.partition("+")[0])
-        with open(os.path.join(HERE, "..", "docs", "performance.md"), "w") as page:
-            page.write(head + "\n".join(rows) + "\n")
+        page = os.path.join(HERE, "..", "docs", "performance.md")
+        with open(page) as file:
+            before, _, rest = file.read().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        with open(page, "w") as file:
+            file.write(before + BEGIN + head + "\n".join(rows) + "\n" + END + after)
 
 
 if __name__ == "__main__":
