@@ -54,7 +54,7 @@ pub(crate) struct Summed<'a, A> {
 const CHUNK: usize = 1024;
 
 /// How much one task sums. Fixed, so that nothing depends on the number of threads; enough for products of some rows.
-pub(crate) const BLOCK: usize = 1 << 14;
+pub(crate) const BLOCK: usize = 1 << 15;
 
 thread_local! {
     /// Where a thread multiplies a block of a product.

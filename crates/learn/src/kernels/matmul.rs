@@ -142,7 +142,7 @@ pub fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>,
 }
 
 /// How many multiplications are worth another thread: some hundredths of a millisecond.
-const SHARE: usize = 1 << 21;
+const SHARE: usize = 1 << 19;
 
 struct Product<'a> {
     c: Target<'a>,
