@@ -93,7 +93,7 @@ fn portable<Op: WithSimd>(op: Op) -> Op::Output {
     Simd::vectorize(Scalar128b, op)
 }
 
-/// `a · b + c`, rounded once where the machine does that in one instruction. What is [`portable`] would call a function for
+/// `a · b + c`, rounded once where the machine does that in one instruction. What is `portable` would call a function for
 /// every float to round only once; there it is a product and a sum.
 #[inline(always)]
 pub fn mul_add<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {

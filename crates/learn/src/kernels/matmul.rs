@@ -1,7 +1,7 @@
 //! Matrix products.
 //!
-//! A product is computed in [tiles](tile) that fit the registers. The right matrix is read in panels as wide as a tile;
-//! where it is used often enough, or cannot be read in full registers, a block of it is first [copied](panel) into panels
+//! A product is computed in tiles that fit the registers. The right matrix is read in panels as wide as a tile;
+//! where it is used often enough, or cannot be read in full registers, a block of it is first copied into panels
 //! that lie in a row. A left matrix whose columns lie in a row is copied too. What is copied stays in the second-level cache.
 
 mod panel;
