@@ -98,13 +98,13 @@ impl Worker {
 
     /// Computes the gradient of the loaded share.
     pub fn compute(&mut self, parameters: &[f32], luck: Luck, gradient: &mut Gradient) {
+        // Helpers are the other threads of a pool that is this worker's alone.
         let has_helpers = self.threads > 1 && self.threads == rayon::current_num_threads();
         if let [hand] = self.hands.as_mut_slice() {
             let seed = luck.worker_seed();
-            if has_helpers {
-                with_helpers(|| hand.compute(parameters, seed, gradient));
-            } else {
-                hand.compute(parameters, seed, gradient);
+            match rayon::current_thread_index().filter(|_| has_helpers) {
+                Some(this) => with_helpers(this, || hand.compute(parameters, seed, gradient)),
+                None => hand.compute(parameters, seed, gradient),
             }
             self.count();
         } else {
@@ -171,13 +171,13 @@ impl Hand {
     }
 }
 
-/// Runs `compute` on this thread of a pool, and keeps the pool's others awake for the parts that it shares with them. To be
+/// Runs `compute` on thread `this` of a pool, which is the one that calls, and keeps the pool's others awake for the parts that it shares with them. To be
 /// woken for every product would cost as much as they help.
-fn with_helpers(compute: impl FnOnce() + Send) {
-    let (this, done) = (rayon::current_thread_index(), AtomicBool::new(false));
+fn with_helpers(this: usize, compute: impl FnOnce() + Send) {
+    let done = AtomicBool::new(false);
     let compute = Mutex::new(Some(compute));
     rayon::broadcast(|thread| {
-        if Some(thread.index()) == this {
+        if thread.index() == this {
             let compute = compute.lock().ok().and_then(|mut compute| compute.take());
             compute.into_iter().for_each(|compute| compute());
             done.store(true, Ordering::Release);

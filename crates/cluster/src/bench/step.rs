@@ -67,8 +67,8 @@ pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f6
     ensure!(threads > 0, "--threads must be at least 1");
     ensure!(batch >= threads, "a batch of {batch} cannot be split over {threads} threads");
     ensure!(seconds > 0.0 && seconds.is_finite(), "--seconds must be above 0");
-    let first = Worker::build(threads, || task.model.build(&task.shape))?;
-    let mut crew = Crew::new(vec![first], 1);
+    let worker = Worker::build(threads, || task.model.build(&task.shape))?;
+    let mut crew = Crew::new(vec![worker], 1);
     let mut replica = Replica::new(crew.layout(), task.optimizer.clone(), 1);
     let hands = crew.hands().len();
     let part = |i: usize| batch * (i + 1) / hands - batch * i / hands;
