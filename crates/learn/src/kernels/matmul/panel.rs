@@ -27,18 +27,12 @@ pub fn widths<S: Simd>(columns: usize) -> impl Iterator<Item = usize> {
     )
 }
 
-/// Copies some rows of a left matrix, one column after the other. Pairs are where something starts and how far it reaches.
+/// Copies some rows of a left matrix whose columns lie in a row, one column after the other. Pairs are where something starts
+/// and how far it reaches.
 #[inline(always)]
 pub fn copy_left(to: &mut [f32], a: Matrix<'_>, (row, rows): (usize, usize), (k0, depth): (usize, usize)) {
     for (k, to) in to.chunks_exact_mut(rows).take(depth).enumerate() {
-        let from = a.from(row, k0 + k);
-        if a.row_stride == 1 {
-            to.copy_from_slice(&from[..rows]);
-        } else {
-            for (i, to) in to.iter_mut().enumerate() {
-                *to = from[i * a.row_stride];
-            }
-        }
+        to.copy_from_slice(&a.from(row, k0 + k)[..rows]);
     }
 }
 

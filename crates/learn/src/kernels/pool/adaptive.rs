@@ -14,19 +14,26 @@ fn window(i: usize, results: usize, side: usize) -> Range<usize> {
     i * side / results..((i + 1) * side).div_ceil(results)
 }
 
-/// Calls `each` with the number of every result and the rows and columns of its window; rows are counted over all images.
+/// Calls `each` with where every result of `floats` lies, and with the rows and columns of its window; rows are counted over
+/// all images. `each` must be an `#[inline(always)]` closure, which runs vectorised.
 #[inline(always)]
 fn for_each_window(
-    count: usize,
-    [height, width, _]: Image,
+    floats: usize,
+    [height, width, channels]: Image,
     [rows, columns]: [usize; 2],
-    mut each: impl FnMut(usize, Range<usize>, Range<usize>),
+    mut each: impl FnMut(Range<usize>, Range<usize>, Range<usize>),
 ) {
-    for at in 0..count {
-        let (column, row, image) = (at % columns, at / columns % rows, at / columns / rows);
-        let Range { start, end } = window(row, rows, height);
-        each(at, image * height + start..image * height + end, window(column, columns, width));
-    }
+    vectorized(
+        #[inline(always)]
+        || {
+            for at in 0..floats / channels {
+                let (column, row, image) = (at % columns, at / columns % rows, at / columns / rows);
+                let Range { start, end } = window(row, rows, height);
+                let down = image * height + start..image * height + end;
+                each(at * channels..(at + 1) * channels, down, window(column, columns, width));
+            }
+        },
+    );
 }
 
 /// Where the floats of a window's places are, row by row.
@@ -46,78 +53,58 @@ fn places(
 
 /// The means of the windows.
 pub fn average(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
-    let channels = image[2];
-    vectorized(
+    for_each_window(
+        y.len(),
+        image,
+        results,
         #[inline(always)]
-        || {
-            for_each_window(
-                y.len() / channels,
-                image,
-                results,
-                #[inline(always)]
-                |at, rows, columns| {
-                    let y = &mut y[at * channels..(at + 1) * channels];
-                    let scale = 1.0 / (rows.len() * columns.len()) as f32;
-                    y.fill(0.0);
-                    for place in places(image, rows, columns) {
-                        for (y, x) in y.iter_mut().zip(&x[place]) {
-                            *y += x;
-                        }
-                    }
-                    y.iter_mut().for_each(|y| *y *= scale);
-                },
-            );
+        |at, rows, columns| {
+            let (y, scale) = (&mut y[at], 1.0 / (rows.len() * columns.len()) as f32);
+            y.fill(0.0);
+            for place in places(image, rows, columns) {
+                for (y, x) in y.iter_mut().zip(&x[place]) {
+                    *y += x;
+                }
+            }
+            y.iter_mut().for_each(|y| *y *= scale);
         },
     );
 }
 
 /// The slope of what was averaged.
 pub fn average_slope(dy: &[f32], dx: &mut [f32], image: Image, results: [usize; 2]) {
-    let channels = image[2];
     dx.fill(0.0);
-    vectorized(
+    for_each_window(
+        dy.len(),
+        image,
+        results,
         #[inline(always)]
-        || {
-            for_each_window(
-                dy.len() / channels,
-                image,
-                results,
-                #[inline(always)]
-                |at, rows, columns| {
-                    let dy = &dy[at * channels..(at + 1) * channels];
-                    let scale = 1.0 / (rows.len() * columns.len()) as f32;
-                    for place in places(image, rows, columns) {
-                        for (dx, dy) in dx[place].iter_mut().zip(dy) {
-                            *dx += dy * scale;
-                        }
-                    }
-                },
-            );
+        |at, rows, columns| {
+            let (dy, scale) = (&dy[at], 1.0 / (rows.len() * columns.len()) as f32);
+            for place in places(image, rows, columns) {
+                for (dx, dy) in dx[place].iter_mut().zip(dy) {
+                    *dx += dy * scale;
+                }
+            }
         },
     );
 }
 
 /// The largest values of the windows.
 pub fn max(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
-    let channels = image[2];
-    vectorized(
+    for_each_window(
+        y.len(),
+        image,
+        results,
         #[inline(always)]
-        || {
-            for_each_window(
-                y.len() / channels,
-                image,
-                results,
-                #[inline(always)]
-                |at, rows, columns| {
-                    let y = &mut y[at * channels..(at + 1) * channels];
-                    y.fill(f32::NEG_INFINITY);
-                    for place in places(image, rows, columns) {
-                        for (y, x) in y.iter_mut().zip(&x[place]) {
-                            *y = if *x > *y { *x } else { *y };
-                        }
-                    }
-                },
-            );
+        |at, rows, columns| {
+            let y = &mut y[at];
+            y.fill(f32::NEG_INFINITY);
+            for place in places(image, rows, columns) {
+                for (y, x) in y.iter_mut().zip(&x[place]) {
+                    *y = if *x > *y { *x } else { *y };
+                }
+            }
         },
     );
 }
@@ -125,29 +112,22 @@ pub fn max(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
 /// The slope of what the largest was taken of: it goes to the first place of the window that holds it, and is taken out
 /// of `dy`.
 pub fn max_slope(x: &[f32], y: &[f32], dy: &mut [f32], dx: &mut [f32], image: Image, results: [usize; 2]) {
-    let channels = image[2];
     dx.fill(0.0);
-    vectorized(
+    for_each_window(
+        dy.len(),
+        image,
+        results,
         #[inline(always)]
-        || {
-            for_each_window(
-                dy.len() / channels,
-                image,
-                results,
-                #[inline(always)]
-                |at, rows, columns| {
-                    let range = at * channels..(at + 1) * channels;
-                    let (y, left) = (&y[range.clone()], &mut dy[range]);
-                    for place in places(image, rows, columns) {
-                        let taking = dx[place.clone()].iter_mut().zip(left.iter_mut()).zip(&x[place]).zip(y);
-                        for (((dx, left), x), y) in taking {
-                            let takes = *x == *y;
-                            *dx += if takes { *left } else { 0.0 };
-                            *left = if takes { 0.0 } else { *left };
-                        }
-                    }
-                },
-            );
+        |at, rows, columns| {
+            let (y, left) = (&y[at.clone()], &mut dy[at]);
+            for place in places(image, rows, columns) {
+                let taking = dx[place.clone()].iter_mut().zip(left.iter_mut()).zip(&x[place]).zip(y);
+                for (((dx, left), x), y) in taking {
+                    let takes = *x == *y;
+                    *dx += if takes { *left } else { 0.0 };
+                    *left = if takes { 0.0 } else { *left };
+                }
+            }
         },
     );
 }
