@@ -19,7 +19,7 @@ mod terminal;
 mod training;
 
 pub use anyhow::{Error, Result};
-pub use bonfire_cluster::report::Summary;
-pub use bonfire_cluster::{learn, report};
+pub use bonfire_report::Summary;
+pub use {bonfire_learn as learn, bonfire_report as report};
 
 pub use training::Training;

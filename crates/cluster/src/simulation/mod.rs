@@ -25,7 +25,7 @@ use bonfire_learn::data::Dataset;
 use bonfire_learn::random::Random;
 use bonfire_report::{Event, Exit, Summary, read_events};
 
-use crate::run_file::{Overrides, Settings};
+use bonfire_run::run_file::{Overrides, Settings};
 use cast::Play;
 use fault::{Fault, Hazards};
 use world::{Entry, World};

@@ -55,7 +55,7 @@ impl Run {
     }
 
     /// Goes on from the newest checkpoint because newer parameters are lost.
-    pub(crate) fn go_back(&mut self, reason: &str) -> Result<()> {
+    pub fn go_back(&mut self, reason: &str) -> Result<()> {
         let before = self.progress.round;
         let Restored { progress, from, .. } = restore(&mut self.job, &self.folder)?;
         self.progress = progress;

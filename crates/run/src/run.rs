@@ -14,20 +14,19 @@ use bonfire_report::{Event, Exit, Log, RunFolder, Summary, peak_rss_mb};
 use crate::checkpoint::{self, Progress, Snapshot};
 use crate::course::Due;
 use crate::job::Job;
-use crate::local;
 use crate::run_file::Span;
 
 /// A run under way.
 #[derive(Debug)]
 pub struct Run {
-    pub(crate) job: Job,
+    pub job: Job,
     folder: RunFolder,
     log: Log,
-    pub(crate) progress: Progress,
+    pub progress: Progress,
     /// Goes on with what an earlier process began.
-    pub(crate) is_resumed: bool,
+    pub is_resumed: bool,
     /// What the nodes sent and received, if there are any.
-    pub(crate) traffic: Option<Traffic>,
+    pub traffic: Option<Traffic>,
     /// Writes `state.json` while training goes on.
     state: Option<JoinHandle<()>>,
     started: Instant,
@@ -47,7 +46,7 @@ pub struct Run {
 
 /// What the parameters of a round are worth.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Evaluated {
+pub struct Evaluated {
     pub loss: f64,
     pub accuracy: f64,
     pub macro_f1: Option<f64>,
@@ -56,7 +55,7 @@ pub(crate) struct Evaluated {
 
 /// What went over the wire.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     pub nodes: usize,
     pub sent_bytes: u64,
     pub received_bytes: u64,
@@ -68,7 +67,7 @@ pub(crate) struct Traffic {
 
 /// What one update was made of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Update<'a> {
+pub struct Update<'a> {
     pub tally: &'a Tally,
     /// How many samples of which epochs.
     pub samples: &'a [(u64, u64)],
@@ -112,34 +111,38 @@ impl Run {
     }
 
     /// How many times the training data were gone through.
-    pub(crate) fn epochs(&self) -> f64 {
+    pub fn epochs(&self) -> f64 {
         self.progress.samples as f64 / self.job.dataset.train.len() as f64
     }
 
-    pub(crate) fn tell(&mut self, event: Event) {
+    pub fn tell(&mut self, event: Event) {
         self.log.record(Instant::now(), event);
     }
 
-    /// Trains on this machine until the plan is done, the target is reached, `stop` is set or the loss is lost. Whatever
-    /// happens, the summary is written; a failure is returned behind it.
-    pub fn finish(mut self, stop: &AtomicBool) -> Result<Summary> {
+    /// Trains with the workers of this process, which share its memory and are in step, until the plan is done, the target
+    /// is reached, `stop` is set or the loss is lost.
+    pub fn finish(self, stop: &AtomicBool) -> Result<Summary> {
+        self.finish_by(|run| run.train(stop))
+    }
+
+    /// The same by another way to train. Whatever happens, the summary is written; a failure is returned behind it.
+    pub fn finish_by(mut self, train: impl FnOnce(&mut Self) -> Result<Exit>) -> Result<Summary> {
         let trained = match self.nothing_left() {
             Some(exit) => Ok(exit),
-            None if self.job.settings.topology.is_in_step() => self.train(stop),
-            None => local::train(&mut self, stop),
+            None => train(&mut self),
         };
         self.end(trained)
     }
 
     /// How a run ends that was resumed after its last round, measured once more.
-    pub(crate) fn nothing_left(&mut self) -> Option<Exit> {
+    pub fn nothing_left(&mut self) -> Option<Exit> {
         let exit = planned_end(&self.job, &self.progress)?;
         self.evaluate();
         Some(exit)
     }
 
     /// Writes the summary of a run that came to this end.
-    pub(crate) fn end(mut self, trained: Result<Exit>) -> Result<Summary> {
+    pub fn end(mut self, trained: Result<Exit>) -> Result<Summary> {
         let exit = *trained.as_ref().unwrap_or(&Exit::Failed);
         let summary = self.summary(exit);
         let mut written = self.folder.write_summary(&summary).map_err(anyhow::Error::from);
@@ -179,14 +182,14 @@ impl Run {
     }
 
     /// Ends a run at the user's wish, so that it can go on later.
-    pub(crate) fn interrupt(&mut self) -> Exit {
+    pub fn interrupt(&mut self) -> Exit {
         self.checkpoint();
         self.tell(Event::Interrupted { round: self.progress.round });
         Exit::Interrupted
     }
 
     /// Adds the numbers of an update to the sums.
-    pub(crate) fn count(&mut self, update: Update<'_>) -> Result<()> {
+    pub fn count(&mut self, update: Update<'_>) -> Result<()> {
         let Update { tally, samples, units, lr } = update;
         let progress = &mut self.progress;
         progress.ledger.count(tally, samples);
@@ -230,19 +233,19 @@ impl Run {
         self.window = Window { since: now, samples: 0, tally: Tally::default() };
     }
 
-    pub(crate) fn is_last_round(&self) -> bool {
+    pub fn is_last_round(&self) -> bool {
         is_done(&self.job, &self.progress)
     }
 
     /// Does what is due after a round, given which epoch it ended, if one: says so, evaluates, saves. Some if the run is to
     /// end before its time.
-    pub(crate) fn after_round(&mut self, epoch: Option<u64>) -> Option<Exit> {
+    pub fn after_round(&mut self, epoch: Option<u64>) -> Option<Exit> {
         let due = self.after_update(epoch.as_slice());
         self.carry_out(due)
     }
 
     /// Evaluates and saves here and now. Some if the run is to end before its time.
-    pub(crate) fn carry_out(&mut self, due: Due) -> Option<Exit> {
+    pub fn carry_out(&mut self, due: Due) -> Option<Exit> {
         let paused = Instant::now();
         let reached = due.evaluation && self.evaluate();
         // After the evaluation, so that what it found is in the checkpoint.
@@ -254,7 +257,7 @@ impl Run {
     }
 
     /// Ends the epochs that ended, counted from 1; says what is due.
-    pub(crate) fn after_update(&mut self, epochs: &[u64]) -> Due {
+    pub fn after_update(&mut self, epochs: &[u64]) -> Due {
         epochs.iter().for_each(|&epoch| self.end_epoch(epoch));
         self.job.course.due(self.progress.round, epochs, self.is_last_round())
     }
@@ -296,7 +299,7 @@ impl Run {
     }
 
     /// Takes what an evaluation of a round's parameters found; true if that reached the target.
-    pub(crate) fn measured(&mut self, round: u64, epoch: f64, evaluated: Evaluated) -> bool {
+    pub fn measured(&mut self, round: u64, epoch: f64, evaluated: Evaluated) -> bool {
         let accuracy = evaluated.accuracy;
         self.evaluated = Some(evaluated);
         self.progress.best_accuracy =
@@ -321,7 +324,7 @@ impl Run {
     }
 
     /// Writes a checkpoint. One that cannot be written costs the checkpoint, not the run.
-    pub(crate) fn checkpoint(&mut self) {
+    pub fn checkpoint(&mut self) {
         let started = Instant::now();
         let round = self.progress.round;
         match self.write_checkpoint() {

@@ -187,7 +187,7 @@ fn build_workers(
 }
 
 /// Tells a model what the run file says of its classes.
-pub(crate) fn weigh_classes(settings: &Settings, model: &mut dyn Model) -> Result<()> {
+pub fn weigh_classes(settings: &Settings, model: &mut dyn Model) -> Result<()> {
     let Some(weights) = &settings.class_weights else { return Ok(()) };
     model.weigh_classes(weights).map_err(|error| located(settings, "class_weights", error))
 }

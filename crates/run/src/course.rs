@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use bonfire_learn::schedule::Place;
-use bonfire_strategy::{Unit, ring};
 
 use crate::loader::Plan;
 use crate::replica::Step;
@@ -55,12 +54,12 @@ impl Course {
         epochs * self.samples as u64 + before + share
     }
 
-    /// How many samples of which epochs some batches have.
-    pub fn samples_by_epoch(&self, units: impl IntoIterator<Item = Unit>) -> Vec<(u64, u64)> {
+    /// How many samples of which epochs some batches have, each given by its epoch and its place there.
+    pub fn samples_by_epoch(&self, units: impl IntoIterator<Item = (u64, u32)>) -> Vec<(u64, u64)> {
         let mut samples = BTreeMap::new();
-        for unit in units {
-            let place = unit.epoch * self.units_per_epoch() + u64::from(unit.index);
-            *samples.entry(unit.epoch).or_default() += self.samples_of(place + 1) - self.samples_of(place);
+        for (epoch, index) in units {
+            let place = epoch * self.units_per_epoch() + u64::from(index);
+            *samples.entry(epoch).or_default() += self.samples_of(place + 1) - self.samples_of(place);
         }
         samples.into_iter().collect()
     }
@@ -103,12 +102,6 @@ impl Course {
         };
         let file = &self.settings.file;
         Due { evaluation: is_due(file.eval_every), checkpoint: is_due(file.checkpoint_every) }
-    }
-
-    /// The plan of a ring.
-    pub fn ring(&self) -> ring::Plan {
-        let (epochs, max_rounds) = self.ends();
-        ring::Plan { units_per_epoch: self.units_per_epoch() as u32, epochs, max_rounds }
     }
 }
 

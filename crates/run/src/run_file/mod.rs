@@ -239,22 +239,6 @@ impl Settings {
         same.iter().find(|(_, same)| !same).map(|(key, _)| *key)
     }
 
-    /// Whether this program, started as these ranks, can do what the file wants of MPI.
-    pub fn check_engine(&self, ranks: Option<Ranks>) -> Result<(), Wrong> {
-        let is_at_hand = ranks.is_some_and(|ranks| ranks.mpi && !ranks.head_apart);
-        let wrong = |message: String| Err(self.tree.wrong("allreduce.engine", message));
-        if !self.topology.uses_mpi() {
-            Ok(())
-        } else if !cfg!(feature = "mpi") {
-            wrong("mpi is not in this program: build it with `cargo build --release --features mpi`".into())
-        } else if !is_at_hand {
-            let nodes = self.topology.nodes() + usize::from(self.file.evaluator);
-            wrong(format!("mpi needs ranks that MPI started: `mpirun -n {nodes} bonfire train RUN.yml`"))
-        } else {
-            Ok(())
-        }
-    }
-
     /// Whether the file, or what was laid over it, has this key.
     pub fn says(&self, key: &str) -> bool {
         self.tree.has(key)
