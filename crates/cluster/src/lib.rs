@@ -6,7 +6,7 @@
 //! Read in this order: `exchange` (gradients as payloads), `mail` (what comes over all links of a node), `roles` (the head
 //! and what a node may be told to be), [`local`] (the roles as threads), [`remote`] (as processes), [`bench`](mod@bench).
 
-mod allreduce;
+mod adasum;
 pub mod bench;
 mod exchange;
 pub mod local;
@@ -15,6 +15,7 @@ pub mod remote;
 mod roles;
 #[cfg(test)]
 mod simulation;
+mod state;
 mod station;
 mod world;
 

@@ -8,10 +8,9 @@ use bonfire_learn::{Gradient, Layout, OptimizerSpec};
 use bonfire_spoil::{Chance, Trial};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Closed, Frame, Outbox, Pool, memory_link, proto};
+use bonfire_wire::{Frame, Outbox, memory_link, proto};
 use bytes::Bytes;
 
-use crate::allreduce::{Circle, Gather};
 use crate::exchange::{Codec, Parcel, bytes_to_floats};
 use crate::mail::{Mail, News};
 use crate::roles::registry::{Entry, Registry};
@@ -55,7 +54,7 @@ fn no_state_takes_a_replica_down() {
     let make = |chance: &mut Chance| {
         let bytes = if chance.percent(60) { chance.spoil(&good.1) } else { good.1.to_vec() };
         let moments = if chance.percent(50) { good.0.moments } else { chance.number() as u32 };
-        let state = proto::State { round: chance.number(), steps: chance.number(), moments };
+        let state = proto::State { round: chance.number(), steps: chance.number(), moments, offset: 0 };
         ((state, bytes), vectors(2))
     };
     let mut replica = Replica::new(&layout(), adam(), 1);
@@ -107,102 +106,8 @@ fn no_changes_take_a_worker_down() {
 }
 
 /// A link whose other side hears everything and says nothing.
-fn outbox() -> (Outbox, Outbox) {
+pub(crate) fn outbox() -> (Outbox, Outbox) {
     memory_link(Box::new(|_| ()), Box::new(|_| ()))
-}
-
-/// A piece as a left neighbour might make it up: mostly one that fits, of a ring of three and a buffer of so many floats.
-pub(crate) fn pieces(chance: &mut Chance, len: usize) -> Vec<(proto::Piece, Bytes)> {
-    let mut all = Vec::new();
-    // What the member with index 0 waits for: of every hop the segment that is then here.
-    for hop in 0..4usize {
-        let segment = (6 - hop - 1) % 3;
-        let (start, end) = (len * segment / 3, len * (segment + 1) / 3);
-        let piece = proto::Piece { generation: 1, round: 1, step: hop as u32, index: start as u32 };
-        all.push((piece, Bytes::from(vec![1; (end - start) * 4])));
-    }
-    if chance.percent(80) {
-        let place = chance.below(all.len());
-        let (piece, bytes) = &mut all[place];
-        match chance.below(6) {
-            0 => piece.step = chance.number() as u32,
-            1 => piece.index = chance.number() as u32,
-            2 => (piece.generation, piece.round) = (chance.number(), chance.number()),
-            3 => *bytes = chance.spoil(bytes).into(),
-            4 => drop(all.remove(place)),
-            _ => {
-                let other = chance.below(4);
-                all.swap(place, other);
-            }
-        }
-    }
-    all
-}
-
-/// The first of three members, whose left neighbour says this and then leaves.
-pub(crate) fn with_circle<T>(
-    said: Vec<(proto::Piece, Bytes)>,
-    exchange: impl FnOnce(Circle<'_, Gone>) -> T,
-) -> T {
-    let (right, _neighbour) = outbox();
-    let mut said = said.into_iter();
-    let mut receive = || said.next().ok_or(Gone);
-    let pool = Pool::default();
-    exchange(Circle {
-        index: 0,
-        members: 3,
-        right: &right,
-        receive: &mut receive,
-        generation: 1,
-        round: 1,
-        pool: &pool,
-    })
-}
-
-/// Why an exchange ended early.
-#[derive(Debug)]
-pub(crate) struct Gone;
-
-impl From<Closed> for Gone {
-    fn from(_: Closed) -> Self {
-        Self
-    }
-}
-
-impl From<anyhow::Error> for Gone {
-    fn from(_: anyhow::Error) -> Self {
-        Self
-    }
-}
-
-#[test]
-fn no_piece_takes_a_ring_down() {
-    let make = |chance: &mut Chance| {
-        let len = *chance.pick(&[3, 10, 1000, 3001]);
-        // The sums, what is sent on in buffers of a pool, and their places.
-        ((len, pieces(chance, len)), 4 * len + 8 * (5 << 10) + 16 * len + 4096)
-    };
-    Trial { name: "ring pieces", cases: 50_000 }.run(make, |(len, said)| {
-        let mut buffer = vec![1.0; len];
-        with_circle(said, |mut circle| circle.sum(&mut buffer, &mut Vec::new()).is_ok())
-    });
-    let make = |chance: &mut Chance| {
-        let mut said: Vec<_> = (0..2usize)
-            .map(|hop| {
-                let index = (6 - hop - 1) % 3;
-                let piece = proto::Piece { generation: 1, round: 1, step: hop as u32, index: index as u32 };
-                (piece, Bytes::from_static(&[7; 12]))
-            })
-            .collect();
-        if chance.percent(70) {
-            said[chance.below(2)].0.step = chance.number() as u32;
-            said[chance.below(2)].0.index = chance.number() as u32;
-        }
-        (said, 4096)
-    };
-    Trial { name: "gathered", cases: 50_000 }.run(make, |said| {
-        with_circle(said, |mut circle| circle.gather(Bytes::from_static(&[1; 12])).is_ok())
-    });
 }
 
 /// What somebody with the ticket might say to a head.

@@ -152,7 +152,7 @@ pub fn take(
 /// The whole of a replica as a payload, with what its frame says of it.
 pub fn pack_state(replica: &Replica, round: u64, with_moments: bool) -> (proto::State, Bytes) {
     let moments: &[Vec<f32>] = if with_moments { replica.optimizer.moments() } else { &[] };
-    let state = proto::State { round, steps: replica.optimizer.steps(), moments: moments.len() as u32 };
+    let state = proto::State { round, steps: replica.optimizer.steps(), moments: moments.len() as u32, offset: 0 };
     let vectors = std::iter::once(replica.parameters.as_slice()).chain(moments.iter().map(Vec::as_slice));
     (state, floats_to_bytes(vectors))
 }

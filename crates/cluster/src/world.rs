@@ -13,7 +13,7 @@ use bonfire_run::run_file::tree::Wrong;
 use bonfire_run::{Ranks, Settings};
 use bytes::Bytes;
 
-use crate::allreduce::Gather;
+use crate::exchange::group::Gather;
 
 #[cfg(not(feature = "mpi"))]
 pub use absent::World;

@@ -217,6 +217,12 @@ impl Optimizer {
         &self.moments
     }
 
+    /// What the optimiser remembers, to be replaced piece by piece by that of another after so many updates.
+    pub fn restore_part(&mut self, steps: u64) -> &mut [Vec<f32>] {
+        self.steps = steps;
+        &mut self.moments
+    }
+
     /// Goes on from a checkpoint; false if it is of another optimiser or model.
     #[must_use]
     pub fn restore(&mut self, steps: u64, moments: Vec<Vec<f32>>) -> bool {

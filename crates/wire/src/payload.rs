@@ -4,12 +4,15 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 3 + 1 | `bfp`, and the precision: 0 is `f32`, 1 is `f16` |
+//! | 3 + 1 | `bfp`, and the precision: 0 is `f32`, 1 is `f16`, 2 is `int8` |
 //! | 4 | how many parts follow |
-//! | 1 + 1 + 2 | of each part: 0 is dense, 1 is rows; a zero; the exponent of its scale, 0 for `f32` |
+//! | 1 + 1 + 2 | of each part: 0 is dense, 1 is rows; a zero; the exponent of its scale, 0 but for `f16` |
 //! | 4 | how many values follow, or how many rows |
 //! | 4 a row | for rows: their numbers, rising |
-//! | 4 or 2 a value | the values; after `f16` zeros up to the next multiple of four |
+//! | 4 a block | for `int8`: the scale of every 512 values, or of every row of a table |
+//! | 4, 2 or 1 a value | the values; zeros up to the next multiple of four |
+//!
+//! Exact parts are `f32` in every precision.
 //!
 //! Both ends know the [`Form`] of the vector, so nothing in the bytes decides how much memory is used: what does not fit
 //! the form is refused.
@@ -17,6 +20,7 @@
 mod values;
 
 pub use values::{Precision, Values};
+use values::BLOCK;
 
 use std::fmt;
 use std::ops::Range;
@@ -33,6 +37,8 @@ pub struct Form {
 pub enum Part {
     /// All values count.
     Dense { range: Range<usize> },
+    /// All values count, and none is rounded in any precision.
+    Exact { range: Range<usize> },
     /// A table of which some rows count, such as an embedding.
     Rows { range: Range<usize>, width: usize },
 }
@@ -118,7 +124,7 @@ impl Form {
 
     /// No payload of this form has more bytes: what a receiver must be ready for.
     pub fn most_bytes(&self, precision: Precision) -> usize {
-        let dense = |part: &Part| PART_HEADER + precision.bytes(part.range().len());
+        let dense = |part: &Part| PART_HEADER + part.precision(precision).bytes(part.range().len(), part.block());
         HEADER + self.parts.iter().map(dense).sum::<usize>()
     }
 }
@@ -127,7 +133,23 @@ impl Part {
     /// Its place in the vector.
     pub fn range(&self) -> Range<usize> {
         match self {
-            Self::Dense { range } | Self::Rows { range, .. } => range.clone(),
+            Self::Dense { range } | Self::Exact { range } | Self::Rows { range, .. } => range.clone(),
+        }
+    }
+
+    /// How many values share a scale, where they have one.
+    fn block(&self) -> usize {
+        match self {
+            Self::Dense { .. } | Self::Exact { .. } => BLOCK,
+            Self::Rows { width, .. } => *width,
+        }
+    }
+
+    /// How its values are sent in a payload of some precision.
+    fn precision(&self, precision: Precision) -> Precision {
+        match self {
+            Self::Exact { .. } => Precision::F32,
+            Self::Dense { .. } | Self::Rows { .. } => precision,
         }
     }
 }
@@ -153,7 +175,9 @@ impl Encoder {
         let mut rows = rows.iter();
         for part in &form.parts {
             match part {
-                Part::Dense { range } => encode_dense(&values[range.clone()], precision, out),
+                Part::Dense { range } | Part::Exact { range } => {
+                    encode_dense(&values[range.clone()], part.precision(precision), out);
+                }
                 Part::Rows { range, width } => {
                     self.sort(rows.next().copied().unwrap_or_default(), range.len() / width);
                     encode_table(&values[range.clone()], *width, &self.sorted, precision, out);
@@ -175,43 +199,52 @@ impl Encoder {
 fn encode_dense(values: &[f32], precision: Precision, out: &mut Vec<u8>) {
     let exponent = precision.exponent([values].into_iter());
     write_part_header(DENSE, exponent, values.len(), out);
-    precision.write(values, exponent, out);
-    pad(precision, values.len(), out);
+    let begin = out.len();
+    precision.write_scales(values.chunks(BLOCK), out);
+    for block in values.chunks(BLOCK) {
+        precision.write(block, exponent, out);
+    }
+    out.resize(begin + precision.bytes(values.len(), BLOCK), 0);
 }
 
 fn encode_table(table: &[f32], width: usize, rows: &[u32], precision: Precision, out: &mut Vec<u8>) {
     let values_of = |row: u32| &table[row as usize * width..][..width];
     let exponent = precision.exponent(rows.iter().map(|&row| values_of(row)));
-    if rows_bytes(rows.len(), width, precision) <= precision.bytes(table.len()) {
+    if rows_bytes(rows.len(), width, precision) <= precision.bytes(table.len(), width) {
         write_part_header(ROWS, exponent, rows.len(), out);
         out.extend(rows.iter().flat_map(|row| row.to_le_bytes()));
+        let begin = out.len();
+        precision.write_scales(rows.iter().map(|&row| values_of(row)), out);
         rows.iter().for_each(|&row| precision.write(values_of(row), exponent, out));
-        pad(precision, rows.len() * width, out);
+        out.resize(begin + precision.bytes(rows.len() * width, width), 0);
         return;
     }
     write_part_header(DENSE, exponent, table.len(), out);
+    let end = out.len() + precision.bytes(table.len(), width);
+    let mut touched = rows.iter().peekable();
+    // Rows that are not touched hold anything; zero is zero bytes in every precision.
+    let all = (0..(table.len() / width) as u32).map(|row| match touched.next_if_eq(&&row) {
+        Some(_) => values_of(row),
+        None => &[],
+    });
+    precision.write_scales(all, out);
     let begin = out.len();
     for &row in rows {
-        // The rows since the last one are not touched and hold anything; zero is zero bytes in every precision.
         out.resize(begin + precision.size() * row as usize * width, 0);
         precision.write(values_of(row), exponent, out);
     }
-    out.resize(begin + precision.bytes(table.len()), 0);
+    out.resize(end, 0);
 }
 
 /// How many bytes rows take with their numbers.
 fn rows_bytes(rows: usize, width: usize, precision: Precision) -> usize {
-    4 * rows + precision.bytes(rows * width)
+    4 * rows + precision.bytes(rows * width, width)
 }
 
 fn write_part_header(kind: u8, exponent: i16, count: usize, out: &mut Vec<u8>) {
     out.extend([kind, 0]);
     out.extend(exponent.to_le_bytes());
     out.extend((count as u32).to_le_bytes());
-}
-
-fn pad(precision: Precision, values: usize, out: &mut Vec<u8>) {
-    out.resize(out.len() + precision.bytes(values) - precision.size() * values, 0);
 }
 
 impl<'a> View<'a> {
@@ -273,6 +306,7 @@ impl<'a> Rest<'a> {
     }
 
     fn part(&mut self, part: &Part, precision: Precision) -> Result<PartView<'a>, Malformed> {
+        let precision = part.precision(precision);
         let [[kind, zero, e0, e1, count @ ..]] = *self.take::<PART_HEADER>(1)? else {
             return Err(malformed("has no header"));
         };
@@ -285,13 +319,15 @@ impl<'a> Rest<'a> {
         }
         let (count, len) = (u32::from_le_bytes(count) as usize, part.range().len());
         match (kind, part) {
-            (DENSE, _) if count == len => Ok(PartView::Dense(self.values(count, precision, exponent)?)),
+            (DENSE, _) if count == len => {
+                Ok(PartView::Dense(self.values(count, part.block(), precision, exponent)?))
+            }
             (DENSE, _) => Err(malformed(format!("has {count} values, expected {len}"))),
             (ROWS, Part::Rows { width, .. }) => {
                 let rows = self.rows(count, *width, len, precision)?;
-                Ok(PartView::Rows { rows, values: self.values(count * width, precision, exponent)? })
+                Ok(PartView::Rows { rows, values: self.values(count * width, *width, precision, exponent)? })
             }
-            (ROWS, Part::Dense { .. }) => Err(malformed("has rows, expected all values")),
+            (ROWS, Part::Dense { .. } | Part::Exact { .. }) => Err(malformed("has rows, expected all values")),
             (kind, _) => Err(malformed(format!("is of kind {kind}, expected 0 (dense) or 1 (rows)"))),
         }
     }
@@ -305,7 +341,7 @@ impl<'a> Rest<'a> {
     ) -> Result<RowNumbers<'a>, Malformed> {
         let all = len / width;
         // The first check keeps the product of the second from overflowing.
-        if count > all || rows_bytes(count, width, precision) > precision.bytes(len) {
+        if count > all || rows_bytes(count, width, precision) > precision.bytes(len, width) {
             return Err(malformed(format!(
                 "has {count} rows of a table of {all}, which should have been sent whole"
             )));
@@ -324,12 +360,23 @@ impl<'a> Rest<'a> {
         }
     }
 
-    fn values(&mut self, count: usize, precision: Precision, exponent: i16) -> Result<Values<'a>, Malformed> {
+    fn values(
+        &mut self,
+        count: usize,
+        block: usize,
+        precision: Precision,
+        exponent: i16,
+    ) -> Result<Values<'a>, Malformed> {
+        let before = self.bytes.len();
         let values = match precision {
             Precision::F32 => Values::of_singles(self.take(count)?),
             Precision::F16 => Values::of_halves(self.take(count)?, exponent),
+            Precision::Int8 => {
+                let scales = self.take(count.div_ceil(block))?;
+                Values::of_codes(self.take(count)?, scales, block)
+            }
         };
-        let padding = self.take::<1>(precision.bytes(count) - precision.size() * count)?;
+        let padding = self.take::<1>(precision.bytes(count, block) - (before - self.bytes.len()))?;
         if padding.iter().any(|&byte| byte != [0]) {
             return Err(malformed("has something after its values where zeros belong"));
         }

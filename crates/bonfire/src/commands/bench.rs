@@ -6,6 +6,7 @@ use bonfire_cluster::bench::mpi::{self, MpiSpeed};
 use bonfire_learn::ModelSpec;
 use bonfire_report::number;
 use bonfire_run::bench::step::{self, StepSpeed};
+use bonfire_run::run_file::Compression;
 use bonfire_run::{Overrides, Settings};
 
 /// Measure how fast this machine is.
@@ -25,7 +26,7 @@ enum BenchCommand {
                       which holds for\nevery command, asks for others that it has: avx512, avx2, neon or portable."
     )]
     Step(StepArgs),
-    /// An exchange of gradients between processes on this machine: around a ring, or through a server
+    /// An exchange of gradients between processes on this machine: sharded over all, or through a server
     #[command(after_help = "Examples:\n  bonfire bench exchange --workers 4 --bytes 4200000\n  \
                       bonfire bench exchange --via server --workers 8 --bytes 178000 --tls --json\n  \
                       mpirun -n 2 bonfire bench exchange --engine mpi --bytes 4194304")]
@@ -41,11 +42,14 @@ struct ExchangeArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     bytes: usize,
     /// How they exchange
-    #[arg(long, value_enum, default_value_t = Way::Ring)]
+    #[arg(long, value_enum, default_value_t = Way::Sharded)]
     via: Way,
     /// What carries the sums of all workers: our own links, or MPI under its launcher
     #[arg(long, value_enum, default_value_t = Engine::Grpc)]
     engine: Engine,
+    /// How the values travel
+    #[arg(long, value_enum, default_value_t = Rounding::None)]
+    compression: Rounding,
     /// With TLS, as runs have it unless they are insecure
     #[arg(long)]
     tls: bool,
@@ -62,8 +66,17 @@ struct ExchangeArgs {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Way {
-    Ring,
+    /// Sums sharded over all of them
+    Sharded,
+    /// One more process that sums
     Server,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Rounding {
+    None,
+    F16,
+    Int8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -102,10 +115,15 @@ pub fn run(args: &BenchArgs) -> Result<()> {
 
 fn run_exchange(args: &ExchangeArgs) -> Result<()> {
     let via = match args.via {
-        Way::Ring => Via::Ring,
+        Way::Sharded => Via::Sharded,
         Way::Server => Via::Server,
     };
     let ExchangeArgs { bytes, seconds, tls, .. } = *args;
+    let compression = match args.compression {
+        Rounding::None => Compression::None,
+        Rounding::F16 => Compression::F16,
+        Rounding::Int8 => Compression::Int8,
+    };
     let workers = args.workers.unwrap_or(2);
     let member = || {
         let program = std::env::current_exe().context("cannot tell where this program is")?;
@@ -113,14 +131,17 @@ fn run_exchange(args: &ExchangeArgs) -> Result<()> {
         command.args(["bench", "exchange", "--member"]);
         Ok(command)
     };
-    let speed = exchange::measure(Task { via, workers, bytes, seconds, tls }, member)?;
+    let speed = exchange::measure(Task { via, workers, bytes, seconds, tls, compression }, member)?;
     print_exchange(&speed, args.json);
     Ok(())
 }
 
 /// One of the ranks that a launcher of MPI started.
 fn run_mpi(args: &ExchangeArgs) -> Result<()> {
-    ensure!(matches!(args.via, Way::Ring) && !args.tls, "--engine mpi is for --via ring without --tls");
+    ensure!(
+        matches!(args.via, Way::Sharded) && !args.tls,
+        "--engine mpi is for --via sharded without --tls"
+    );
     ensure!(
         args.workers.is_none(),
         "--workers is the number of ranks with --engine mpi: mpirun -n {} bonfire bench exchange --engine mpi",
@@ -155,7 +176,7 @@ fn print_exchange(speed: &ExchangeSpeed, json: bool) {
     if json {
         println!("{}", serde_json::to_string(speed).unwrap_or_default());
     } else {
-        let via = if speed.via == Via::Ring { "ring" } else { "server" };
+        let via = if speed.via == Via::Sharded { "sharded" } else { "server" };
         let tls = if speed.tls { ", TLS" } else { "" };
         println!(
             "{via} of {}{tls}: {} in {:.3} ms, {:.3} GB/s",

@@ -3,6 +3,7 @@
 //! One process starts the others and introduces them to each other over their standard input and output; from then on
 //! they talk as the nodes of a run do.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,13 +13,13 @@ use bonfire_learn::layout::Init;
 use bonfire_learn::{Gradient, Layout};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{
-    Closed, Frame, Identity, ListenSecurity, Listener, Outbox, Pool, Secret, Timeouts, Wire, proto,
+    Closed, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Timeouts, Wire, proto,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::allreduce::{Circle, Gather};
-use crate::exchange::{Codec, Parcel};
+use crate::exchange::group::{Early, Gather, Group, ShardedSums};
+use crate::exchange::{Codec, Parcel, precision};
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::network::{Grpc, Network};
 use bonfire_run::run_file::Compression;
@@ -27,7 +28,8 @@ use bonfire_run::run_file::Compression;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Via {
-    Ring,
+    /// Sums sharded over all workers.
+    Sharded,
     Server,
 }
 
@@ -40,6 +42,7 @@ pub struct Task {
     pub bytes: usize,
     pub seconds: f64,
     pub tls: bool,
+    pub compression: Compression,
 }
 
 /// One measurement.
@@ -49,6 +52,7 @@ pub struct ExchangeSpeed {
     pub workers: usize,
     pub bytes: usize,
     pub tls: bool,
+    pub compression: Compression,
     /// Of one exchange, the best of three repeats.
     pub ms: f64,
     pub gb_per_s: f64,
@@ -91,7 +95,7 @@ pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<Exch
     ensure!(task.seconds > 0.0 && task.seconds.is_finite(), "--seconds must be above 0");
     let processes = task.workers + usize::from(task.via == Via::Server);
     let secret = Secret::generate()?.reveal();
-    let mut group = Group(Vec::new());
+    let mut group = Children(Vec::new());
     for _ in 0..processes {
         let mut child = command()?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take().map(BufReader::new));
@@ -117,12 +121,12 @@ pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<Exch
 }
 
 /// Processes that end when this does.
-struct Group(Vec<(Child, ChildStdin, BufReader<ChildStdout>)>);
+struct Children(Vec<(Child, ChildStdin, BufReader<ChildStdout>)>);
 
 /// How long processes may take to end by themselves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-impl Drop for Group {
+impl Drop for Children {
     fn drop(&mut self) {
         // Whose standard input ends is done; one that is killed would let the others complain of it.
         let mut children: Vec<Child> = self.0.drain(..).map(|(child, ..)| child).collect();
@@ -162,13 +166,13 @@ pub fn take_part() -> Result<()> {
     // Links end with their ends, and others may be at work yet when this process is done.
     let mut links = Vec::new();
     let seconds = match task.via {
-        Via::Ring => around(&party, &peers, &mut links)?,
+        Via::Sharded => among(&party, &peers, &mut links)?,
         Via::Server if index < task.workers => push_and_pull(&party, &peers, &mut links)?,
         Via::Server => serve(&party, &mut links)?,
     };
-    let Task { via, workers, bytes, tls, .. } = task;
+    let Task { via, workers, bytes, tls, compression, .. } = task;
     let gb_per_s = bytes as f64 / seconds / 1e9;
-    write_line(&mut stdout, &ExchangeSpeed { via, workers, bytes, tls, ms: seconds * 1e3, gb_per_s })?;
+    write_line(&mut stdout, &ExchangeSpeed { via, workers, bytes, tls, compression, ms: seconds * 1e3, gb_per_s })?;
     // Until the parent has heard the same of all and lets go.
     let mut rest = String::new();
     let _ = stdin.read_line(&mut rest);
@@ -218,6 +222,40 @@ impl Party {
         Ok(outbox)
     }
 
+    /// Links to all other workers, and which of them is at the other end of each.
+    fn connect_to_all(
+        &self,
+        peers: &[Peer],
+        early: &mut Early,
+    ) -> Result<(BTreeMap<u64, usize>, Vec<Option<Outbox>>)> {
+        let (mut members, mut outboxes) = (BTreeMap::new(), vec![None; self.task.workers]);
+        for to in self.index + 1..self.task.workers {
+            let link = self.post.number();
+            let outbox = self.network.connect(&peers[to].to_proto(to), self.post.sink(link))?;
+            outbox.send(Body::Hello(proto::Hello { node: self.index as u64, generation: 1 }))?;
+            members.insert(link, to);
+            outboxes[to] = Some(outbox);
+        }
+        let mut strangers = BTreeMap::new();
+        while outboxes[..self.index].iter().any(Option::is_none) {
+            let mail = self.mailbox.next(PATIENCE).ok_or_else(|| anyhow!("the others are silent"))?;
+            match mail.news {
+                News::Opened(outbox) => drop(strangers.insert(mail.link, outbox)),
+                News::Frame(Frame { body: Body::Hello(hello), .. }) => {
+                    let from = (hello.node as usize).min(self.index);
+                    outboxes[from] = strangers.remove(&mail.link);
+                    members.insert(mail.link, from);
+                }
+                News::Frame(Frame { body: Body::Piece(piece), payload }) => {
+                    let from = members.get(&mail.link).context("a piece of a stranger")?;
+                    early.push_back((*from, piece, payload));
+                }
+                _ => bail!("a worker is gone"),
+            }
+        }
+        Ok((members, outboxes))
+    }
+
     /// The next frame, from whomever.
     fn frame(&self, callers: &mut Vec<Outbox>) -> Result<Frame> {
         loop {
@@ -241,52 +279,64 @@ impl From<Closed> for Broken {
     }
 }
 
-/// The seconds of an exchange around the ring.
-fn around(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
-    let Task { workers, bytes, seconds, .. } = party.task;
-    let right = party.connect(peers, (party.index + 1) % workers)?;
-    links.push(right.clone());
-    let mut receive = || match party.frame(links) {
-        Ok(Frame { body: Body::Piece(piece), payload }) => Ok((piece, payload)),
-        Ok(frame) => Err(Broken(anyhow!("{:?} is no piece", frame.body))),
-        Err(error) => Err(Broken(error)),
+/// The seconds of a sum over all members.
+fn among(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
+    let Task { workers, bytes, seconds, compression, .. } = party.task;
+    let mut early = Early::new();
+    let (members, outboxes) = party.connect_to_all(peers, &mut early)?;
+    links.extend(outboxes.iter().flatten().cloned());
+    let mut receive = || loop {
+        let mail = party.mailbox.next(PATIENCE).ok_or_else(|| Broken(anyhow!("the others are silent")))?;
+        match mail.news {
+            News::Frame(Frame { body: Body::Piece(piece), payload }) => {
+                let from = members.get(&mail.link).ok_or_else(|| Broken(anyhow!("a piece of a stranger")))?;
+                return Ok((*from, piece, payload));
+            }
+            News::Closed(reason) => return Err(Broken(anyhow!("a link closed: {reason}"))),
+            _ => {}
+        }
     };
-    let pool = Pool::default();
-    let mut circle = Circle {
+    let mut group = Group {
         index: party.index,
-        members: workers,
-        right: &right,
+        links: &outboxes,
         receive: &mut receive,
+        early: &mut early,
         generation: 1,
         round: 0,
-        pool: &pool,
+        step: 0,
     };
-    let (mut buffer, mut spare) = (vec![1.0; bytes / 4], Vec::new());
-    let mut turns = |circle: &mut Circle<'_, Broken>, count: usize| {
+    let layout = layout(bytes);
+    let mut sums = ShardedSums::new(&layout, precision(compression));
+    sums.share_out(&vec![1.0; workers]);
+    let mut gradient = Gradient::new(&layout);
+    gradient.values.fill(1.0);
+    let mut turns = |group: &mut Group<'_, Broken>, count: usize| {
         let started = Instant::now();
         for _ in 0..count {
-            circle.round += 1;
+            (group.round, group.step) = (group.round + 1, 0);
+            gradient.weight = 1.0;
             // The sums grow out of bounds, which costs nothing.
-            circle.sum(&mut buffer, &mut spare)?;
+            sums.sum(group, &mut gradient, false)?;
         }
         Ok::<f64, Broken>(started.elapsed().as_secs_f64() / count as f64)
     };
+    let agree = |group: &mut Group<'_, Broken>, word: &[u8]| {
+        (group.round, group.step) = (group.round + 1, 0);
+        group.gather(Bytes::copy_from_slice(word))
+    };
     let measured = (|| {
-        turns(&mut circle, 3)?;
-        let one = turns(&mut circle, 3)?;
+        turns(&mut group, 3)?;
+        let one = turns(&mut group, 3)?;
         // All make as many turns as the first says.
-        circle.round += 1;
         let count = ((seconds / 3.0 / one) as u32).max(3);
-        let counts = circle.gather(Bytes::copy_from_slice(&count.to_le_bytes()))?;
+        let counts = agree(&mut group, &count.to_le_bytes())?;
         let count = counts[0].as_ref().try_into().map(u32::from_le_bytes).unwrap_or(3) as usize;
         let mut best = f64::INFINITY;
         for _ in 0..3 {
-            circle.round += 1;
-            circle.gather(Bytes::from_static(b"ready"))?;
-            best = best.min(turns(&mut circle, count)?);
+            agree(&mut group, b"ready")?;
+            best = best.min(turns(&mut group, count)?);
         }
-        circle.round += 1;
-        circle.gather(Bytes::from_static(b"done"))?;
+        agree(&mut group, b"done")?;
         Ok(best)
     })();
     measured.map_err(|Broken(error)| error)
@@ -304,7 +354,7 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
     let server = party.connect(peers, workers)?;
     links.push(server.clone());
     let layout = layout(bytes);
-    let mut codec = Codec::new(&layout, Compression::None);
+    let mut codec = Codec::new(&layout, party.task.compression);
     let mut gradient = Gradient::new(&layout);
     gradient.values.fill(1.0);
     gradient.weight = 1.0;
@@ -345,7 +395,7 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
 fn serve(party: &Party, callers: &mut Vec<Outbox>) -> Result<f64> {
     let Task { workers, bytes, .. } = party.task;
     let layout = layout(bytes);
-    let mut codec = Codec::new(&layout, Compression::None);
+    let mut codec = Codec::new(&layout, party.task.compression);
     let mut sum = Gradient::new(&layout);
     let (started, mut count) = (Instant::now(), 0);
     loop {
@@ -375,7 +425,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused() {
-        let task = Task { via: Via::Ring, workers: 2, bytes: 4, seconds: 1.0, tls: false };
+        let task = Task {
+            via: Via::Sharded,
+            workers: 2,
+            bytes: 4,
+            seconds: 1.0,
+            tls: false,
+            compression: Compression::None,
+        };
         let check = |task: Task, expect: &str| {
             let refused = measure(task, || bail!("started"));
             assert!(format!("{:#}", refused.expect_err("refused")).contains(expect), "{task:?}");

@@ -34,8 +34,6 @@ pub struct Desk {
     pub callers: Vec<Caller>,
     /// Who has connected and not said who it is.
     pub waiting: Vec<(u64, Outbox)>,
-    /// Links on which a role only listens: they close when they are dropped.
-    pub kept: Vec<Outbox>,
 }
 
 /// Somebody who has connected and said who it is.
@@ -94,8 +92,8 @@ impl Desk {
         mailbox: Mailbox,
         network: Arc<dyn Network>,
     ) -> Self {
-        let (callers, waiting, kept) = Default::default();
-        Self { node, head_link, head, post, mailbox, network, callers, waiting, kept }
+        let (callers, waiting) = Default::default();
+        Self { node, head_link, head, post, mailbox, network, callers, waiting }
     }
 
     /// Deals with mail that is not the role's own. Some if the role is over.

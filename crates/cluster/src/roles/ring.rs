@@ -1,25 +1,27 @@
-//! A member of a ring: computes, sums its gradient with the others', and steps as all of them do.
+//! A member of an all-reduce: computes, sums its gradient with the others', and steps as all of them do.
 
 pub mod sums;
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use bonfire_run::course::Course;
+use bonfire_run::run_file::{RingOp, Settings, Topology};
 use bonfire_strategy::ring::{Plan, View};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
+use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
 use super::node::{Caller, Desk, Next};
-use crate::allreduce::{self, Circle};
+use crate::exchange::group::{Early, Group, ShardedSums};
+use crate::exchange::precision;
 use crate::mail::{Mail, News};
-use crate::station::{Computed, Station, pack_state, unpack_state};
+use crate::state::{Intake, Snapshot, nothing};
+use crate::station::{Computed, Station};
 use crate::world::World;
-use bonfire_run::course::Course;
-use bonfire_run::run_file::{RingOp, Settings, Topology};
 
-/// Takes part in the run's ring until the head has something else to do for this node.
+/// Takes part in the run's sums until the head has something else to do for this node.
 pub fn take_part(
     desk: &mut Desk,
     settings: &Settings,
@@ -50,13 +52,19 @@ pub fn take_part(
     }
 }
 
+/// What all members have to do together on the course of a run.
+pub fn plan_of(course: &Course) -> Plan {
+    let (epochs, max_rounds) = course.ends();
+    Plan { units_per_epoch: course.units_per_epoch() as u32, epochs, max_rounds }
+}
+
 /// Why a round, or a wait, was left.
 enum Break {
     /// The node has another role, or none.
     Over(Next),
     /// The head wants to know how far this member is.
     Halted(u64),
-    /// A link to a neighbour broke.
+    /// A link to another member broke.
     Neighbour(String),
     /// Another member was told to leave, and so all stop.
     Parted,
@@ -65,7 +73,7 @@ enum Break {
 
 impl From<Closed> for Break {
     fn from(_: Closed) -> Self {
-        Self::Neighbour("the connection to the right neighbour closed".to_owned())
+        Self::Neighbour("the connection to another member closed".to_owned())
     }
 }
 
@@ -75,39 +83,94 @@ impl From<anyhow::Error> for Break {
     }
 }
 
-/// What a ring has to do on the course of a run.
-pub fn plan_of(course: &Course) -> Plan {
-    let (epochs, max_rounds) = course.ends();
-    Plan { units_per_epoch: course.units_per_epoch() as u32, epochs, max_rounds }
-}
-
 struct Member<'w> {
     op: RingOp,
     /// What carries the sums, if that is MPI.
     world: Option<&'w World>,
     plan: Plan,
     course: Course,
-    /// The last round that this member has done; 0 also as long as it lacks the state of its ring.
+    /// The last round that this member has done; 0 also as long as it lacks the state that it is to begin with.
     round: u64,
     formed: Option<Formed>,
     /// The newest generation that was heard of.
     generation: u64,
-    /// What is summed, and memory for the sums.
-    buffers: [Vec<f32>; 2],
+    sums: ShardedSums,
     memory: sums::Memory,
-    pool: Pool,
-    state_wanted: bool,
-    /// Pieces of the first round that came before this member was ready for them.
-    early: VecDeque<(proto::Piece, Bytes)>,
+    incoming: Incoming,
+    /// Pieces that came before this member was ready for them.
+    early: Early,
+    /// The state of the last round after which something is due, or that was asked for.
+    snapshot: Option<Snapshot>,
 }
 
-/// A ring that this member is in.
+/// The members as they were named last, this one among them.
 struct Formed {
     view: View,
     index: usize,
-    /// None if alone.
-    right: Option<Outbox>,
-    left: Option<u64>,
+    /// To every member; none to this one.
+    links: Vec<Option<Outbox>>,
+}
+
+/// What comes to a member, from the head and from the others.
+#[derive(Default)]
+struct Incoming {
+    /// Which member is at the other end of a link: its index and its node's number.
+    members: BTreeMap<u64, (usize, u64)>,
+    /// What was asked for of the state of this member, and waits for the end of a round.
+    state_wanted: Vec<proto::StateWanted>,
+}
+
+/// What a member hears while it waits.
+enum Heard {
+    /// Nothing, for as long as it was to wait.
+    Silence,
+    /// Nothing that is for it.
+    Nothing,
+    /// Of the member with this index.
+    Piece(usize, proto::Piece, Bytes),
+    State(proto::State, Bytes),
+    Ring(proto::Ring),
+}
+
+impl Incoming {
+    /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits for.
+    fn next(&mut self, desk: &mut Desk, timeout: Duration) -> Result<Heard, Break> {
+        let Some(mail) = desk.mailbox.next(timeout) else { return Ok(Heard::Silence) };
+        let from = self.members.get(&mail.link).copied();
+        match (mail.news, from) {
+            (News::Frame(Frame { body, payload }), _) if mail.link == desk.head_link => match body {
+                Body::Halt(halt) => Err(Break::Halted(halt.generation)),
+                Body::StateWanted(wanted) => {
+                    self.state_wanted.push(wanted);
+                    Ok(Heard::Nothing)
+                }
+                Body::State(state) => Ok(Heard::State(state, payload)),
+                Body::Ring(ring) => Ok(Heard::Ring(ring)),
+                body => overhear(desk, mail.link, News::Frame(Frame { body, payload })),
+            },
+            (News::Frame(Frame { body: Body::Piece(piece), payload }), Some((from, _))) => {
+                Ok(Heard::Piece(from, piece, payload))
+            }
+            (News::Closed(reason), Some((_, node))) => {
+                Err(Break::Neighbour(format!("the connection to node {node} is gone: {reason}")))
+            }
+            (news, _) => overhear(desk, mail.link, news),
+        }
+    }
+
+    /// Takes what came while this member did not wait for anybody.
+    fn hear_all(&mut self, desk: &mut Desk) -> Result<(), Break> {
+        while !matches!(self.next(desk, Duration::ZERO)?, Heard::Silence) {}
+        Ok(())
+    }
+}
+
+/// What is the node's own business; some of it ends the role.
+fn overhear(desk: &mut Desk, link: u64, news: News) -> Result<Heard, Break> {
+    match desk.hear(Mail { link, news })? {
+        Some(next) => Err(Break::Over(next)),
+        None => Ok(Heard::Nothing),
+    }
 }
 
 impl<'w> Member<'w> {
@@ -125,11 +188,11 @@ impl<'w> Member<'w> {
             round: 0,
             formed: None,
             generation: 0,
-            buffers: Default::default(),
+            sums: ShardedSums::new(station.layout(), precision(settings.file.compression)),
             memory: sums::Memory::default(),
-            pool: Pool::default(),
-            state_wanted: false,
-            early: VecDeque::new(),
+            incoming: Incoming::default(),
+            early: Early::new(),
+            snapshot: None,
         }
     }
 
@@ -140,61 +203,40 @@ impl<'w> Member<'w> {
         Ok(())
     }
 
-    /// Waits until a ring is formed, or something else happens.
+    /// Waits until the members are named, or something else happens.
     fn wait(&mut self, desk: &mut Desk, station: &mut Station) -> Result<(), Break> {
         loop {
-            let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
-            let is_head = mail.link == desk.head_link;
-            match mail.news {
-                News::Frame(Frame { body: Body::Halt(halt), .. }) if is_head => {
-                    return Err(Break::Halted(halt.generation));
-                }
-                News::Frame(Frame { body: Body::StateWanted(_), .. }) if is_head => {
-                    self.send_state(desk, station, true);
-                }
-                News::Frame(Frame { body: Body::State(state), payload }) if is_head => {
-                    unpack_state(&mut station.replica, &state, &payload)?;
-                    self.round = state.round;
-                }
-                News::Frame(Frame { body: Body::Ring(ring), .. }) if is_head => {
-                    self.generation = ring.generation;
-                    return self.form(desk, station, ring);
-                }
-                news => self.hear(desk, mail.link, news)?,
+            self.give_state(desk, station);
+            if let Heard::Ring(ring) = self.incoming.next(desk, LOOK)? {
+                self.generation = ring.generation;
+                return self.form(desk, station, &ring);
             }
         }
     }
 
-    fn hear(&mut self, desk: &mut Desk, link: u64, news: News) -> Result<(), Break> {
-        match desk.hear(Mail { link, news })? {
-            Some(next) => Err(Break::Over(next)),
-            None => Ok(()),
-        }
-    }
-
-    /// Connects to the right, waits for the left, and for the state if this member is behind.
-    fn form(&mut self, desk: &mut Desk, station: &mut Station, ring: proto::Ring) -> Result<(), Break> {
+    /// Connects to all other members, and takes the state if this member is behind.
+    fn form(&mut self, desk: &mut Desk, station: &mut Station, ring: &proto::Ring) -> Result<(), Break> {
         let members: Vec<u64> = ring.members.iter().map(|peer| peer.node).collect();
         let index = members.iter().position(|&node| node == desk.node);
-        let index = index.context("the head formed a ring without this member")?;
-        let view =
-            View { generation: ring.generation, members, round: ring.round, units_done: ring.units_done };
+        let index = index.context("the head named members without this one")?;
+        let parts = vec![1.0; members.len()];
+        let view = View { generation: ring.generation, members, round: ring.round, units_done: ring.units_done };
         if ring.behind {
             self.round = 0;
         }
         if ring.behind && ring.round == 0 {
             station.restart();
         }
-        if ring.source {
-            self.send_state(desk, station, true);
-        }
-        // Those of the ring before.
-        desk.kept.clear();
+        // Links of the group before close when they are dropped.
+        self.incoming.members.clear();
         self.early.clear();
-        let right = if self.world.is_none() { to_the_right(desk, &ring, index)? } else { None };
-        let left = self.await_left(desk, station, &ring, &view, index)?;
+        let links = self.connect(desk, ring, index)?;
+        if ring.behind && ring.round > 0 {
+            self.take_state(desk, station, ring.round)?;
+        }
+        self.sums.share_out(&parts);
         self.round = ring.round;
-        let formed = Formed { view, index, right, left };
+        let formed = Formed { view, index, links };
         if ring.behind {
             // The head counts on this member only from here on.
             let _ = desk.head.send(Body::RingRound(self.done(&formed, Computed::default())));
@@ -203,113 +245,123 @@ impl<'w> Member<'w> {
         Ok(())
     }
 
-    /// Waits until the left neighbour has called, and the state has come if this member is behind. Returns the
-    /// neighbour's link, unless this member is alone.
-    fn await_left(
+    /// Links to all others: those with a higher number are called, those with a lower one call.
+    fn connect(
         &mut self,
         desk: &mut Desk,
-        station: &mut Station,
         ring: &proto::Ring,
-        view: &View,
         index: usize,
-    ) -> Result<Option<u64>, Break> {
-        let n = view.members.len();
-        let neighbour = (view.members[(index + n - 1) % n], ring.generation);
-        let mut left = None;
-        let is_linked = n > 1 && self.world.is_none();
-        while (is_linked && left.is_none()) || (ring.behind && self.round < ring.round) {
-            let is_it = |caller: &Caller| (caller.hello.node, caller.hello.generation) == neighbour;
-            if let Some(place) = desk.callers.iter().position(is_it) {
-                let caller = desk.callers.swap_remove(place);
-                self.early.extend(caller.said.into_iter().filter_map(piece));
-                caller.outbox.accept_payloads_up_to(allreduce::most_bytes(station.layout().len()));
-                // Nothing is sent on it, but it closes when it is dropped.
-                desk.kept.push(caller.outbox);
-                left = Some(caller.link);
+    ) -> Result<Vec<Option<Outbox>>, Break> {
+        let mut links = vec![None; ring.members.len()];
+        if self.world.is_some() {
+            return Ok(links);
+        }
+        for (other, peer) in ring.members.iter().enumerate().skip(index + 1) {
+            let link = desk.post.number();
+            let outbox = desk
+                .network
+                .connect(peer, desk.post.sink(link))
+                .map_err(|error| Break::Neighbour(format!("{error:#}")))?;
+            outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: ring.generation }))?;
+            outbox.accept_payloads_up_to(self.sums.most_bytes());
+            self.incoming.members.insert(link, (other, peer.node));
+            links[other] = Some(outbox);
+        }
+        while links[..index].iter().any(Option::is_none) {
+            let place = |caller: &Caller| {
+                let is_now = caller.hello.generation == ring.generation;
+                ring.members[..index].iter().position(|peer| is_now && peer.node == caller.hello.node)
+            };
+            let called = desk.callers.iter().enumerate().find_map(|(at, caller)| Some((at, place(caller)?)));
+            if let Some((at, other)) = called {
+                let caller = desk.callers.swap_remove(at);
+                let said = caller.said.into_iter().filter_map(piece);
+                self.early.extend(said.map(|(piece, payload)| (other, piece, payload)));
+                caller.outbox.accept_payloads_up_to(self.sums.most_bytes());
+                self.incoming.members.insert(caller.link, (other, caller.hello.node));
+                links[other] = Some(caller.outbox);
                 continue;
             }
-            let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
-            let is_head = mail.link == desk.head_link;
-            match mail.news {
-                News::Frame(Frame { body: Body::Halt(halt), .. }) if is_head => {
-                    return Err(Break::Halted(halt.generation));
-                }
-                News::Frame(Frame { body: Body::State(state), payload }) if is_head => {
-                    unpack_state(&mut station.replica, &state, &payload)?;
-                    self.round = state.round;
-                }
-                News::Frame(Frame { body: Body::StateWanted(_), .. }) if is_head => self.state_wanted = true,
-                News::Frame(Frame { body: Body::Piece(piece), payload }) if Some(mail.link) == left => {
-                    self.early.push_back((piece, payload));
-                }
-                News::Closed(reason) if Some(mail.link) == left => {
-                    return Err(Break::Neighbour(format!("the left neighbour is gone: {reason}")));
-                }
-                news => self.hear(desk, mail.link, news)?,
+            if let Heard::Piece(from, piece, payload) = self.incoming.next(desk, LOOK)? {
+                self.early.push_back((from, piece, payload));
             }
         }
-        Ok(left)
+        Ok(links)
+    }
+
+    /// Takes the state of a round from the head.
+    fn take_state(&mut self, desk: &mut Desk, station: &mut Station, round: u64) -> Result<(), Break> {
+        let mut intake = Intake::new(&station.replica, round, false);
+        while !intake.is_whole() {
+            for wanted in intake.wanted() {
+                let _ = desk.head.send(Body::StateWanted(wanted));
+            }
+            match self.incoming.next(desk, LOOK)? {
+                Heard::State(state, payload) => {
+                    intake.take(&mut station.replica, &state, &payload)?;
+                }
+                Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),
+                Heard::Silence | Heard::Nothing | Heard::Ring(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// One round, or after the last one a wait for the end.
     fn round(&mut self, desk: &mut Desk, station: &mut Station) -> Result<(), Break> {
+        self.give_state(desk, station);
         let Some(formed) = self.formed.take() else { return Ok(()) };
-        let done = self.plan.is_last(&formed.view, self.round);
-        let outcome = match done {
-            true => self.rest(desk, station),
+        let outcome = match self.plan.is_last(&formed.view, self.round) {
+            true => self.incoming.next(desk, LOOK).map(drop),
             false => self.work(desk, station, &formed),
         };
-        // Kept also when the ring broke: its generation is part of the answer.
+        // Kept also when a link broke: its generation is part of the answer.
         self.formed = Some(formed);
         outcome
-    }
-
-    /// After the last round.
-    fn rest(&mut self, desk: &mut Desk, station: &mut Station) -> Result<(), Break> {
-        if std::mem::take(&mut self.state_wanted) {
-            self.send_state(desk, station, true);
-        }
-        let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { return Ok(()) };
-        match mail.news {
-            News::Frame(Frame { body: Body::Halt(halt), .. }) if mail.link == desk.head_link => {
-                Err(Break::Halted(halt.generation))
-            }
-            News::Frame(Frame { body: Body::StateWanted(_), .. }) if mail.link == desk.head_link => {
-                self.send_state(desk, station, true);
-                Ok(())
-            }
-            news => self.hear(desk, mail.link, news),
-        }
     }
 
     fn work(&mut self, desk: &mut Desk, station: &mut Station, formed: &Formed) -> Result<(), Break> {
         let round = self.round + 1;
         let units = self.plan.units_done(&formed.view, self.round);
         let lr = self.course.step(units).lr;
+        let epoch = self.plan.epoch_done(&formed.view, round).map(|epoch| epoch + 1);
+        let due = self.course.due(round, epoch.as_slice(), self.plan.is_last(&formed.view, round));
         let computed = match self.plan.unit_of(&formed.view, round, formed.index) {
             Some(unit) => station.compute(unit),
             None => station.idle(),
         };
-        let sent = formed.right.as_ref().map_or(0, |right| right.traffic().sent_bytes);
+        let before = sent_bytes(formed);
         let started = Instant::now();
-        self.exchange(desk, station, formed, round)?;
+        // Checkpoints do not have what rounding has lost: so nothing is lost by then.
+        self.exchange(desk, station, formed, round, due.checkpoint)?;
         let exchange_s = started.elapsed().as_secs_f64();
         station.step(lr);
         self.round = round;
-        let sent = formed.right.as_ref().map_or(0, |right| right.traffic().sent_bytes) - sent;
-        let epoch = self.plan.epoch_done(&formed.view, round).map(|epoch| epoch + 1);
-        let due = self.course.due(round, epoch.as_slice(), self.plan.is_last(&formed.view, round));
         let is_due = due.evaluation || due.checkpoint;
         let done = proto::RingRound {
             exchange_s,
-            sent_bytes: sent,
+            sent_bytes: sent_bytes(formed) - before,
             digest: is_due.then(|| station.replica.digest()),
             ..self.done(formed, computed)
         };
-        let _ = desk.head.send(Body::RingRound(done));
-        if (formed.index == 0 && is_due) || std::mem::take(&mut self.state_wanted) {
-            self.send_state(desk, station, true);
+        if formed.index == 0 && is_due {
+            self.keep_state(desk, station)?;
         }
+        let _ = desk.head.send(Body::RingRound(done));
+        Ok(())
+    }
+
+    /// Keeps the state of the last round, which the head will ask for once all have said that they have done the round. If
+    /// it is not done with the one before, that is waited for, but not for ever.
+    fn keep_state(&mut self, desk: &mut Desk, station: &Station) -> Result<(), Break> {
+        let until = desk.mailbox.now() + FETCHED;
+        while self.snapshot.as_ref().is_some_and(|held| !held.is_given) && desk.mailbox.now() < until {
+            match self.incoming.next(desk, LOOK)? {
+                Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),
+                _ => self.give_state(desk, station),
+            }
+        }
+        self.snapshot = Some(Snapshot::of(&station.replica, self.round));
         Ok(())
     }
 
@@ -324,35 +376,31 @@ impl<'w> Member<'w> {
         }
     }
 
-    fn send_state(&self, desk: &Desk, station: &Station, moments: bool) {
-        let (state, payload) = pack_state(&station.replica, self.round, moments);
-        let _ = desk.head.send(Frame { body: Body::State(state), payload });
-    }
-
-    /// Takes what came while this member, which is alone, did not wait for anybody.
-    fn overhear(&mut self, desk: &mut Desk) -> Result<(), Break> {
-        while let Some(mail) = desk.mailbox.next(Duration::ZERO) {
-            let is_head = mail.link == desk.head_link;
-            match mail.news {
-                News::Frame(Frame { body: Body::Halt(halt), .. }) if is_head => {
-                    return Err(Break::Halted(halt.generation));
-                }
-                News::Frame(Frame { body: Body::StateWanted(_), .. }) if is_head => self.state_wanted = true,
-                news => self.hear(desk, mail.link, news)?,
+    /// Answers what was asked for of the state of this member.
+    fn give_state(&mut self, desk: &Desk, station: &Station) {
+        for mut wanted in std::mem::take(&mut self.incoming.state_wanted) {
+            if wanted.round == 0 {
+                wanted.round = self.round;
             }
+            if self.round == wanted.round && self.snapshot.as_ref().is_none_or(|held| held.round != self.round) {
+                self.snapshot = Some(Snapshot::of(&station.replica, self.round));
+            }
+            let held = self.snapshot.as_mut().filter(|held| held.round == wanted.round && held.round > 0);
+            let (state, payload) =
+                held.map_or_else(|| (nothing(&wanted), Bytes::new()), |held| held.piece(&wanted));
+            let _ = desk.head.send(Frame { body: Body::State(state), payload });
         }
-        Ok(())
     }
 
-    /// The same by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of them was
-    /// told to.
+    /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of them
+    /// was told to.
     fn exchange_by_mpi(
         &mut self,
         desk: &mut Desk,
         station: &mut Station,
         world: &World,
     ) -> Result<(), Break> {
-        let heard = self.overhear(desk);
+        let heard = self.incoming.hear_all(desk);
         let agreed = world.agree(station.gradient.weight, heard.is_err());
         heard?;
         if agreed.leave {
@@ -373,56 +421,45 @@ impl<'w> Member<'w> {
         station: &mut Station,
         formed: &Formed,
         round: u64,
+        exact: bool,
     ) -> Result<(), Break> {
         if let Some(world) = self.world {
             return self.exchange_by_mpi(desk, station, world);
         }
-        let Some(right) = &formed.right else { return self.overhear(desk) };
-        let mut wanted = false;
-        let early = &mut self.early;
+        if formed.links.len() == 1 {
+            return self.incoming.hear_all(desk);
+        }
+        let Self { incoming, sums, early, op, .. } = self;
         let mut receive = || loop {
-            if let Some(piece) = early.pop_front() {
-                return Ok(piece);
-            }
-            let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
-            let is_head = mail.link == desk.head_link;
-            match mail.news {
-                News::Frame(Frame { body: Body::Piece(piece), payload })
-                    if Some(mail.link) == formed.left =>
-                {
-                    return Ok((piece, payload));
-                }
-                News::Closed(reason) if Some(mail.link) == formed.left => {
-                    return Err(Break::Neighbour(format!("the left neighbour is gone: {reason}")));
-                }
-                News::Frame(Frame { body: Body::Halt(halt), .. }) if is_head => {
-                    return Err(Break::Halted(halt.generation));
-                }
-                News::Frame(Frame { body: Body::StateWanted(_), .. }) if is_head => wanted = true,
-                news => {
-                    if let Some(next) = desk.hear(Mail { link: mail.link, news })? {
-                        return Err(Break::Over(next));
-                    }
-                }
+            if let Heard::Piece(from, piece, payload) = incoming.next(desk, LOOK)? {
+                return Ok((from, piece, payload));
             }
         };
-        let mut circle = Circle {
+        let mut group = Group {
             index: formed.index,
-            members: formed.view.members.len(),
-            right,
+            links: &formed.links,
             receive: &mut receive,
+            early,
             generation: formed.view.generation,
             round,
-            pool: &self.pool,
+            step: 0,
         };
         let layout = station.layout().clone();
-        let exchanged = match self.op {
-            RingOp::Mean => sums::mean(&mut circle, &layout, &mut station.gradient, &mut self.buffers),
-            RingOp::Adasum => sums::combined(&mut circle, &layout, &mut station.gradient),
-        };
-        self.state_wanted |= wanted;
-        exchanged
+        match op {
+            RingOp::Mean => sums.sum(&mut group, &mut station.gradient, exact),
+            RingOp::Adasum => sums::combined(&mut group, &layout, &mut station.gradient),
+        }
     }
+}
+
+/// How long the head may take to fetch a state before another one takes its place.
+const FETCHED: Duration = Duration::from_secs(120);
+
+/// How long a wait lasts at a time.
+const LOOK: Duration = Duration::from_secs(1);
+
+fn sent_bytes(formed: &Formed) -> u64 {
+    formed.links.iter().flatten().map(|link| link.traffic().sent_bytes).sum()
 }
 
 fn piece(frame: Frame) -> Option<(proto::Piece, Bytes)> {
@@ -430,18 +467,4 @@ fn piece(frame: Frame) -> Option<(proto::Piece, Bytes)> {
         Body::Piece(piece) => Some((piece, frame.payload)),
         _ => None,
     }
-}
-
-/// The link to the right neighbour, unless this member is alone.
-fn to_the_right(desk: &Desk, ring: &proto::Ring, index: usize) -> Result<Option<Outbox>, Break> {
-    let n = ring.members.len();
-    if n == 1 {
-        return Ok(None);
-    }
-    let outbox = desk
-        .network
-        .connect(&ring.members[(index + 1) % n], desk.post.sink(desk.post.number()))
-        .map_err(|error| Break::Neighbour(format!("{error:#}")))?;
-    outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: ring.generation }))?;
-    Ok(Some(outbox))
 }

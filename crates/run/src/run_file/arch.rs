@@ -155,6 +155,15 @@ const MAX_STALENESS: u64 = 8;
 const MOST_WORKERS: usize = 1024;
 
 impl Topology {
+    /// Why gradients cannot be rounded on their way, if they cannot.
+    pub(super) fn refuses_compression(&self) -> Option<&'static str> {
+        match self {
+            Self::Ring { engine: Engine::Mpi, .. } => Some("MPI sums in f32: leave it out, or leave out `engine: mpi`"),
+            Self::Ring { op: RingOp::Adasum, .. } => Some("adasum combines gradients as they are: leave it out"),
+            _ => None,
+        }
+    }
+
     /// Checks what the file says, for a machine that has `workers` unless the file has another number.
     pub(super) fn read(tree: &Tree, file: &mut RunFile, workers: usize) -> Result<Self, Wrong> {
         check_keys(tree, file)?;

@@ -100,6 +100,8 @@ pub enum Compression {
     None,
     /// In half the bytes, rounded to 11 bits.
     F16,
+    /// In a quarter of the bytes, rounded to 127 steps of the largest value of a block.
+    Int8,
 }
 
 impl Default for RunFile {
@@ -214,9 +216,10 @@ impl Settings {
             let message = format!("must be at most the number of workers, which is {workers}");
             return Err(tree.wrong("min_workers", message));
         }
-        if matches!(topology, Topology::Ring { .. }) && file.compression != Compression::None {
-            let message = "a ring sums in f32: leave it out, or take `arch: flat`";
-            return Err(tree.wrong("compression", message));
+        if file.compression != Compression::None
+            && let Some(reason) = topology.refuses_compression()
+        {
+            return Err(tree.wrong("compression", reason));
         }
         if file.name.is_empty() {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));

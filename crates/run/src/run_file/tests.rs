@@ -128,8 +128,8 @@ fn what_is_out_of_range_is_refused_with_its_line() {
         "optimizer.adam.betas: must be two numbers from 0 to below 1",
     );
     check(
-        "compression: f16\narch: allreduce\nallreduce: {num_workers: 2}",
-        "compression: a ring sums in f32: leave it out, or take `arch: flat`",
+        "compression: f16\narch: allreduce\nallreduce: {num_workers: 2, op: adasum}",
+        "compression: adasum combines gradients as they are: leave it out",
     );
     check("optimizer: {adamw: {epsilon: 0}}", "optimizer.adamw.epsilon: must be above 0");
     for steps in ["[]", "[{epochs: 0, lr: 1}]", "[{epochs: 1, lr: -1}]"] {

@@ -72,7 +72,7 @@ fn decoded(form: &Form, view: &View<'_>) -> Vec<f32> {
                     values.slice(k * width..(k + 1) * width).copy_to(row);
                 }
             }
-            (PartView::Rows { .. }, Part::Dense { .. }) => panic!("rows of part {i}, which has none"),
+            (PartView::Rows { .. }, Part::Dense { .. } | Part::Exact { .. }) => panic!("rows of part {i}, which has none"),
         }
     }
     out
@@ -83,7 +83,7 @@ fn expected(form: &Form, values: &[f32], rows: &[Vec<u32>]) -> Vec<f32> {
     let mut expect = values.to_vec();
     let tables = form.parts().iter().filter_map(|part| match part {
         Part::Rows { range, width } => Some((range, width)),
-        Part::Dense { .. } => None,
+        Part::Dense { .. } | Part::Exact { .. } => None,
     });
     for ((range, width), touched) in tables.zip(rows) {
         for (row, values) in expect[range.clone()].chunks_exact_mut(*width).enumerate() {
@@ -130,6 +130,55 @@ fn what_is_encoded_arrives() {
 }
 
 #[test]
+fn bytes_are_as_near_as_their_steps() {
+    let mut chance = Chance::new("bytes", 1);
+    for form in forms() {
+        for share in [0.0, 0.05, 0.95, 1.0] {
+            let (values, rows) = vector(&form, share, &mut chance);
+            let expect = expected(&form, &values, &rows);
+            let bytes = encoded(&form, &values, &rows, Precision::Int8);
+            assert!(bytes.len() <= form.most_bytes(Precision::Int8), "{form:?} {share}");
+            let view = View::parse(&form, &bytes).unwrap();
+            assert!(view.is_finite());
+            let found = decoded(&form, &view);
+            for part in form.parts() {
+                let (found, expect) = (&found[part.range()], &expect[part.range()]);
+                for (found, expect) in found.chunks(part.block()).zip(expect.chunks(part.block())) {
+                    let step = largest(expect) / 127.0;
+                    for (found, expect) in found.iter().zip(expect) {
+                        assert!((found - expect).abs() <= step * 0.5001, "{found} for {expect}, step {step}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_shows_in_bytes() {
+    let form = form(&[(1000, 0)]);
+    for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut values = vec![1.0; 1000];
+        values[700] = wrong;
+        let bytes = encoded(&form, &values, &[], Precision::Int8);
+        assert!(!View::parse(&form, &bytes).unwrap().is_finite(), "{wrong}");
+    }
+}
+
+#[test]
+fn exact_parts_are_never_rounded() {
+    let form = Form::new(vec![Part::Dense { range: 0..5 }, Part::Exact { range: 5..9 }]);
+    let values: Vec<f32> = (0..9).map(|i| (i as f32).sqrt()).collect();
+    for precision in [Precision::F32, Precision::F16, Precision::Int8] {
+        let bytes = encoded(&form, &values, &[], precision);
+        assert!(bytes.len() <= form.most_bytes(precision));
+        let found = decoded(&form, &View::parse(&form, &bytes).unwrap());
+        assert_eq!(found[5..], values[5..], "{precision:?}");
+        assert_eq!(found[1] == values[1] && found[2] == values[2], precision == Precision::F32);
+    }
+}
+
+#[test]
 fn a_payload_has_the_promised_size() {
     let check = |tensors: &[(usize, usize)], rows: &[Vec<u32>], precision, expect: usize| {
         let form = form(tensors);
@@ -145,6 +194,8 @@ fn a_payload_has_the_promised_size() {
     check(&[(100, 50)], &some(3), Precision::F32, 8 + 8 + 3 * (4 + 4 * 50));
     check(&[(100, 51)], &some(3), Precision::F16, 8 + 8 + 3 * 4 + 2 * 153 + 2);
     check(&[(100, 50)], &some(0), Precision::F32, 8 + 8);
+    check(&[(1025, 0)], &[], Precision::Int8, 8 + 8 + 3 * 4 + 1028);
+    check(&[(100, 51)], &some(3), Precision::Int8, 8 + 8 + 3 * (4 + 4) + 153 + 3);
     // Whole where that is fewer bytes.
     check(&[(100, 1)], &some(50), Precision::F32, 8 + 8 + 400);
     check(&[(100, 1)], &some(51), Precision::F32, 8 + 8 + 400);
@@ -224,7 +275,7 @@ fn halves_are_rounded_to_nearest_ties_to_even() {
 #[test]
 fn what_is_not_finite_is_noticed() {
     let form = form(&[(400, 0), (20, 4)]);
-    for precision in [Precision::F32, Precision::F16] {
+    for precision in [Precision::F32, Precision::F16, Precision::Int8] {
         for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for place in [0, 399, 400, 412] {
                 let mut values = vec![1e-3; form.len()];
@@ -260,7 +311,7 @@ fn wrong_bytes_are_refused_in_words() {
         assert!(error.contains(expect), "{error:?} should say {expect:?}");
     };
     check(0, b"x", "the payload does not begin as a payload does");
-    check(3, &[2], "is of precision 2");
+    check(3, &[3], "is of precision 3");
     check(4, &[3], "has 3 parts, expected 2");
     check(8, &[1], "part 0 of the payload has rows, expected all values");
     check(8, &[9], "is of kind 9");
@@ -286,7 +337,9 @@ fn samples() -> Vec<(Form, Vec<u8>)> {
     let mut chance = Chance::new("payload", 3);
     let mut samples = Vec::new();
     for form in forms().into_iter().filter(|form| form.len() < 4000) {
-        for (share, precision) in [(0.1, Precision::F32), (0.1, Precision::F16), (0.9, Precision::F16)] {
+        for (share, precision) in
+            [(0.1, Precision::F32), (0.1, Precision::F16), (0.9, Precision::F16), (0.5, Precision::Int8)]
+        {
             let (values, rows) = vector(&form, share, &mut chance);
             samples.push((form.clone(), encoded(&form, &values, &rows, precision)));
         }

@@ -1,8 +1,11 @@
-//! The values of a part: floats as they are, or halves under one scale.
+//! The values of a part: floats as they are, halves under one scale, or whole numbers of a byte under a scale a block.
 //!
 //! Half precision reaches from 2^-24 to 65504, and gradients reach lower. So each part is multiplied by the power of two
 //! that brings its largest value just below 2^15; that changes no digit, and what is then too small for a half is less
 //! than a hundred-billionth of the largest.
+//!
+//! Bytes have a scale a block, so that one large value costs its own block its small ones, and no other. A block with an
+//! infinity or a value that is no number gets a scale that is none.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -15,6 +18,8 @@ pub enum Precision {
     F32,
     /// Rounded to eleven binary digits, to the nearest, ties to even.
     F16,
+    /// Rounded to 127 steps up to the largest value of a block, or of a row, to the nearest, ties to even.
+    Int8,
 }
 
 /// Some values that came.
@@ -29,10 +34,22 @@ enum Content<'a> {
         halves: &'a [[u8; 2]],
         factor: f32,
     },
+    Codes {
+        codes: &'a [[u8; 1]],
+        /// Of every `block` of them.
+        scales: &'a [[u8; 4]],
+        block: usize,
+    },
 }
 
+/// So many values share a scale, where they are not rows of a table.
+pub(super) const BLOCK: usize = 512;
+
 /// So many values are converted at a time, on the stack.
-const BLOCK: usize = 128;
+const CONVERTED: usize = 128;
+
+/// The largest magnitude of a value as a byte.
+const MOST: f32 = 127.0;
 
 /// The exponent of the largest value of a part after scaling: one below what a half can hold, because of rounding.
 const TOP: i32 = 14;
@@ -45,11 +62,12 @@ impl Precision {
         match self {
             Self::F32 => 0,
             Self::F16 => 1,
+            Self::Int8 => 2,
         }
     }
 
     pub(super) fn of_code(code: u8) -> Option<Self> {
-        [Self::F32, Self::F16].into_iter().find(|precision| precision.code() == code)
+        [Self::F32, Self::F16, Self::Int8].into_iter().find(|precision| precision.code() == code)
     }
 
     /// The bytes of a value.
@@ -57,18 +75,20 @@ impl Precision {
         match self {
             Self::F32 => 4,
             Self::F16 => 2,
+            Self::Int8 => 1,
         }
     }
 
-    /// The bytes of so many values, with what fills them up.
-    pub(super) fn bytes(self, values: usize) -> usize {
-        (self.size() * values).next_multiple_of(4)
+    /// The bytes of so many values with a scale a block, if they have one, and with what fills them up.
+    pub(super) fn bytes(self, values: usize, block: usize) -> usize {
+        let scales = if self == Self::Int8 { 4 * values.div_ceil(block) } else { 0 };
+        scales + (self.size() * values).next_multiple_of(4)
     }
 
     /// Whether a part can have this scale.
     pub(super) fn allows(self, exponent: i16) -> bool {
         match self {
-            Self::F32 => exponent == 0,
+            Self::F32 | Self::Int8 => exponent == 0,
             Self::F16 => EXPONENTS.contains(&i32::from(exponent)),
         }
     }
@@ -76,7 +96,7 @@ impl Precision {
     /// The exponent of the scale for a part of these pieces.
     pub(super) fn exponent<'a>(self, pieces: impl Iterator<Item = &'a [f32]>) -> i16 {
         let largest = match self {
-            Self::F32 => 0.0,
+            Self::F32 | Self::Int8 => 0.0,
             Self::F16 => f32::from_bits(pieces.map(largest_bits).max().unwrap_or(0)),
         };
         if largest == 0.0 {
@@ -87,12 +107,19 @@ impl Precision {
         (TOP - exponent).clamp(*EXPONENTS.start(), *EXPONENTS.end()) as i16
     }
 
-    /// Appends values, in half precision times the scale.
+    /// Appends the scales of some blocks, if they have any. An empty block is one of zeros.
+    pub(super) fn write_scales<'a>(self, blocks: impl Iterator<Item = &'a [f32]>, out: &mut Vec<u8>) {
+        if self == Self::Int8 {
+            out.extend(blocks.flat_map(|block| scale_of(block).to_le_bytes()));
+        }
+    }
+
+    /// Appends values: in half precision times the scale, as bytes those of one block.
     pub(super) fn write(self, values: &[f32], exponent: i16, out: &mut Vec<u8>) {
         match self {
             Self::F32 => {
-                let mut bytes = [[0; 4]; BLOCK];
-                for values in values.chunks(BLOCK) {
+                let mut bytes = [[0; 4]; CONVERTED];
+                for values in values.chunks(CONVERTED) {
                     for (bytes, value) in bytes.iter_mut().zip(values) {
                         *bytes = value.to_le_bytes();
                     }
@@ -100,13 +127,37 @@ impl Precision {
                 }
             }
             Self::F16 => write_halves(values, power_of_two(i32::from(exponent)), out),
+            Self::Int8 => write_codes(values, scale_of(values), out),
         }
     }
 }
 
+/// The value of one step of a block.
+fn scale_of(block: &[f32]) -> f32 {
+    const INFINITY: i32 = f32::INFINITY.to_bits() as i32;
+    // Magnitudes are in the order of their bits, and what is no number is above them all.
+    let largest = block.iter().map(|value| value.abs().to_bits() as i32).fold(0, i32::max);
+    if largest >= INFINITY { f32::NAN } else { f32::from_bits(largest as u32) / MOST }
+}
+
+fn write_codes(values: &[f32], scale: f32, out: &mut Vec<u8>) {
+    /// Adding it leaves a float whose last bits are the nearest whole number, ties to even.
+    const ROUNDER: f32 = 12_582_912.0;
+    // A scale below the ordinary floats has no inverse; what is so small is sent as nothing.
+    let inverse = if scale.is_normal() { 1.0 / scale } else { 0.0 };
+    let mut codes = [0u8; CONVERTED];
+    for values in values.chunks(CONVERTED) {
+        for (code, value) in codes.iter_mut().zip(values) {
+            let steps = (value * inverse).clamp(-MOST, MOST);
+            *code = (steps + ROUNDER).to_bits() as u8;
+        }
+        out.extend_from_slice(&codes[..values.len()]);
+    }
+}
+
 fn write_halves(values: &[f32], factor: f32, out: &mut Vec<u8>) {
-    let (mut scaled, mut halves, mut bytes) = ([0.0; BLOCK], [f16::ZERO; BLOCK], [[0; 2]; BLOCK]);
-    for values in values.chunks(BLOCK) {
+    let (mut scaled, mut halves, mut bytes) = ([0.0; CONVERTED], [f16::ZERO; CONVERTED], [[0; 2]; CONVERTED]);
+    for values in values.chunks(CONVERTED) {
         let len = values.len();
         for (scaled, value) in scaled.iter_mut().zip(values) {
             *scaled = value * factor;
@@ -137,6 +188,11 @@ fn power_of_two(exponent: i32) -> f32 {
 }
 
 impl<'a> Values<'a> {
+    /// Floats as they are, in little-endian order: four bytes each.
+    pub fn plain(bytes: &'a [u8]) -> Self {
+        Self::of_singles(bytes.as_chunks().0)
+    }
+
     pub(super) fn of_singles(singles: &'a [[u8; 4]]) -> Self {
         Self(Content::Singles(singles))
     }
@@ -145,11 +201,16 @@ impl<'a> Values<'a> {
         Self(Content::Halves { halves, factor: power_of_two(-i32::from(exponent)) })
     }
 
+    pub(super) fn of_codes(codes: &'a [[u8; 1]], scales: &'a [[u8; 4]], block: usize) -> Self {
+        Self(Content::Codes { codes, scales, block })
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         match self.0 {
             Content::Singles(singles) => singles.len(),
             Content::Halves { halves, .. } => halves.len(),
+            Content::Codes { codes, .. } => codes.len(),
         }
     }
 
@@ -169,11 +230,16 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Some of them, such as a row.
+    /// Some of them, such as a row. Bytes are cut where a block begins.
     pub fn slice(&self, range: Range<usize>) -> Self {
         Self(match self.0 {
             Content::Singles(singles) => Content::Singles(&singles[range]),
             Content::Halves { halves, factor } => Content::Halves { halves: &halves[range], factor },
+            Content::Codes { codes, scales, block } => {
+                assert!(range.start.is_multiple_of(block), "bytes are cut where a block begins");
+                let scales = &scales[range.start / block..range.end.div_ceil(block)];
+                Content::Codes { codes: &codes[range], scales, block }
+            }
         })
     }
 
@@ -206,6 +272,10 @@ impl<'a> Values<'a> {
                 let largest = halves.iter().map(magnitude).fold(0, u16::max);
                 (f16::from_bits(largest).to_f32() * factor).is_finite()
             }
+            // The largest code is below 128 in magnitude.
+            Content::Codes { scales, .. } => scales
+                .iter()
+                .fold(true, |all, &scale| all & (128.0 * f32::from_le_bytes(scale)).is_finite()),
         }
     }
 
@@ -220,14 +290,23 @@ impl<'a> Values<'a> {
                 }
             }
             Content::Halves { halves, factor } => {
-                let (mut block, mut numbers) = ([f16::ZERO; BLOCK], [0.0; BLOCK]);
-                for (out, halves) in out.chunks_mut(BLOCK).zip(halves.chunks(BLOCK)) {
+                let (mut block, mut numbers) = ([f16::ZERO; CONVERTED], [0.0; CONVERTED]);
+                for (out, halves) in out.chunks_mut(CONVERTED).zip(halves.chunks(CONVERTED)) {
                     for (half, &bytes) in block.iter_mut().zip(halves) {
                         *half = f16::from_le_bytes(bytes);
                     }
                     block[..halves.len()].convert_to_f32_slice(&mut numbers[..halves.len()]);
                     for (out, number) in out.iter_mut().zip(&numbers) {
                         change(out, number * factor);
+                    }
+                }
+            }
+            Content::Codes { codes, scales, block } => {
+                let blocks = out.chunks_mut(block).zip(codes.chunks(block));
+                for ((out, codes), &scale) in blocks.zip(scales) {
+                    let scale = f32::from_le_bytes(scale);
+                    for (out, &[code]) in out.iter_mut().zip(codes) {
+                        change(out, f32::from(code.cast_signed()) * scale);
                     }
                 }
             }

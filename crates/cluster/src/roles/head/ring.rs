@@ -1,6 +1,6 @@
 //! A head whose workers are a ring: it keeps membership, the log and the checkpoints; the parameters are the members'.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -10,12 +10,11 @@ use bonfire_strategy::Unit;
 use bonfire_strategy::ring::{Action, Event, Ring, RingRule, View};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
-use bytes::Bytes;
 
 use super::super::registry::{Node, Notice, Role};
 use super::super::ring::plan_of;
 use super::Head;
-use crate::station::{check_state, pack_state, unpack_state};
+use crate::state::{Intake, PIECE, piece_of};
 use bonfire_run::course::Due;
 use bonfire_run::run::Update;
 
@@ -39,14 +38,36 @@ struct Leading<'h, 'a> {
     view: Option<View>,
     /// What the members said of rounds that not all have done.
     rounds: BTreeMap<u64, Round>,
-    /// What is to be done with the state of the last round that was done by all, as soon as it comes.
+    /// Rounds that all have done and that are not counted yet: before them, something is due with the state of an earlier
+    /// one, which is on its way.
+    uncounted: VecDeque<Uncounted>,
+    /// What is to be done with the state of the last round that was done by all, as soon as it is here.
     due: Option<(u64, Due)>,
-    /// A state that came before all have said that they have done its round.
-    early: Option<(proto::State, Bytes)>,
-    /// Who waits for the state of a round.
-    behind: Vec<u64>,
+    /// The round of which the head's replica has the state, if it has all of it.
+    has: Option<u64>,
+    /// The state that is on its way from a member into the head's replica.
+    fetch: Option<Fetch>,
+    /// What members that are behind have asked for and the head does not have yet.
+    asked: Vec<(u64, proto::StateWanted)>,
     finished: bool,
     stopping: bool,
+}
+
+/// A round that all members have done.
+#[derive(Debug)]
+struct Uncounted {
+    round: u64,
+    /// Counted from 1.
+    epoch_done: Option<u64>,
+    /// How many units are done with it.
+    units: u64,
+}
+
+/// A state on its way.
+#[derive(Debug)]
+struct Fetch {
+    from: u64,
+    intake: Intake,
 }
 
 #[derive(Default)]
@@ -65,9 +86,11 @@ impl<'h, 'a> Leading<'h, 'a> {
             ring: Ring::new(plan_of(&job.course), rule),
             view: None,
             rounds: BTreeMap::new(),
+            uncounted: VecDeque::new(),
             due: None,
-            early: None,
-            behind: Vec::new(),
+            has: Some(head.run.progress.round),
+            fetch: None,
+            asked: Vec::new(),
             finished: false,
             stopping: false,
             head,
@@ -100,14 +123,13 @@ impl<'h, 'a> Leading<'h, 'a> {
             self.decide(Event::Tick)?;
         }
         self.head.tell_nodes_if_due();
-        if self.finished && self.due.is_none() && self.head.is_measured() {
+        if self.finished && self.due.is_none() && self.uncounted.is_empty() && self.head.is_measured() {
             self.head.exit.get_or_insert(Exit::Done);
         }
         if self.head.is_stopped() && !self.stopping && self.head.exit.is_none() {
             self.stopping = true;
-            let first = self.view.as_ref().and_then(|view| self.head.registry.get(*view.members.first()?));
-            match first {
-                Some(node) => drop(node.outbox.send(Body::StateWanted(proto::StateWanted {}))),
+            match self.view.as_ref().and_then(|view| view.members.first().copied()) {
+                Some(first) => self.fetch(first, 0, false),
                 None => return Ok(Some(self.head.run.interrupt())),
             }
         }
@@ -131,7 +153,12 @@ impl<'h, 'a> Leading<'h, 'a> {
                     let (generation, round) = (broken.generation, broken.round);
                     self.decide(Event::Broken { member: node, generation, round })
                 }
-                Body::State(state) => self.offered(node, state, payload),
+                Body::State(state) => self.take_piece(node, &state, &payload),
+                Body::StateWanted(wanted) => {
+                    self.asked.push((node, wanted));
+                    self.give_state();
+                    Ok(())
+                }
                 _ => Ok(()),
             },
             _ => Ok(()),
@@ -170,11 +197,18 @@ impl<'h, 'a> Leading<'h, 'a> {
         if let Some(node) = self.head.recruit(Role::RingMember { number: 0 }) {
             self.decide(Event::Joined { member: node })?;
         }
-        if self.stopping || (self.finished && self.due.is_some()) {
-            // It may have been the one that was to send the last state; any other has the same.
+        self.asked.retain(|(asking, _)| *asking != node.number);
+        if self.fetch.as_ref().is_none_or(|fetch| fetch.from != node.number) {
+            return Ok(());
+        }
+        self.fetch = None;
+        if self.stopping || self.finished {
+            // Any other member has the same state.
             let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
             let other = self.head.registry.nodes().find(is_member).map(|node| node.number);
-            self.send(other.as_slice(), &Body::StateWanted(proto::StateWanted {}));
+            if let Some(other) = other {
+                self.fetch(other, 0, false);
+            }
         }
         Ok(())
     }
@@ -230,7 +264,10 @@ impl<'h, 'a> Leading<'h, 'a> {
                 }
                 Action::Form { view, source, behind, .. } => self.form(view, source, behind),
                 Action::RoundDone { round, epoch_done } => {
-                    self.round_done(round, epoch_done.map(|epoch| epoch + 1))?
+                    let plan = plan_of(&self.head.run.job.course);
+                    let units = self.view.as_ref().map_or(0, |view| plan.units_done(view, round));
+                    let epoch_done = epoch_done.map(|epoch| epoch + 1);
+                    self.uncounted.push_back(Uncounted { round, epoch_done, units });
                 }
                 Action::Expel { member, reason } => {
                     if let Some(node) = self.head.registry.get(member) {
@@ -242,16 +279,18 @@ impl<'h, 'a> Leading<'h, 'a> {
                 Action::Finished { .. } => self.finished = true,
             }
         }
-        if is_lost { self.go_back() } else { Ok(()) }
+        if is_lost { self.go_back() } else { self.count_rounds() }
     }
 
     /// The head has the parameters of its newest checkpoint. When all members are lost, those are the newest there are.
     fn go_back(&mut self) -> Result<()> {
         self.head.run.go_back("no member of the ring is left that has the parameters")?;
         self.rounds.clear();
-        self.behind.clear();
-        (self.due, self.early) = (None, None);
+        self.uncounted.clear();
+        self.asked.clear();
+        (self.due, self.fetch) = (None, None);
         let progress = &self.head.run.progress;
+        self.has = Some(progress.round);
         self.decide(Event::Start { round: progress.round, units_done: progress.units })
     }
 
@@ -271,11 +310,10 @@ impl<'h, 'a> Leading<'h, 'a> {
             .collect();
         // Without a source all begin from a checkpoint, which only the head has, or from the seed, which all have.
         let from_head = source.is_none() && view.round > 0;
-        let from_seed = view.round == 0;
-        // What is due with the state of an earlier round is lost with who had it.
+        // What is due with the state of an earlier round is lost with the member that had it.
         self.due = self.due.take_if(|(round, _)| *round == view.round);
-        // Also when nobody is behind: what is due after this round may become known only now.
-        let gives = source.or(view.members.first().copied()).filter(|_| !from_head && !from_seed);
+        self.asked.clear();
+        self.fetch = None;
         for &member in &view.members {
             let ring = proto::Ring {
                 generation: view.generation,
@@ -283,84 +321,139 @@ impl<'h, 'a> Leading<'h, 'a> {
                 round: view.round,
                 units_done: view.units_done,
                 behind: from_head || behind.contains(&member),
-                source: gives == Some(member),
             };
             self.send(&[member], &Body::Ring(ring));
         }
-        if from_head {
-            let (state, payload) = pack_state(&self.head.run.job.replica, view.round, true);
-            self.forward(&view.members.clone(), state, &payload);
-        } else {
-            self.behind = if from_seed { Vec::new() } else { behind };
+        if let Some(source) = source.filter(|_| view.round > 0 && (!behind.is_empty() || self.due.is_some())) {
+            self.fetch(source, view.round, false);
         }
         self.rounds.retain(|round, _| *round <= view.round);
         self.view = Some(view);
     }
 
-    fn forward(&self, members: &[u64], state: proto::State, payload: &Bytes) {
-        for node in members.iter().filter_map(|&member| self.head.registry.get(member)) {
-            let _ = node.outbox.send(Frame { body: Body::State(state), payload: payload.clone() });
+    /// Begins to take the state of a round from a member; of its last one, if the round is 0.
+    fn fetch(&mut self, from: u64, round: u64, parameters_only: bool) {
+        if round > 0 && self.has == Some(round) {
+            return;
+        }
+        // From the first piece on, what the head had is no state any more.
+        self.has = None;
+        let intake = Intake::new(&self.head.run.job.replica, round, parameters_only);
+        self.fetch = Some(Fetch { from, intake });
+        self.ask();
+    }
+
+    /// Asks for what is to come next of the state that is on its way.
+    fn ask(&mut self) {
+        let Some(Fetch { from, intake }) = &mut self.fetch else { return };
+        let Some(node) = self.head.registry.get(*from) else { return };
+        for wanted in intake.wanted() {
+            let _ = node.outbox.send(Body::StateWanted(wanted));
         }
     }
 
-    /// All members have done a round.
-    fn round_done(&mut self, round: u64, epoch: Option<u64>) -> Result<()> {
-        let Round { tally, .. } = self.rounds.remove(&round).unwrap_or_default();
-        let course = &self.head.run.job.course;
-        let step = course.step(self.head.run.progress.units);
-        let plan = plan_of(course);
-        let before = self.head.run.progress.units;
-        let after = self.view.as_ref().map_or(before, |view| plan.units_done(view, round));
-        let units = after.saturating_sub(before);
-        // By the plan: one who is lost may have done its part and not said so.
-        let done = (before..before + units).map(|place| Unit::at(place, course.units_per_epoch() as u32));
-        let samples = course.samples_by_epoch(done.map(|unit| (unit.epoch, unit.index)));
-        self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })?;
-        let due = self.head.run.after_update(epoch.as_slice());
-        if due.evaluation || due.checkpoint {
-            self.due = Some((round, due));
+    /// Takes a piece of the state that is on its way. One that does not fit costs the member, not the run.
+    fn take_piece(&mut self, node: u64, state: &proto::State, payload: &[u8]) -> Result<()> {
+        let Some(fetch) = self.fetch.as_mut().filter(|fetch| fetch.from == node) else { return Ok(()) };
+        if payload.is_empty() && !fetch.intake.is_whole() {
+            // It has gone on meanwhile. What is due is lost; those that are behind will hear of other members.
+            self.fetch = None;
+            self.due = None;
+            return self.count_rounds();
         }
-        if let Some((state, payload)) = self.early.take() {
-            self.state(state, payload)?;
-        }
-        Ok(())
-    }
-
-    /// A member sends its state. One that does not fit costs the member, not the run.
-    fn offered(&mut self, node: u64, state: proto::State, payload: Bytes) -> Result<()> {
-        let Err(error) = check_state(&self.head.run.job.replica, &state, &payload) else {
-            return self.state(state, payload);
-        };
-        self.head.warn(format!("refused the state of {}: {error:#}", self.head.name(node)));
-        if let Some(node) = self.head.registry.get(node) {
-            node.outbox.abort("its state does not fit the run");
-        }
-        Ok(())
-    }
-
-    /// The state of a round, from one of the members.
-    fn state(&mut self, state: proto::State, payload: Bytes) -> Result<()> {
-        // One of an earlier round may have been under way when the ring was formed.
-        if self.view.as_ref().is_some_and(|view| view.round == state.round) {
-            let behind = std::mem::take(&mut self.behind);
-            self.forward(&behind, state, &payload);
-        }
-        let round = self.head.run.progress.round;
-        if state.round > round {
-            self.early = Some((state, payload));
+        if let Err(error) = fetch.intake.take(&mut self.head.run.job.replica, state, payload) {
+            self.head.warn(format!("refused the state of {}: {error:#}", self.head.name(node)));
+            if let Some(node) = self.head.registry.get(node) {
+                node.outbox.abort("its state does not fit the run");
+            }
             return Ok(());
         }
-        if state.round < round {
+        if !fetch.intake.is_whole() {
+            self.ask();
+            self.give_state();
             return Ok(());
         }
-        unpack_state(&mut self.head.run.job.replica, &state, &payload)?;
+        self.has = Some(fetch.intake.round);
+        self.fetch = None;
         self.head.run.progress.optimizer_steps = state.steps;
+        self.give_state();
+        self.use_state()
+    }
+
+    /// Answers the members that are behind, as far as what they want is here.
+    fn give_state(&mut self) {
+        let Some(round) = self.view.as_ref().map(|view| view.round) else { return };
+        let have = match &self.fetch {
+            Some(fetch) if fetch.intake.round == round => fetch.intake.have as u64,
+            None if self.has == Some(round) => u64::MAX,
+            _ => return,
+        };
+        let replica = &self.head.run.job.replica;
+        let (here, later) = std::mem::take(&mut self.asked).into_iter().partition(|(_, wanted)| {
+            wanted.offset.saturating_add(PIECE as u64) <= have || have == u64::MAX
+        });
+        self.asked = later;
+        let here: Vec<(u64, proto::StateWanted)> = here;
+        for (node, wanted) in here.iter().filter(|(_, wanted)| wanted.round == round) {
+            let (state, payload) = piece_of(replica, round, wanted);
+            if let Some(node) = self.head.registry.get(*node) {
+                let _ = node.outbox.send(Frame { body: Body::State(state), payload });
+            }
+        }
+    }
+
+    /// Does what is due with the state that the head has, once all members have done its round, and goes on from there.
+    fn use_state(&mut self) -> Result<()> {
+        self.carry_out_due();
+        self.count_rounds()
+    }
+
+    fn carry_out_due(&mut self) {
+        if self.has != Some(self.head.run.progress.round) {
+            return;
+        }
         if self.stopping {
             let exit = self.head.run.interrupt();
             self.head.exit = Some(exit);
-        } else if let Some((_, due)) = self.due.take_if(|(round, _)| *round == state.round) {
+        } else if let Some((_, due)) = self.due.take_if(|(round, _)| Some(*round) == self.has) {
             self.head.carry_out(due);
         }
+    }
+
+    /// Counts the rounds that all members have done, up to one after which something is due with its state.
+    fn count_rounds(&mut self) -> Result<()> {
+        while self.due.is_none()
+            && let Some(done) = self.uncounted.pop_front()
+        {
+            self.count_round(&done)?;
+        }
         Ok(())
+    }
+
+    fn count_round(&mut self, done: &Uncounted) -> Result<()> {
+        let Round { tally, .. } = self.rounds.remove(&done.round).unwrap_or_default();
+        let course = &self.head.run.job.course;
+        let before = self.head.run.progress.units;
+        let step = course.step(before);
+        let units = done.units.saturating_sub(before);
+        // By the plan: one who is lost may have done its part and not said so.
+        let units_done = (before..before + units).map(|place| Unit::at(place, course.units_per_epoch() as u32));
+        let samples = course.samples_by_epoch(units_done.map(|unit| (unit.epoch, unit.index)));
+        self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })?;
+        let due = self.head.run.after_update(done.epoch_done.as_slice());
+        if due.evaluation || due.checkpoint {
+            self.due = Some((done.round, due));
+            self.fetch_due();
+        }
+        self.carry_out_due();
+        Ok(())
+    }
+
+    /// Asks for the state that something is due with, if it is not on its way.
+    fn fetch_due(&mut self) {
+        let first = self.view.as_ref().and_then(|view| view.members.first().copied());
+        if let (Some(first), Some((round, due)), false, None) = (first, self.due, self.stopping, &self.fetch) {
+            self.fetch(first, round, !due.checkpoint);
+        }
     }
 }

@@ -3,27 +3,12 @@
 use anyhow::anyhow;
 use bonfire_learn::Gradient;
 use bonfire_learn::layout::{Kind, Layout};
-use bonfire_wire::Closed;
 use bytes::Bytes;
 
-use crate::allreduce::{Circle, Gather, adasum};
+use crate::adasum::adasum;
+use crate::exchange::group::Gather;
 use crate::exchange::{bytes_to_floats, floats_to_bytes};
 use crate::world::World;
-
-/// The sum over all members: of dense tensors all values, of tables the rows that any member touched.
-pub fn mean<E: From<Closed> + From<anyhow::Error>>(
-    circle: &mut Circle<'_, E>,
-    layout: &Layout,
-    gradient: &mut Gradient,
-    [buffer, spare]: &mut [Vec<f32>; 2],
-) -> Result<(), E> {
-    let union = touched_by_any(circle, layout, gradient)?;
-    let weight = gradient.weight as f32;
-    pack(layout, gradient, &union, weight, buffer);
-    circle.sum(buffer, spare)?;
-    unpack(layout, gradient, &union, buffer);
-    Ok(())
-}
 
 /// Memory for sums by MPI.
 #[derive(Debug, Default)]
@@ -243,65 +228,4 @@ pub fn combined<E: From<anyhow::Error>>(
     own[last] = total;
     unpack(layout, gradient, &union, &own);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spoilt::{gradient, layout, pieces, with_circle};
-    use bonfire_spoil::{Chance, Trial};
-    use bonfire_wire::proto;
-
-    /// What the left neighbour says before the sums: which rows the two others have touched.
-    fn touched(chance: &mut Chance) -> Vec<(proto::Piece, Bytes)> {
-        let piece = |hop: usize| proto::Piece {
-            generation: 1,
-            round: 1,
-            step: hop as u32,
-            index: ((6 - hop - 1) % 3) as u32,
-        };
-        let mut bits: Vec<Bytes> = (0..2).map(|_| chance.bytes(5).into()).collect();
-        if chance.percent(20) {
-            let place = chance.below(2);
-            bits[place] = chance.spoil(&bits[place]).into();
-        }
-        bits.into_iter().enumerate().map(|(hop, bits)| (piece(hop), bits)).collect()
-    }
-
-    #[test]
-    fn no_neighbour_takes_a_member_down() {
-        let make = |chance: &mut Chance| {
-            let own = gradient(chance);
-            let mut said = touched(chance);
-            let bit = |row: usize| {
-                said.iter().any(|(_, bits)| bits.get(row / 8).is_some_and(|b| b >> (row % 8) & 1 == 1))
-            };
-            let is_own = |row: usize| own.rows(0).is_some_and(|rows| rows.is_touched(row as u32));
-            let rows = (0..40).filter(|&row| bit(row) || is_own(row)).count();
-            // As many numbers as the member will have, or as those that are on another model.
-            let len = if chance.percent(90) { rows * 3 + 12 } else { chance.below(200) };
-            said.extend(pieces(chance, len));
-            ((own, said), 128 << 10)
-        };
-        let layout = layout();
-        let mut buffers = [Vec::new(), Vec::new()];
-        Trial { name: "ring sums", cases: 10_000 }.run(make, |(mut own, said)| {
-            with_circle(said, |mut circle| mean(&mut circle, &layout, &mut own, &mut buffers).is_ok())
-        });
-        let make = |chance: &mut Chance| {
-            let own = gradient(chance);
-            let mut said = touched(chance);
-            let len = if chance.percent(50) { 132 * 4 } else { chance.below(600) };
-            if chance.percent(50) {
-                // All rows are touched, so that the length is known.
-                said.iter_mut().for_each(|(_, bits)| *bits = Bytes::from_static(&[255; 5]));
-            }
-            let more = touched(chance).into_iter().map(|(piece, _)| (piece, chance.bytes(len).into()));
-            said.extend(more.collect::<Vec<_>>());
-            ((own, said), 128 << 10)
-        };
-        Trial { name: "ring combined", cases: 10_000 }.run(make, |(mut own, said)| {
-            with_circle(said, |mut circle| combined(&mut circle, &layout, &mut own).is_ok())
-        });
-    }
 }

@@ -1,5 +1,10 @@
 //! Gradients and parameters on their way: a model's vectors as payloads, and payloads as something that can be summed.
 
+pub mod chunks;
+pub mod codec;
+pub mod group;
+mod pages;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -77,16 +82,14 @@ pub struct Parcel {
 impl Codec {
     pub fn new(layout: &Layout, compression: Compression) -> Self {
         let part = |tensor: &bonfire_learn::layout::Tensor| match tensor.kind {
-            Kind::Dense | Kind::Buffer => Part::Dense { range: tensor.range.clone() },
+            Kind::Dense => Part::Dense { range: tensor.range.clone() },
+            Kind::Buffer => Part::Exact { range: tensor.range.clone() },
             Kind::Rows { width } => Part::Rows { range: tensor.range.clone(), width },
         };
         Self {
             layout: layout.clone(),
             form: Form::new(layout.tensors().iter().map(part).collect()),
-            precision: match compression {
-                Compression::None => Precision::F32,
-                Compression::F16 => Precision::F16,
-            },
+            precision: precision(compression),
             encoder: Encoder::default(),
             shelf: Shelf::default(),
             unpacked: Vec::new(),
@@ -181,10 +184,19 @@ impl Codec {
                     }
                 }
                 (PartView::Dense(values), _) => values.copy_to(&mut parameters[range]),
-                (PartView::Rows { .. }, Part::Dense { .. }) => unreachable!("a view fits its form"),
+                (PartView::Rows { .. }, Part::Dense { .. } | Part::Exact { .. }) => unreachable!("a view fits its form"),
             }
         }
         Ok(())
+    }
+}
+
+/// How values travel under a compression.
+pub fn precision(compression: Compression) -> Precision {
+    match compression {
+        Compression::None => Precision::F32,
+        Compression::F16 => Precision::F16,
+        Compression::Int8 => Precision::Int8,
     }
 }
 
@@ -233,7 +245,7 @@ impl<'a> Arrived<'a> {
         let view = View::parse(form, &parcel.payload)?;
         let lying = |(i, part): (usize, &Part)| {
             let (start, width) = match part {
-                Part::Dense { range } => (range.start, 1),
+                Part::Dense { range } | Part::Exact { range } => (range.start, 1),
                 Part::Rows { range, width } => (range.start, *width),
             };
             let (rows, values) = match view.part(i) {
@@ -279,7 +291,9 @@ fn unpack(form: &Form, parcel: &Parcel, gradient: &mut Gradient) -> Result<()> {
     gradient.weight = parcel.weight;
     for (i, part) in form.parts().iter().enumerate() {
         match (view.part(i), part) {
-            (PartView::Dense(values), Part::Dense { .. }) => values.copy_to(gradient.write(i)),
+            (PartView::Dense(values), Part::Dense { .. } | Part::Exact { .. }) => {
+                values.copy_to(gradient.write(i));
+            }
             (PartView::Dense(values), Part::Rows { range, width }) => {
                 for row in 0..range.len() / width {
                     values.slice(row * width..(row + 1) * width).copy_to(gradient.touch(i, row as u32));

@@ -1,0 +1,165 @@
+//! A model's vectors cut into chunks: what travels, is summed, and comes back, one at a time.
+
+use std::ops::Range;
+
+use bonfire_learn::layout::{Kind, Layout};
+use bonfire_wire::payload::{Form, Part, Precision};
+
+/// A layout in chunks. All nodes of a run cut it alike.
+#[derive(Clone, Debug)]
+pub struct Chunks {
+    list: Vec<Chunk>,
+}
+
+/// A stretch of the flat vector.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    pub range: Range<usize>,
+    /// What lies in it, in order and without gaps.
+    pub stretches: Vec<Stretch>,
+    /// The same for payloads, counted from the beginning of the chunk.
+    pub form: Form,
+}
+
+/// What a chunk has of one tensor.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    pub tensor: usize,
+    pub kind: Kind,
+    /// In the flat vector.
+    pub range: Range<usize>,
+    /// Where the tensor begins there.
+    pub start: usize,
+}
+
+/// Into about so many chunks a vector is cut, so that every member of a group has some of its own, and the first ones are
+/// on their way back while the last ones leave.
+const WANTED: usize = 64;
+
+/// The floats of a chunk. A smaller one is not worth its frame. A larger one, with its head, does not fit into the mebibyte
+/// that HTTP/2 reads at once: what comes whole need not be copied.
+const FLOATS: (usize, usize) = (4 << 10, 255 << 10);
+
+impl Chunks {
+    /// Cuts a layout.
+    pub fn of(layout: &Layout) -> Self {
+        let (least, most) = FLOATS;
+        Self::with_size(layout, (layout.len() / WANTED).clamp(least, most))
+    }
+
+    /// Cuts a layout into chunks of about so many floats: a row of a table is not cut.
+    fn with_size(layout: &Layout, size: usize) -> Self {
+        let mut list = Vec::new();
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let mut held = 0;
+        for (tensor, of) in layout.tensors().iter().enumerate() {
+            let grain = match of.kind {
+                Kind::Rows { width } => width,
+                Kind::Dense | Kind::Buffer => 1,
+            };
+            let mut at = of.range.start;
+            while at < of.range.end {
+                let room = (size - held).next_multiple_of(grain);
+                let end = of.range.end.min(at + room);
+                stretches.push(Stretch { tensor, kind: of.kind, range: at..end, start: of.range.start });
+                held += end - at;
+                at = end;
+                if held >= size {
+                    list.push(Chunk::new(std::mem::take(&mut stretches)));
+                    held = 0;
+                }
+            }
+        }
+        if !stretches.is_empty() {
+            list.push(Chunk::new(stretches));
+        }
+        Self { list }
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Chunk> {
+        self.list.iter()
+    }
+
+    /// No chunk has more bytes on its way.
+    pub fn most_bytes(&self) -> usize {
+        self.list.iter().map(|chunk| chunk.form.most_bytes(Precision::F32)).max().unwrap_or(0)
+    }
+}
+
+impl std::ops::Index<usize> for Chunks {
+    type Output = Chunk;
+
+    fn index(&self, index: usize) -> &Chunk {
+        &self.list[index]
+    }
+}
+
+impl Chunk {
+    fn new(stretches: Vec<Stretch>) -> Self {
+        let start = stretches.first().map_or(0, |first| first.range.start);
+        let end = stretches.last().map_or(start, |last| last.range.end);
+        let part = |stretch: &Stretch| {
+            let range = stretch.range.start - start..stretch.range.end - start;
+            match stretch.kind {
+                Kind::Dense => Part::Dense { range },
+                Kind::Buffer => Part::Exact { range },
+                Kind::Rows { width } => Part::Rows { range, width },
+            }
+        };
+        let form = Form::new(stretches.iter().map(part).collect());
+        Self { range: start..end, stretches, form }
+    }
+
+    /// Whether all of its values travel whatever was touched, so that in full precision they need no form.
+    pub fn is_plain(&self) -> bool {
+        !self.stretches.iter().any(|stretch| matches!(stretch.kind, Kind::Rows { .. }))
+    }
+}
+
+impl Stretch {
+    /// The rows of its table that lie in it.
+    pub fn rows(&self, width: usize) -> Range<u32> {
+        ((self.range.start - self.start) / width) as u32..((self.range.end - self.start) / width) as u32
+    }
+
+    /// Its place in its tensor.
+    pub fn within(&self) -> Range<usize> {
+        self.range.start - self.start..self.range.end - self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_learn::layout::Init;
+
+    #[test]
+    fn chunks_cover_everything_once_and_cut_no_row() {
+        for (rows, width, dense) in [(50, 7, 1000), (0, 3, 10), (1, 100, 0), (200, 1, 33)] {
+            let mut layout = Layout::default();
+            layout.vector("a".into(), dense, Init::Constant(0.0));
+            layout.rows("table".into(), rows, width, Init::Constant(0.0));
+            layout.vector("b".into(), 5, Init::Constant(0.0));
+            layout.buffer("mean".into(), dense / 2, Init::Constant(0.0));
+            for size in [1, 10, 64, 10_000] {
+                let chunks = Chunks::with_size(&layout, size);
+                let mut at = 0;
+                for stretch in chunks.iter().flat_map(|chunk| &chunk.stretches) {
+                    assert_eq!(stretch.range.start, at);
+                    assert!(!stretch.range.is_empty());
+                    if let Kind::Rows { width } = stretch.kind {
+                        assert!(stretch.within().start.is_multiple_of(width));
+                        assert!(stretch.range.len().is_multiple_of(width));
+                    }
+                    at = stretch.range.end;
+                }
+                assert_eq!(at, layout.len());
+                assert!(chunks.iter().all(|chunk| chunk.range.len() < size + width.max(1)));
+            }
+        }
+    }
+}

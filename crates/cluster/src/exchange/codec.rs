@@ -1,0 +1,330 @@
+//! Chunks as payloads, and payloads as something that can be summed.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use bonfire_learn::Gradient;
+use bonfire_learn::layout::Kind;
+use bonfire_wire::payload::{Encoder, PartView, Precision, Values, View};
+use bytes::Bytes;
+
+use super::chunks::{Chunk, Chunks, Stretch};
+use super::pages::Pages;
+
+/// Turns chunks of gradients into payloads. What rounding loses of a chunk is added to the next one: error feedback.
+#[derive(Debug)]
+pub struct ChunkEncoder {
+    chunks: Arc<Chunks>,
+    precision: Precision,
+    encoder: Encoder,
+    pages: Pages,
+    /// What was lost of each chunk so far; empty where nothing was.
+    residuals: Vec<Vec<f32>>,
+    /// The same with the round that goes on, which may yet break off.
+    pending: Vec<Option<Vec<f32>>>,
+    /// Memory to use: a chunk with its residual, and what will be decoded of it.
+    sent: Vec<f32>,
+    decoded: Vec<f32>,
+}
+
+/// A chunk on its way.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    pub payload: Bytes,
+    /// The payload is all values as they are.
+    pub is_plain: bool,
+    /// How many losses were summed.
+    pub weight: f64,
+}
+
+impl ChunkEncoder {
+    pub fn new(chunks: &Arc<Chunks>, precision: Precision) -> Self {
+        Self {
+            chunks: Arc::clone(chunks),
+            precision,
+            encoder: Encoder::default(),
+            pages: Pages::default(),
+            residuals: vec![Vec::new(); chunks.len()],
+            pending: vec![None; chunks.len()],
+            sent: Vec::new(),
+            decoded: Vec::new(),
+        }
+    }
+
+    /// Whether values lose digits on their way.
+    pub fn rounds(&self) -> bool {
+        self.precision != Precision::F32
+    }
+
+    /// A chunk of a gradient. In an exact round nothing is rounded, and what was lost before is made up for.
+    pub fn encode(&mut self, gradient: &Gradient, index: usize, exact: bool) -> Parcel {
+        let chunks = Arc::clone(&self.chunks);
+        let chunk = &chunks[index];
+        let mut page = self.pages.take();
+        let weight = gradient.weight;
+        if !self.rounds() && chunk.is_plain() {
+            page.put_floats(&gradient.values[chunk.range.clone()]);
+            return Parcel { payload: page.freeze(), is_plain: true, weight };
+        }
+        let lost = &self.residuals[index];
+        let rows = touched(chunk, gradient, if exact { lost } else { &[] });
+        let lists: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+        if !self.rounds() {
+            let values = &gradient.values[chunk.range.clone()];
+            self.encoder.encode(&chunk.form, values, &lists, Precision::F32, page.bytes());
+            return Parcel { payload: page.freeze(), is_plain: false, weight };
+        }
+        let precision = if exact { Precision::F32 } else { self.precision };
+        add_lost(chunk, gradient, lost, &rows, &mut self.sent);
+        self.encoder.encode(&chunk.form, &self.sent, &lists, precision, page.bytes());
+        let payload = page.freeze();
+        let mut lost = lost.clone();
+        lost.resize(chunk.range.len(), 0.0);
+        self.subtract(chunk, &payload, &rows, &mut lost);
+        self.pending[index] = Some(lost);
+        Parcel { payload, is_plain: false, weight }
+    }
+
+    /// Notes what the receivers of a payload lack.
+    fn subtract(&mut self, chunk: &Chunk, payload: &[u8], rows: &[Vec<u32>], lost: &mut [f32]) {
+        let Ok(view) = View::parse(&chunk.form, payload) else {
+            unreachable!("what was encoded can be decoded");
+        };
+        self.decoded.resize(chunk.range.len(), 0.0);
+        let mut rows = rows.iter();
+        for (i, stretch) in chunk.stretches.iter().enumerate() {
+            let place = stretch.range.start - chunk.range.start..stretch.range.end - chunk.range.start;
+            let (sent, decoded) = (&self.sent[place.clone()], &mut self.decoded[place.clone()]);
+            let lost = &mut lost[place];
+            match (stretch.kind, view.part(i)) {
+                (Kind::Buffer, _) => {}
+                (Kind::Dense, PartView::Dense(values)) => {
+                    values.copy_to(decoded);
+                    difference(sent, decoded, lost);
+                }
+                (Kind::Rows { width }, part) => {
+                    for (k, &row) in rows.next().into_iter().flatten().enumerate() {
+                        let row = row as usize * width..(row as usize + 1) * width;
+                        match part {
+                            PartView::Dense(values) => values.slice(row.clone()),
+                            PartView::Rows { values, .. } => values.slice(k * width..(k + 1) * width),
+                        }
+                        .copy_to(&mut decoded[row.clone()]);
+                        difference(&sent[row.clone()], &decoded[row.clone()], &mut lost[row]);
+                    }
+                }
+                (Kind::Dense, PartView::Rows { .. }) => unreachable!("a view fits its form"),
+            }
+        }
+    }
+
+    /// The round is done: what was lost in it is lost.
+    pub fn commit(&mut self) {
+        for (residual, pending) in self.residuals.iter_mut().zip(&mut self.pending) {
+            if let Some(pending) = pending.take() {
+                *residual = pending;
+            }
+        }
+    }
+
+    /// The round broke off: what was sent in it was not used.
+    pub fn roll_back(&mut self) {
+        self.pending.iter_mut().for_each(|pending| *pending = None);
+    }
+
+    /// Forgets what was lost.
+    pub fn reset(&mut self) {
+        self.roll_back();
+        self.residuals.iter_mut().for_each(|residual| residual.clear());
+    }
+}
+
+fn difference(sent: &[f32], decoded: &[f32], lost: &mut [f32]) {
+    for ((lost, sent), decoded) in lost.iter_mut().zip(sent).zip(decoded) {
+        *lost = sent - decoded;
+    }
+}
+
+/// The touched rows of every table of a chunk, in order and counted from where the chunk begins; with them those of which
+/// something was lost before.
+fn touched(chunk: &Chunk, gradient: &Gradient, lost: &[f32]) -> Vec<Vec<u32>> {
+    let table = |stretch: &Stretch| {
+        let Kind::Rows { width } = stretch.kind else { return None };
+        let inside = stretch.rows(width);
+        let rows = gradient.rows(stretch.tensor)?;
+        let begin = stretch.range.start - chunk.range.start;
+        let is_lost = |row: &u32| {
+            let start = begin + (row - inside.start) as usize * width;
+            lost.get(start..start + width).is_some_and(|lost| lost.iter().any(|value| *value != 0.0))
+        };
+        let mut list: Vec<u32> = match lost.is_empty() {
+            true => rows.touched.iter().copied().filter(|row| inside.contains(row)).collect(),
+            false => inside.clone().filter(|row| rows.is_touched(*row) || is_lost(row)).collect(),
+        };
+        list.sort_unstable();
+        list.iter_mut().for_each(|row| *row -= inside.start);
+        Some(list)
+    };
+    chunk.stretches.iter().filter_map(table).collect()
+}
+
+/// A chunk of a gradient plus what was lost of it before; of tables only these rows.
+fn add_lost(chunk: &Chunk, gradient: &Gradient, lost: &[f32], rows: &[Vec<u32>], sum: &mut Vec<f32>) {
+    sum.resize(chunk.range.len(), 0.0);
+    let add = |place: std::ops::Range<usize>, sum: &mut [f32], counts: bool| {
+        let at = chunk.range.start + place.start;
+        let own = &gradient.values[at..at + place.len()];
+        match (lost.get(place), counts) {
+            (None, true) => sum.copy_from_slice(own),
+            (Some(lost), true) => {
+                for ((sum, own), lost) in sum.iter_mut().zip(own).zip(lost) {
+                    *sum = own + lost;
+                }
+            }
+            (lost, false) => sum.copy_from_slice(lost.unwrap_or_default()),
+        }
+    };
+    let mut rows = rows.iter();
+    for stretch in &chunk.stretches {
+        let begin = stretch.range.start - chunk.range.start;
+        match stretch.kind {
+            Kind::Dense => {
+                let place = begin..begin + stretch.range.len();
+                add(place.clone(), &mut sum[place], true);
+            }
+            Kind::Buffer => {
+                sum[begin..begin + stretch.range.len()]
+                    .copy_from_slice(&gradient.values[stretch.range.clone()]);
+            }
+            Kind::Rows { width } => {
+                let first = stretch.rows(width).start;
+                for &row in rows.next().into_iter().flatten() {
+                    let is_touched =
+                        gradient.rows(stretch.tensor).is_some_and(|rows| rows.is_touched(first + row));
+                    let place = begin + row as usize * width..begin + (row as usize + 1) * width;
+                    add(place.clone(), &mut sum[place], is_touched);
+                }
+            }
+        }
+    }
+}
+
+/// A chunk that came, checked.
+#[derive(Debug)]
+pub struct Arrived<'a> {
+    parts: Vec<PartView<'a>>,
+    weight: f64,
+}
+
+impl<'a> Arrived<'a> {
+    /// Reads a chunk where it lies. Whatever came, nothing is allocated beyond a list of its stretches.
+    pub fn read(chunk: &Chunk, parcel: &'a Parcel) -> Result<Self> {
+        let Parcel { payload, is_plain, weight } = parcel;
+        let parts = if *is_plain {
+            let len = chunk.range.len() * 4;
+            ensure!(chunk.is_plain() && payload.len() == len, "{} bytes are not this chunk", payload.len());
+            let part = |stretch: &Stretch| {
+                let start = (stretch.range.start - chunk.range.start) * 4;
+                PartView::Dense(Values::plain(&payload[start..start + stretch.range.len() * 4]))
+            };
+            chunk.stretches.iter().map(part).collect()
+        } else {
+            let view = View::parse(&chunk.form, payload)?;
+            (0..chunk.stretches.len()).map(|i| view.part(i)).collect()
+        };
+        Ok(Self { parts, weight: *weight })
+    }
+
+    /// Whether all of its values are numbers.
+    pub fn is_finite(&self) -> bool {
+        self.parts.iter().all(|part| match part {
+            PartView::Dense(values) | PartView::Rows { values, .. } => values.is_finite(),
+        })
+    }
+}
+
+/// Replaces a chunk of `total`, in which no row of it may count yet, by the sum of some that came, in their order; of
+/// statistics it holds the mean. Those that weigh nothing are left out.
+pub fn sum_chunk(chunk: &Chunk, arrived: &[Arrived<'_>], total: &mut Gradient) {
+    let heavy = || arrived.iter().filter(|arrived| arrived.weight > 0.0);
+    let weight: f64 = heavy().map(|arrived| arrived.weight).sum();
+    for (i, stretch) in chunk.stretches.iter().enumerate() {
+        match stretch.kind {
+            Kind::Dense => {
+                let sum = &mut total.write(stretch.tensor)[stretch.within()];
+                let mut parts = heavy().map(|arrived| dense(arrived.parts[i]));
+                match parts.next() {
+                    Some(first) => first.copy_to(sum),
+                    None => sum.fill(0.0),
+                }
+                parts.for_each(|part| part.add_to(sum));
+            }
+            Kind::Buffer => {
+                let mean = &mut total.write(stretch.tensor)[stretch.within()];
+                mean.fill(0.0);
+                for arrived in heavy() {
+                    dense(arrived.parts[i]).scaled_add_to(mean, (arrived.weight / weight) as f32);
+                }
+            }
+            Kind::Rows { width } => {
+                heavy().for_each(|arrived| add_rows(arrived.parts[i], stretch, width, total));
+            }
+        }
+    }
+}
+
+fn dense(part: PartView<'_>) -> Values<'_> {
+    match part {
+        PartView::Dense(values) => values,
+        PartView::Rows { .. } => unreachable!("a view fits its form"),
+    }
+}
+
+/// Adds rows to those of a table.
+fn add_rows(part: PartView<'_>, stretch: &Stretch, width: usize, total: &mut Gradient) {
+    let first = stretch.rows(width).start;
+    let mut add = |row: u32, values: Values<'_>| {
+        let is_touched = total.rows(stretch.tensor).is_some_and(|rows| rows.is_touched(first + row));
+        let sum = total.touch(stretch.tensor, first + row);
+        match is_touched {
+            true => values.add_to(sum),
+            false => values.copy_to(sum),
+        }
+    };
+    match part {
+        PartView::Rows { rows, values } => {
+            for (k, row) in rows.iter().enumerate() {
+                add(row, values.slice(k * width..(k + 1) * width));
+            }
+        }
+        PartView::Dense(values) => {
+            for row in 0..stretch.rows(width).len() {
+                add(row as u32, values.slice(row * width..(row + 1) * width));
+            }
+        }
+    }
+}
+
+/// Replaces what `total` has of a chunk by what came of it: in the end all have the same, also the one that summed it.
+pub fn replace_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient) {
+    for (i, stretch) in chunk.stretches.iter().enumerate() {
+        let Kind::Rows { width } = stretch.kind else {
+            dense(arrived.parts[i]).copy_to(&mut total.write(stretch.tensor)[stretch.within()]);
+            continue;
+        };
+        let first = stretch.rows(width).start;
+        match arrived.parts[i] {
+            PartView::Rows { rows, values } => {
+                for (k, row) in rows.iter().enumerate() {
+                    values.slice(k * width..(k + 1) * width).copy_to(total.touch(stretch.tensor, first + row));
+                }
+            }
+            PartView::Dense(values) => {
+                for row in 0..stretch.rows(width).len() {
+                    let to = total.touch(stretch.tensor, first + row as u32);
+                    values.slice(row * width..(row + 1) * width).copy_to(to);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use bonfire_learn::layout::Init;
+use bonfire_learn::random::Random;
+use bonfire_learn::sum::sum;
+use bonfire_spoil::{Chance, Trial};
+use bonfire_wire::{Incoming, memory_link};
+
+use super::*;
+use crate::adasum::adasum;
+use crate::roles::ring::sums::combined;
+use crate::spoilt::outbox;
+
+/// Why an exchange ended early.
+#[derive(Debug)]
+struct Gone;
+
+impl From<Closed> for Gone {
+    fn from(_: Closed) -> Self {
+        Self
+    }
+}
+
+impl From<anyhow::Error> for Gone {
+    fn from(_: anyhow::Error) -> Self {
+        Self
+    }
+}
+
+/// A table, dense tensors and a statistic, of about so many values.
+fn layout(size: usize) -> Layout {
+    let mut layout = Layout::default();
+    layout.vector("first".into(), size / 3, Init::Uniform(1.0));
+    layout.rows("table".into(), size / 30, 7, Init::Uniform(1.0));
+    layout.vector("second".into(), size / 2, Init::Uniform(1.0));
+    layout.buffer("mean".into(), size / 50, Init::Constant(0.0));
+    layout
+}
+
+/// What a member has found in a round: about a third of the rows, or nothing at all.
+fn gradient(layout: &Layout, member: usize, round: u64) -> Gradient {
+    let mut random = Random::at(round, &[member as u64]);
+    let mut gradient = Gradient::new(layout);
+    gradient.values.fill(f32::NAN);
+    gradient.weight = (1 + random.below(5)) as f64;
+    let value = |random: &mut Random| random.between(-1.0, 1.0);
+    gradient.write(0).iter_mut().for_each(|to| *to = value(&mut random));
+    for row in 0..(layout.tensors()[1].range.len() / 7) as u32 {
+        if random.chance(0.3) {
+            gradient.touch(1, row).iter_mut().for_each(|to| *to = value(&mut random));
+        }
+    }
+    gradient.write(2).iter_mut().for_each(|to| *to = value(&mut random) * 1e-3);
+    gradient.write(3).iter_mut().for_each(|to| *to = value(&mut random));
+    gradient.finish();
+    gradient
+}
+
+type Arrival = (usize, Incoming);
+
+/// Every pair of members connected over memory: the links and the mail of each.
+fn connected(members: usize) -> Vec<(Vec<Option<Outbox>>, Receiver<Arrival>)> {
+    let (senders, inboxes): (Vec<SyncSender<Arrival>>, Vec<Receiver<Arrival>>) =
+        (0..members).map(|_| sync_channel(100_000)).unzip();
+    let mut links = vec![vec![None; members]; members];
+    for a in 0..members {
+        for b in a + 1..members {
+            let sink = |to: usize, from: usize| -> bonfire_wire::Sink {
+                let sender = senders[to].clone();
+                Box::new(move |incoming| drop(sender.send((from, incoming))))
+            };
+            let (at_a, at_b) = memory_link(sink(a, b), sink(b, a));
+            (links[a][b], links[b][a]) = (Some(at_a), Some(at_b));
+        }
+    }
+    links.into_iter().zip(inboxes).collect()
+}
+
+/// Runs one member a thread, and returns what each has in the end.
+fn among<T: Send>(members: usize, member: impl Fn(&mut Group<'_, Gone>) -> T + Sync) -> Vec<T> {
+    let connected = connected(members);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = connected
+            .into_iter()
+            .enumerate()
+            .map(|(index, (links, inbox))| {
+                let member = &member;
+                scope.spawn(move || {
+                    let mut receive = || loop {
+                        match inbox.recv_timeout(Duration::from_secs(20)) {
+                            Ok((from, Incoming::Frame(Frame { body: Body::Piece(piece), payload }))) => {
+                                return Ok((from, piece, payload));
+                            }
+                            Ok((_, Incoming::Closed(_))) => {}
+                            other => panic!("no piece but {other:?}"),
+                        }
+                    };
+                    let mut early = Early::new();
+                    let mut group = Group {
+                        index,
+                        links: &links,
+                        receive: &mut receive,
+                        early: &mut early,
+                        generation: 1,
+                        round: 0,
+                        step: 0,
+                    };
+                    member(&mut group)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a member")).collect()
+    })
+}
+
+/// The sums of some rounds as every member has them, the last of them exact.
+fn rounds(layout: &Layout, members: usize, rounds: u64, precision: Precision) -> Vec<Vec<Gradient>> {
+    among(members, |group| {
+        let mut sums = ShardedSums::new(layout, precision);
+        sums.share_out(&vec![1.0; members]);
+        let mut all = Vec::new();
+        for round in 1..=rounds {
+            (group.round, group.step) = (round, 0);
+            let mut own = gradient(layout, group.index, round);
+            sums.sum(group, &mut own, round == rounds).expect("a sum");
+            all.push(own);
+        }
+        all
+    })
+}
+
+/// The bits of all that counts.
+fn bits(layout: &Layout, gradient: &Gradient) -> (Vec<u32>, Vec<u32>, u64) {
+    let mut touched = gradient.rows(1).expect("a table").touched.clone();
+    touched.sort_unstable();
+    let table = layout.tensors()[1].range.clone();
+    let dense = |at: &usize| !table.contains(at);
+    let mut values: Vec<u32> =
+        (0..layout.len()).filter(dense).map(|at| gradient.values[at].to_bits()).collect();
+    for row in &touched {
+        let start = table.start + *row as usize * 7;
+        values.extend(gradient.values[start..start + 7].iter().map(|value| value.to_bits()));
+    }
+    (values, touched, gradient.weight.to_bits())
+}
+
+#[test]
+fn a_sum_is_that_of_one_process() {
+    for members in 1..=5 {
+        for size in [60, 3000, 100_000] {
+            let layout = layout(size);
+            let ends = rounds(&layout, members, 3, Precision::F32);
+            for round in 1..=3 {
+                let all: Vec<Gradient> =
+                    (0..members).map(|member| gradient(&layout, member, round)).collect();
+                let mut expect = Gradient::new(&layout);
+                sum(&layout, &all, &mut expect);
+                for end in &ends {
+                    let found = &end[round as usize - 1];
+                    assert_eq!(bits(&layout, found), bits(&layout, &expect), "{members} members, {size}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rounded_sums_are_the_same_for_all_and_lose_nothing_in_the_end() {
+    for precision in [Precision::F16, Precision::Int8] {
+        let (members, layout) = (3, layout(20_000));
+        let ends = rounds(&layout, members, 12, precision);
+        for end in &ends {
+            for (a, b) in end.iter().zip(&ends[0]) {
+                assert_eq!(bits(&layout, a), bits(&layout, b), "{precision:?}");
+            }
+        }
+        // What every round has lost came in a later one: all rounds together have lost nothing.
+        let (mut expect, mut found) = (vec![0.0f64; layout.len()], vec![0.0f64; layout.len()]);
+        let add = |to: &mut [f64], from: &Gradient| {
+            for (i, tensor) in layout.tensors().iter().enumerate().take(3) {
+                for at in tensor.range.clone() {
+                    let row = ((at - tensor.range.start) / 7) as u32;
+                    if from.rows(i).is_none_or(|rows| rows.is_touched(row)) {
+                        to[at] += f64::from(from.values[at]);
+                    }
+                }
+            }
+        };
+        for (round, sum) in ends[0].iter().enumerate() {
+            (0..members).for_each(|member| add(&mut expect, &gradient(&layout, member, round as u64 + 1)));
+            add(&mut found, sum);
+        }
+        for (at, (expect, found)) in expect.iter().zip(&found).enumerate() {
+            assert!((expect - found).abs() < 2e-5, "{precision:?}: {found} for {expect} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
+    let layout = layout(20_000);
+    let (mut one, mut other) =
+        (ShardedSums::new(&layout, Precision::Int8), ShardedSums::new(&layout, Precision::Int8));
+    let (right, _there) = outbox();
+    let links = [None, Some(right)];
+    let run = |sums: &mut ShardedSums, round: u64| {
+        sums.share_out(&[1.0, 1.0]);
+        let mut own = gradient(&layout, 0, round);
+        let mut group = Group {
+            index: 0,
+            links: &links,
+            receive: &mut || Err(Gone),
+            early: &mut Early::new(),
+            generation: 1,
+            round,
+            step: 0,
+        };
+        assert!(sums.sum(&mut group, &mut own, false).is_err());
+    };
+    run(&mut one, 1);
+    run(&mut one, 2);
+    let next = gradient(&layout, 0, 3);
+    for index in 0..one.chunks.len() {
+        let (one, other) = (one.own.encode(&next, index, false), other.own.encode(&next, index, false));
+        assert_eq!(one.payload, other.payload, "chunk {index}");
+    }
+}
+
+#[test]
+fn chunks_are_shared_out_by_parts() {
+    let chunks = Chunks::of(&layout(1_000_000));
+    let check = |parts: &[f64]| {
+        let owners = owners(&chunks, parts);
+        let all: f64 = parts.iter().sum();
+        let total: usize = chunks.iter().map(|chunk| chunk.range.len()).sum();
+        for (member, part) in parts.iter().enumerate() {
+            let own = |(chunk, owner): (&super::super::chunks::Chunk, &usize)| match *owner == member {
+                true => chunk.range.len(),
+                false => 0,
+            };
+            let own: usize = chunks.iter().zip(&owners).map(own).sum();
+            let share = own as f64 / total as f64;
+            assert!((share - part / all).abs() < 0.03, "{parts:?}: member {member} has {share}");
+        }
+    };
+    check(&[1.0]);
+    check(&[1.0; 7]);
+    check(&[1.0, 0.0, 3.0]);
+    check(&[10.0, 1.0, 1.0, 1.0]);
+}
+
+#[test]
+fn everybody_hears_everybody() {
+    for members in 1..=4 {
+        let ends = among(members, |group| {
+            let own = Bytes::from(vec![group.index as u8; group.index + 1]);
+            let all = group.gather(own).expect("all");
+            all.iter().enumerate().for_each(|(i, bytes)| assert_eq!(*bytes, vec![i as u8; i + 1]));
+            all.len()
+        });
+        assert_eq!(ends, vec![members; members]);
+    }
+}
+
+#[test]
+fn adasum_is_the_same_for_all() {
+    let layout = layout(3000);
+    let ends = among(3, |group| {
+        let mut own = gradient(&layout, group.index, 1);
+        combined(group, &layout, &mut own).expect("adasum");
+        own
+    });
+    assert!(ends.iter().all(|end| bits(&layout, end) == bits(&layout, &ends[0])));
+    let mut means: Vec<Vec<f32>> = (0..3)
+        .map(|member| {
+            let own = gradient(&layout, member, 1);
+            own.values[..1000].iter().map(|value| value / own.weight as f32).collect()
+        })
+        .collect();
+    adasum(&mut means);
+    let weight = ends[0].weight as f32;
+    for (found, expect) in ends[0].values.iter().zip(&means[0]) {
+        assert!((found / weight - expect).abs() < 1e-6);
+    }
+}
+
+/// What the two others of three members say in a round, mostly as they should, and then they leave.
+fn said(chance: &mut Chance, layout: &Layout, precision: Precision) -> Vec<(usize, proto::Piece, Bytes)> {
+    let chunks = Arc::new(Chunks::of(layout));
+    let owners = owners(&chunks, &[1.0; 3]);
+    let mut encoder = ChunkEncoder::new(&chunks, precision);
+    let mut all = Vec::new();
+    for (index, &owner) in owners.iter().enumerate() {
+        let froms = if owner == 0 { vec![1, 2] } else { vec![owner] };
+        for from in froms {
+            let parcel = encoder.encode(&gradient(layout, from, 1), index, false);
+            let step = if owner == 0 { THERE } else { BACK };
+            let Parcel { payload, is_plain: plain, weight } = parcel;
+            let piece =
+                proto::Piece { generation: 1, round: 1, step, index: index as u32, weight, plain };
+            all.push((from, piece, payload));
+        }
+    }
+    if chance.percent(80) {
+        let place = chance.below(all.len());
+        let (_, piece, bytes) = &mut all[place];
+        match chance.below(7) {
+            0 => piece.step = chance.number() as u32,
+            1 => piece.index = chance.number() as u32,
+            2 => (piece.generation, piece.round) = (chance.number(), chance.number()),
+            3 => *bytes = chance.spoil(bytes).into(),
+            4 => drop(all.remove(place)),
+            5 => piece.plain = !piece.plain,
+            _ => piece.weight = chance.float(),
+        }
+    }
+    all
+}
+
+#[test]
+fn no_piece_takes_a_member_down() {
+    let layout = layout(15_000);
+    let (right, _there) = outbox();
+    let links = [None, Some(right.clone()), Some(right)];
+    for (name, precision) in [("pieces", Precision::F32), ("bytes", Precision::Int8)] {
+        let make = |chance: &mut Chance| (said(chance, &layout, precision), 1 << 20);
+        let mut sums = ShardedSums::new(&layout, precision);
+        sums.share_out(&[1.0; 3]);
+        Trial { name, cases: 3_000 }.run(make, |said| {
+            let mut said = said.into_iter();
+            let mut group = Group {
+                index: 0,
+                links: &links,
+                receive: &mut || said.next().ok_or(Gone),
+                early: &mut Early::new(),
+                generation: 1,
+                round: 1,
+                step: 0,
+            };
+            let mut own = gradient(&layout, 0, 1);
+            sums.sum(&mut group, &mut own, false).is_ok()
+        });
+    }
+}

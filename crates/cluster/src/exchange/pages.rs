@@ -1,0 +1,68 @@
+//! Memory of payloads that were sent, to be written again: after some rounds a push needs no new memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+/// Pages that nobody reads.
+#[derive(Clone, Debug, Default)]
+pub struct Pages(Arc<Mutex<Vec<Vec<u8>>>>);
+
+/// A payload's memory, which returns with the last one who reads it.
+#[derive(Debug)]
+pub struct Page {
+    bytes: Vec<u8>,
+    pages: Pages,
+}
+
+/// More pages than this are not kept.
+const MOST: usize = 256;
+
+impl Pages {
+    fn list(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An empty page.
+    pub fn take(&self) -> Page {
+        let mut bytes = self.list().pop().unwrap_or_default();
+        bytes.clear();
+        Page { bytes, pages: self.clone() }
+    }
+}
+
+impl Page {
+    pub fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Appends floats in little-endian order.
+    pub fn put_floats(&mut self, floats: &[f32]) {
+        if cfg!(target_endian = "little") {
+            self.bytes.extend_from_slice(bytemuck::cast_slice(floats));
+        } else {
+            self.bytes.extend(floats.iter().flat_map(|float| float.to_le_bytes()));
+        }
+    }
+
+    /// The content, without a copy.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Page {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut list = self.pages.list();
+        if list.len() < MOST {
+            list.push(bytes);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The state of a replica on its way: in pieces of bounded size, each asked for by who takes it.
+//!
+//! Who takes a state asks for some pieces ahead, and for the next one whenever one has come. So nobody sends more than the
+//! other side takes, whatever comes in between is not held up, and no frame grows with the model.
+
+use anyhow::{Result, ensure};
+use bonfire_run::replica::Replica;
+use bonfire_wire::proto;
+use bytes::Bytes;
+
+use crate::exchange::floats_to_bytes;
+
+/// How many parameters travel in one piece, each with its moments. A whole number of the blocks of an update.
+pub const PIECE: usize = 1 << 16;
+
+/// How many pieces are asked for ahead.
+const AHEAD: usize = 4;
+
+/// No piece of a state has more bytes: an optimiser has at most two moments.
+pub const MOST_BYTES: usize = PIECE * 4 * 3;
+
+/// A copy of a replica's state after a round.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub round: u64,
+    steps: u64,
+    /// The parameters, then each moment.
+    vectors: Vec<Vec<f32>>,
+    /// Whether its last piece was asked for.
+    pub is_given: bool,
+}
+
+impl Snapshot {
+    pub fn of(replica: &Replica, round: u64) -> Self {
+        let moments = replica.optimizer.moments().iter().cloned();
+        let vectors = std::iter::once(replica.parameters.clone()).chain(moments).collect();
+        Self { round, steps: replica.optimizer.steps(), vectors, is_given: false }
+    }
+
+    /// The piece that is asked for.
+    pub fn piece(&mut self, wanted: &proto::StateWanted) -> (proto::State, Bytes) {
+        self.is_given |= wanted.offset.saturating_add(PIECE as u64) >= self.vectors[0].len() as u64;
+        let vectors: Vec<&[f32]> = self.vectors.iter().map(Vec::as_slice).collect();
+        piece(&vectors, self.round, self.steps, wanted)
+    }
+}
+
+/// The piece of a replica's state that is asked for. The replica has done `round`.
+pub fn piece_of(replica: &Replica, round: u64, wanted: &proto::StateWanted) -> (proto::State, Bytes) {
+    let moments = replica.optimizer.moments().iter().map(Vec::as_slice);
+    let vectors: Vec<&[f32]> = std::iter::once(replica.parameters.as_slice()).chain(moments).collect();
+    piece(&vectors, round, replica.optimizer.steps(), wanted)
+}
+
+/// The answer to who asks for a state that is not here.
+pub fn nothing(wanted: &proto::StateWanted) -> proto::State {
+    proto::State { round: wanted.round, offset: wanted.offset, ..proto::State::default() }
+}
+
+fn piece(vectors: &[&[f32]], round: u64, steps: u64, wanted: &proto::StateWanted) -> (proto::State, Bytes) {
+    let vectors = if wanted.parameters_only { &vectors[..1] } else { vectors };
+    let len = vectors[0].len();
+    let start = usize::try_from(wanted.offset).unwrap_or(len).min(len);
+    let range = start..len.min(start.saturating_add(PIECE));
+    let moments = vectors.len() as u32 - 1;
+    let state = proto::State { round, steps, moments, offset: start as u64 };
+    (state, floats_to_bytes(vectors.iter().map(|vector| &vector[range.clone()])))
+}
+
+/// A state that is being taken, from its beginning to its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Intake {
+    /// Which round's; 0 until it is known, where that is left to who has it.
+    pub round: u64,
+    parameters_only: bool,
+    /// How much was asked for.
+    asked: usize,
+    /// How much has come.
+    pub have: usize,
+    len: usize,
+}
+
+impl Intake {
+    /// The state of a round; of whichever round it is, if that is 0.
+    pub fn new(replica: &Replica, round: u64, parameters_only: bool) -> Self {
+        Self { round, parameters_only, asked: 0, have: 0, len: replica.parameters.len() }
+    }
+
+    /// What to ask for now.
+    pub fn wanted(&mut self) -> Vec<proto::StateWanted> {
+        let mut wanted = Vec::new();
+        // Until it is known which round's it is, one piece.
+        let ahead = if self.round == 0 { 1 } else { AHEAD };
+        while self.asked < self.len && self.asked < self.have + ahead * PIECE {
+            let Self { round, parameters_only, asked, .. } = *self;
+            wanted.push(proto::StateWanted { round, offset: asked as u64, parameters_only });
+            self.asked += PIECE.min(self.len - asked);
+        }
+        wanted
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.have == self.len
+    }
+
+    /// Puts a piece in its place. One that is of no use now is passed over; one that does not fit is an error and changes
+    /// nothing.
+    pub fn take(&mut self, replica: &mut Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
+        if self.is_whole() || state.offset != self.have as u64 || (self.round != 0 && state.round != self.round) {
+            return Ok(());
+        }
+        let moments = if self.parameters_only { 0 } else { replica.optimizer.moments().len() };
+        ensure!(state.moments as usize == moments, "a state with {} moments is of another optimiser", state.moments);
+        let range = self.have..self.len.min(self.have + PIECE);
+        let bytes = range.len() * 4;
+        ensure!(payload.len() == bytes * (1 + moments), "a piece of {} bytes does not fit", payload.len());
+        copy_floats(&payload[..bytes], &mut replica.parameters[range.clone()]);
+        if !self.parameters_only {
+            let vectors = replica.optimizer.restore_part(state.steps);
+            for (vector, payload) in vectors.iter_mut().zip(payload[bytes..].chunks(bytes)) {
+                copy_floats(payload, &mut vector[range.clone()]);
+            }
+        }
+        self.round = state.round;
+        self.have = range.end;
+        Ok(())
+    }
+}
+
+fn copy_floats(bytes: &[u8], into: &mut [f32]) {
+    for (value, bytes) in into.iter_mut().zip(bytes.as_chunks().0) {
+        *value = f32::from_le_bytes(*bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_learn::layout::Init;
+    use bonfire_learn::{Layout, OptimizerSpec};
+
+    fn replica(len: usize, seed: u64) -> Replica {
+        let mut layout = Layout::default();
+        layout.vector("all".into(), len, Init::Uniform(1.0));
+        Replica::new(&layout, OptimizerSpec::default(), seed)
+    }
+
+    /// Takes a state as fast as it can, answered by `answer`.
+    fn take(into: &mut Replica, mut intake: Intake, answer: impl Fn(&proto::StateWanted) -> (proto::State, Bytes)) {
+        let mut on_the_way = std::collections::VecDeque::new();
+        loop {
+            on_the_way.extend(intake.wanted());
+            assert!(on_the_way.len() <= AHEAD, "no more is asked for than that");
+            let Some(wanted) = on_the_way.pop_front() else { break };
+            let (state, payload) = answer(&wanted);
+            assert!(payload.len() <= MOST_BYTES);
+            intake.take(into, &state, &payload).expect("a piece");
+        }
+        assert!(intake.is_whole());
+    }
+
+    #[test]
+    fn a_state_arrives_in_pieces() {
+        for len in [1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7] {
+            let from = replica(len, 1);
+            for round in [7, 0] {
+                let mut into = replica(len, 2);
+                let intake = Intake::new(&into, round, false);
+                take(&mut into, intake, |wanted| piece_of(&from, 7, wanted));
+                assert_eq!(into.digest(), from.digest(), "{len}");
+            }
+            let snapshot = std::cell::RefCell::new(Snapshot::of(&from, 7));
+            let mut into = replica(len, 2);
+            let intake = Intake::new(&into, 7, true);
+            take(&mut into, intake, |wanted| snapshot.borrow_mut().piece(wanted));
+            assert!(snapshot.borrow().is_given);
+            assert_eq!(into.digest(), from.digest(), "{len}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_changes_nothing() {
+        let (from, mut into) = (replica(PIECE * 2, 1), replica(PIECE * 2, 2));
+        let before = into.digest();
+        let mut intake = Intake::new(&into, 7, false);
+        let [first, ..] = intake.wanted()[..] else { panic!("nothing is asked for") };
+        let (state, payload) = piece_of(&from, 7, &first);
+        assert!(intake.take(&mut into, &state, &payload[1..]).is_err());
+        assert!(intake.take(&mut into, &proto::State { moments: 1, ..state }, &payload).is_err());
+        for passed_over in [proto::State { round: 8, ..state }, proto::State { offset: 3, ..state }, nothing(&first)] {
+            let taken = intake.take(&mut into, &passed_over, &payload);
+            assert!(passed_over.moments == 0 || taken.is_ok());
+        }
+        assert_eq!((into.digest(), intake.have), (before, 0));
+    }
+}
