@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bonfire_run::course::Course;
+use bonfire_run::replica::Replica;
 use bonfire_run::run_file::{RingOp, Settings, Topology};
 use bonfire_strategy::ring::{Plan, View};
 use bonfire_wire::proto::frame::Body;
@@ -99,6 +100,12 @@ struct Member<'w> {
     incoming: Incoming,
     /// Pieces that came before this member was ready for them.
     early: Early,
+    giver: Giver,
+}
+
+/// Gives the head the state of this member.
+#[derive(Default)]
+struct Giver {
     /// The state of the last round after which something is due, or that was asked for.
     snapshot: Option<Snapshot>,
 }
@@ -165,6 +172,24 @@ impl Incoming {
     }
 }
 
+impl Giver {
+    /// Answers what was asked for of the state of a member that has done `round`.
+    fn give(&mut self, incoming: &mut Incoming, desk: &Desk, replica: &Replica, round: u64) {
+        for mut wanted in std::mem::take(&mut incoming.state_wanted) {
+            if wanted.round == 0 {
+                wanted.round = round;
+            }
+            if round == wanted.round && self.snapshot.as_ref().is_none_or(|held| held.round != round) {
+                self.snapshot = Some(Snapshot::of(replica, round));
+            }
+            let held = self.snapshot.as_mut().filter(|held| held.round == wanted.round && held.round > 0);
+            let (state, payload) =
+                held.map_or_else(|| (nothing(&wanted), Bytes::new()), |held| held.piece(&wanted));
+            let _ = desk.head.send(Frame { body: Body::State(state), payload });
+        }
+    }
+}
+
 /// What is the node's own business; some of it ends the role.
 fn overhear(desk: &mut Desk, link: u64, news: News) -> Result<Heard, Break> {
     match desk.hear(Mail { link, news })? {
@@ -192,7 +217,7 @@ impl<'w> Member<'w> {
             memory: sums::Memory::default(),
             incoming: Incoming::default(),
             early: Early::new(),
-            snapshot: None,
+            giver: Giver::default(),
         }
     }
 
@@ -206,7 +231,7 @@ impl<'w> Member<'w> {
     /// Waits until the members are named, or something else happens.
     fn wait(&mut self, desk: &mut Desk, station: &mut Station) -> Result<(), Break> {
         loop {
-            self.give_state(desk, station);
+            self.giver.give(&mut self.incoming, desk, &station.replica, self.round);
             if let Heard::Ring(ring) = self.incoming.next(desk, LOOK)? {
                 self.generation = ring.generation;
                 return self.form(desk, station, &ring);
@@ -230,7 +255,7 @@ impl<'w> Member<'w> {
         // Links of the group before close when they are dropped.
         self.incoming.members.clear();
         self.early.clear();
-        let links = self.connect(desk, ring, index)?;
+        let links = self.connect(desk, station, ring, index)?;
         if ring.behind && ring.round > 0 {
             self.take_state(desk, station, ring.round)?;
         }
@@ -249,6 +274,7 @@ impl<'w> Member<'w> {
     fn connect(
         &mut self,
         desk: &mut Desk,
+        station: &Station,
         ring: &proto::Ring,
         index: usize,
     ) -> Result<Vec<Option<Outbox>>, Break> {
@@ -282,6 +308,7 @@ impl<'w> Member<'w> {
                 links[other] = Some(caller.outbox);
                 continue;
             }
+            self.giver.give(&mut self.incoming, desk, &station.replica, self.round);
             if let Heard::Piece(from, piece, payload) = self.incoming.next(desk, LOOK)? {
                 self.early.push_back((from, piece, payload));
             }
@@ -309,7 +336,7 @@ impl<'w> Member<'w> {
 
     /// One round, or after the last one a wait for the end.
     fn round(&mut self, desk: &mut Desk, station: &mut Station) -> Result<(), Break> {
-        self.give_state(desk, station);
+        self.giver.give(&mut self.incoming, desk, &station.replica, self.round);
         let Some(formed) = self.formed.take() else { return Ok(()) };
         let outcome = match self.plan.is_last(&formed.view, self.round) {
             true => self.incoming.next(desk, LOOK).map(drop),
@@ -355,13 +382,13 @@ impl<'w> Member<'w> {
     /// it is not done with the one before, that is waited for, but not for ever.
     fn keep_state(&mut self, desk: &mut Desk, station: &Station) -> Result<(), Break> {
         let until = desk.mailbox.now() + FETCHED;
-        while self.snapshot.as_ref().is_some_and(|held| !held.is_given) && desk.mailbox.now() < until {
+        while self.giver.snapshot.as_ref().is_some_and(|held| !held.is_given) && desk.mailbox.now() < until {
             match self.incoming.next(desk, LOOK)? {
                 Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),
-                _ => self.give_state(desk, station),
+                _ => self.giver.give(&mut self.incoming, desk, &station.replica, self.round),
             }
         }
-        self.snapshot = Some(Snapshot::of(&station.replica, self.round));
+        self.giver.snapshot = Some(Snapshot::of(&station.replica, self.round));
         Ok(())
     }
 
@@ -373,22 +400,6 @@ impl<'w> Member<'w> {
             tally: Some(computed.tally),
             compute_s: computed.seconds,
             ..proto::RingRound::default()
-        }
-    }
-
-    /// Answers what was asked for of the state of this member.
-    fn give_state(&mut self, desk: &Desk, station: &Station) {
-        for mut wanted in std::mem::take(&mut self.incoming.state_wanted) {
-            if wanted.round == 0 {
-                wanted.round = self.round;
-            }
-            if self.round == wanted.round && self.snapshot.as_ref().is_none_or(|held| held.round != self.round) {
-                self.snapshot = Some(Snapshot::of(&station.replica, self.round));
-            }
-            let held = self.snapshot.as_mut().filter(|held| held.round == wanted.round && held.round > 0);
-            let (state, payload) =
-                held.map_or_else(|| (nothing(&wanted), Bytes::new()), |held| held.piece(&wanted));
-            let _ = desk.head.send(Frame { body: Body::State(state), payload });
         }
     }
 
@@ -429,8 +440,12 @@ impl<'w> Member<'w> {
         if formed.links.len() == 1 {
             return self.incoming.hear_all(desk);
         }
-        let Self { incoming, sums, early, op, .. } = self;
+        let Self { incoming, sums, early, op, giver, round: done, .. } = self;
+        let layout = station.layout().clone();
+        let Station { replica, gradient, .. } = station;
         let mut receive = || loop {
+            // A member that is behind may wait for it.
+            giver.give(incoming, desk, replica, *done);
             if let Heard::Piece(from, piece, payload) = incoming.next(desk, LOOK)? {
                 return Ok((from, piece, payload));
             }
@@ -444,10 +459,9 @@ impl<'w> Member<'w> {
             round,
             step: 0,
         };
-        let layout = station.layout().clone();
         match op {
-            RingOp::Mean => sums.sum(&mut group, &mut station.gradient, exact),
-            RingOp::Adasum => sums::combined(&mut group, &layout, &mut station.gradient),
+            RingOp::Mean => sums.sum(&mut group, gradient, exact),
+            RingOp::Adasum => sums::combined(&mut group, &layout, gradient),
         }
     }
 }

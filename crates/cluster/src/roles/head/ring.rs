@@ -43,8 +43,10 @@ struct Leading<'h, 'a> {
     uncounted: VecDeque<Uncounted>,
     /// What is to be done with the state of the last round that was done by all, as soon as it is here.
     due: Option<(u64, Due)>,
-    /// The round of which the head's replica has the state, if it has all of it.
+    /// The round of which the head's replica has the parameters, if it has all of them.
     has: Option<u64>,
+    /// Whether it has the moments of that round, too.
+    has_moments: bool,
     /// The state that is on its way from a member into the head's replica.
     fetch: Option<Fetch>,
     /// What members that are behind have asked for and the head does not have yet.
@@ -77,18 +79,24 @@ struct Round {
     digest: Option<u64>,
 }
 
+/// A group without members.
+fn new_ring(head: &Head<'_>) -> Ring {
+    let job = &head.run.job;
+    let silence = Duration::from_secs_f64(job.settings.file.silence_s);
+    let rule = RingRule { min_members: job.settings.file.min_workers, answer: 2 * silence };
+    Ring::new(plan_of(&job.course), rule)
+}
+
 impl<'h, 'a> Leading<'h, 'a> {
     fn new(head: &'h mut Head<'a>) -> Self {
-        let job = &head.run.job;
-        let silence = Duration::from_secs_f64(job.settings.file.silence_s);
-        let rule = RingRule { min_members: job.settings.file.min_workers, answer: 2 * silence };
         Self {
-            ring: Ring::new(plan_of(&job.course), rule),
+            ring: new_ring(head),
             view: None,
             rounds: BTreeMap::new(),
             uncounted: VecDeque::new(),
             due: None,
             has: Some(head.run.progress.round),
+            has_moments: true,
             fetch: None,
             asked: Vec::new(),
             finished: false,
@@ -98,6 +106,12 @@ impl<'h, 'a> Leading<'h, 'a> {
     }
 
     fn enroll(&mut self) -> Result<()> {
+        self.enroll_members()?;
+        let progress = &self.head.run.progress;
+        self.decide(Event::Start { round: progress.round, units_done: progress.units })
+    }
+
+    fn enroll_members(&mut self) -> Result<()> {
         let place = |node: &Node| match node.role {
             Some(Role::RingMember { number }) => Some((number, node.number)),
             _ => None,
@@ -107,8 +121,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         for (_, member) in members {
             self.decide(Event::Joined { member })?;
         }
-        let progress = &self.head.run.progress;
-        self.decide(Event::Start { round: progress.round, units_done: progress.units })
+        Ok(())
     }
 
     fn turn(&mut self) -> Result<Option<Exit>> {
@@ -198,19 +211,30 @@ impl<'h, 'a> Leading<'h, 'a> {
             self.decide(Event::Joined { member: node })?;
         }
         self.asked.retain(|(asking, _)| *asking != node.number);
-        if self.fetch.as_ref().is_none_or(|fetch| fetch.from != node.number) {
-            return Ok(());
-        }
-        self.fetch = None;
-        if self.stopping || self.finished {
-            // Any other member has the same state.
-            let is_member = |node: &&Node| matches!(node.role, Some(Role::RingMember { .. }));
-            let other = self.head.registry.nodes().find(is_member).map(|node| node.number);
-            if let Some(other) = other {
-                self.fetch(other, 0, false);
-            }
+        if self.fetch.as_ref().is_some_and(|fetch| fetch.from == node.number) {
+            self.fetch = None;
+            self.fetch_from_another()?;
         }
         Ok(())
+    }
+
+    /// The member that was to give its state is gone. While rounds go on there will be other states. At the end of the run,
+    /// another member has the same; if none is left, the last rounds are done again.
+    fn fetch_from_another(&mut self) -> Result<()> {
+        let registry = &self.head.registry;
+        let members = self.view.as_ref().map(|view| view.members.as_slice()).unwrap_or_default();
+        match members.iter().copied().find(|&member| registry.get(member).is_some()) {
+            Some(other) if self.stopping || self.finished => self.fetch(other, 0, false),
+            None if self.finished => {
+                self.finished = false;
+                self.ring = new_ring(self.head);
+                self.enroll_members()?;
+                return self.go_back();
+            }
+            // What is due is lost with that member.
+            _ => self.due = None,
+        }
+        self.count_rounds()
     }
 
     /// A member has done a round.
@@ -290,7 +314,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         self.asked.clear();
         (self.due, self.fetch) = (None, None);
         let progress = &self.head.run.progress;
-        self.has = Some(progress.round);
+        (self.has, self.has_moments) = (Some(progress.round), true);
         self.decide(Event::Start { round: progress.round, units_done: progress.units })
     }
 
@@ -333,11 +357,11 @@ impl<'h, 'a> Leading<'h, 'a> {
 
     /// Begins to take the state of a round from a member; of its last one, if the round is 0.
     fn fetch(&mut self, from: u64, round: u64, parameters_only: bool) {
-        if round > 0 && self.has == Some(round) {
+        if round > 0 && self.has == Some(round) && (self.has_moments || parameters_only) {
             return;
         }
         // From the first piece on, what the head had is no state any more.
-        self.has = None;
+        (self.has, self.has_moments) = (None, !parameters_only);
         let intake = Intake::new(&self.head.run.job.replica, round, parameters_only);
         self.fetch = Some(Fetch { from, intake });
         self.ask();
@@ -384,8 +408,8 @@ impl<'h, 'a> Leading<'h, 'a> {
     fn give_state(&mut self) {
         let Some(round) = self.view.as_ref().map(|view| view.round) else { return };
         let have = match &self.fetch {
-            Some(fetch) if fetch.intake.round == round => fetch.intake.have as u64,
-            None if self.has == Some(round) => u64::MAX,
+            Some(fetch) if fetch.intake.round == round && self.has_moments => fetch.intake.have as u64,
+            None if self.has == Some(round) && self.has_moments => u64::MAX,
             _ => return,
         };
         let replica = &self.head.run.job.replica;
@@ -443,17 +467,23 @@ impl<'h, 'a> Leading<'h, 'a> {
         let due = self.head.run.after_update(done.epoch_done.as_slice());
         if due.evaluation || due.checkpoint {
             self.due = Some((done.round, due));
-            self.fetch_due();
+            self.fetch_due()?;
         }
         self.carry_out_due();
         Ok(())
     }
 
     /// Asks for the state that something is due with, if it is not on its way.
-    fn fetch_due(&mut self) {
+    fn fetch_due(&mut self) -> Result<()> {
+        let (Some((round, due)), false, None) = (self.due, self.stopping, &self.fetch) else { return Ok(()) };
+        // The first member has kept it.
         let first = self.view.as_ref().and_then(|view| view.members.first().copied());
-        if let (Some(first), Some((round, due)), false, None) = (first, self.due, self.stopping, &self.fetch) {
-            self.fetch(first, round, !due.checkpoint);
+        match first.filter(|&first| self.head.registry.get(first).is_some()) {
+            Some(first) => {
+                self.fetch(first, round, !due.checkpoint);
+                Ok(())
+            }
+            None => self.fetch_from_another(),
         }
     }
 }
