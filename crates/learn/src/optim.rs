@@ -153,6 +153,21 @@ impl Optimizer {
     /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given. With
     /// `clip`, a mean that is longer is shortened to it. Gradients of no sample at all change nothing.
     pub fn step<A: Addend>(&mut self, parameters: &mut [f32], gradients: &[A], lr: f32, clip: Option<f32>) {
+        let len = parameters.len();
+        self.step_first(len, parameters, gradients, lr, clip);
+    }
+
+    /// The same for the first `len` parameters alone, a whole number of blocks or all: the others are yet to come from
+    /// elsewhere.
+    pub fn step_first<A: Addend>(
+        &mut self,
+        len: usize,
+        parameters: &mut [f32],
+        gradients: &[A],
+        lr: f32,
+        clip: Option<f32>,
+    ) {
+        assert!(len == parameters.len() || len.is_multiple_of(BLOCK), "an update is of whole blocks");
         let summed = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() };
         let weight = summed.weight();
         if weight == 0.0 {
@@ -167,15 +182,18 @@ impl Optimizer {
                 scale *= (f64::from(limit) / norm) as f32;
             }
         }
-        let blocks = parameters.par_chunks_mut(BLOCK).enumerate();
+        let blocks = parameters[..len].par_chunks_mut(BLOCK).enumerate();
         let apply = |i: usize, p: &mut [f32], moments: [&mut [f32]; 2]| {
             apply(&summed, i * BLOCK, (rule, scale), p, moments);
         };
         match self.moments.as_mut_slice() {
             [] => blocks.for_each(|(i, p)| apply(i, p, [&mut [], &mut []])),
-            [v] => blocks.zip(v.par_chunks_mut(BLOCK)).for_each(|((i, p), v)| apply(i, p, [v, &mut []])),
+            [v] => {
+                let v = v[..len].par_chunks_mut(BLOCK);
+                blocks.zip(v).for_each(|((i, p), v)| apply(i, p, [v, &mut []]));
+            }
             [m, v, ..] => blocks
-                .zip(m.par_chunks_mut(BLOCK).zip(v.par_chunks_mut(BLOCK)))
+                .zip(m[..len].par_chunks_mut(BLOCK).zip(v[..len].par_chunks_mut(BLOCK)))
                 .for_each(|((i, p), (m, v))| apply(i, p, [m, v])),
         }
     }

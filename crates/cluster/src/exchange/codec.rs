@@ -273,6 +273,23 @@ pub fn sum_chunk(chunk: &Chunk, arrived: &[Arrived<'_>], total: &mut Gradient) {
     }
 }
 
+/// Adds a chunk that came to a gradient, whose weight is without it yet; of statistics it holds the mean.
+pub fn add_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient) {
+    let weight = total.weight + arrived.weight;
+    let (before, share) = ((total.weight / weight) as f32, (arrived.weight / weight) as f32);
+    for (i, stretch) in chunk.stretches.iter().enumerate() {
+        match stretch.kind {
+            Kind::Dense => dense(arrived.parts[i]).add_to(&mut total.write(stretch.tensor)[stretch.within()]),
+            Kind::Buffer => {
+                let mean = &mut total.write(stretch.tensor)[stretch.within()];
+                mean.iter_mut().for_each(|value| *value *= before);
+                dense(arrived.parts[i]).scaled_add_to(mean, share);
+            }
+            Kind::Rows { width } => add_rows(arrived.parts[i], stretch, width, total),
+        }
+    }
+}
+
 fn dense(part: PartView<'_>) -> Values<'_> {
     match part {
         PartView::Dense(values) => values,

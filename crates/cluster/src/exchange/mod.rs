@@ -2,6 +2,7 @@
 
 pub mod chunks;
 pub mod codec;
+pub mod collector;
 pub mod group;
 mod pages;
 
