@@ -4,8 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use bonfire_cluster::learn::data::Shape;
-use bonfire_cluster::learn::{self, Model};
+use bonfire_cluster::learn::{self, Model, Shape};
 use bonfire_cluster::remote::{Access, Gate, Keys};
 use bonfire_cluster::report::{RunFolder, Summary, View};
 use bonfire_cluster::{Job, Overrides, Ranks, Run, Scale, Settings};

@@ -29,6 +29,7 @@ pub mod station;
 pub mod worker;
 pub mod world;
 
+pub use bonfire_data as data;
 pub use bonfire_learn as learn;
 pub use bonfire_report as report;
 pub use bonfire_wire as wire;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use bonfire_learn::data::order::Order;
-use bonfire_learn::data::{Batch, Chance, Effort, Samples};
+use bonfire_data::order::Order;
+use bonfire_data::{Chance, Effort, Samples};
+use bonfire_learn::Batch;
 
 use crate::run_file::Settings;
 
@@ -82,7 +83,7 @@ impl Shares {
         let mut place = 0..;
         numbers.retain(|_| place.next().is_some_and(|place: usize| place % self.plan.hands == hand));
         let chance = Chance { seed: self.plan.seed, epoch: self.epoch.unwrap_or_default() };
-        batch.fill_augmented(samples, numbers, chance);
+        samples.fill_augmented(batch, numbers, chance);
     }
 }
 
@@ -180,8 +181,9 @@ impl Drop for Loader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_learn::data::augment::Augment;
-    use bonfire_learn::data::{Images, Inputs, Sentences};
+    use bonfire_data::augment::Augment;
+    use bonfire_data::{Images, Sentences};
+    use bonfire_learn::Inputs;
 
     fn images(count: usize) -> Images {
         let pixels: Vec<u8> = (0..count * 12).map(|i| (i * 7) as u8).collect();

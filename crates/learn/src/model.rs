@@ -1,7 +1,7 @@
 //! What everything above sees of a model.
 
+use crate::batch::Batch;
 use crate::class_weights::ClassWeights;
-use crate::data::Batch;
 use crate::error::Result;
 use crate::gradient::Gradient;
 use crate::layout::Layout;

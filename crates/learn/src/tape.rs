@@ -3,9 +3,9 @@
 //! A layer computes its result at once, leaves a record of what the way back needs, and hands out a [`Var`]. All
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
 
+use crate::batch::{Batch, Inputs};
 use crate::buffer::{Buffer, Pool};
 use crate::class_weights::ClassWeights;
-use crate::data::{Batch, Inputs};
 use crate::gradient::Gradient;
 use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise;

@@ -2,8 +2,8 @@
 
 use crate::fetch::{self, Aside, COLLECTIONS, Collection, Origin};
 use anyhow::{Context, Result, bail, ensure};
-use bonfire_cluster::learn::data::source::{self, KNOWN, Known, known, nearest, user_folder};
-use bonfire_cluster::learn::data::{Source, conllu, digits, grammar, idx, reviews};
+use bonfire_cluster::data::source::{self, KNOWN, Known, known, nearest, user_folder};
+use bonfire_cluster::data::{Source, conllu, digits, grammar, idx, reviews};
 use std::path::{Path, PathBuf};
 
 /// List, make and get data sets.
@@ -243,7 +243,7 @@ fn collection(name: &str) -> Result<&'static Collection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_cluster::learn::data::Samples;
+    use bonfire_cluster::data::Samples;
     use clap::Parser;
 
     #[derive(Parser)]

@@ -7,13 +7,21 @@ use serde_json::Value;
 
 /// Every crate of the workspace and those of the workspace that it may depend on.
 const EDGES: &[(&str, &[&str])] = &[
-    ("bonfire-learn", &["bonfire-spoil"]),
+    ("bonfire-learn", &[]),
+    ("bonfire-data", &["bonfire-learn", "bonfire-spoil"]),
     ("bonfire-strategy", &[]),
     ("bonfire-wire", &["bonfire-spoil"]),
     ("bonfire-report", &[]),
     (
         "bonfire-cluster",
-        &["bonfire-learn", "bonfire-strategy", "bonfire-wire", "bonfire-report", "bonfire-spoil"],
+        &[
+            "bonfire-data",
+            "bonfire-learn",
+            "bonfire-strategy",
+            "bonfire-wire",
+            "bonfire-report",
+            "bonfire-spoil",
+        ],
     ),
     ("bonfire-launch", &[]),
     ("bonfire-prep", &[]),
@@ -78,6 +86,11 @@ fn a_wrong_edge_is_noticed() {
     check(
         &[learn, ("bonfire-report", &["bonfire-learn"])],
         &["bonfire-report must not depend on bonfire-learn"],
+    );
+    check(&[learn, ("bonfire-data", &["bonfire-learn"])], &[]);
+    check(
+        &[("bonfire-learn", &["bonfire-data"]), ("bonfire-data", &[])],
+        &["bonfire-learn must not depend on bonfire-data"],
     );
     check(&[learn, ("bonfire", &["bonfire-learn"])], &["bonfire must not depend on bonfire-learn"]);
     check(&[("bonfire-new", &[])], &["bonfire-new is not in the table"]);

@@ -2,8 +2,8 @@
 
 use super::pointwise::exp;
 use super::vectorized;
+use crate::batch::IGNORED;
 use crate::class_weights::ClassWeights;
-use crate::data::IGNORED;
 use crate::tally::Tally;
 
 /// Softmax and cross-entropy over rows of `classes` scores. Turns the scores into the slopes of the summed loss;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, bail};
-use bonfire_cluster::learn::data::source::known;
+use bonfire_cluster::data::source::known;
 use bonfire_cluster::run_file::Topology;
 use bonfire_cluster::run_file::cast::{Wanted, wanted};
 use bonfire_cluster::{Overrides, Settings};
