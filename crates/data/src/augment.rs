@@ -1,6 +1,5 @@
 //! What is done to the images of the training half every time they are seen, so that none is ever seen twice.
 
-use crate::Chance;
 use bonfire_learn::random::Random;
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +26,17 @@ pub enum Padding {
     Reflect,
 }
 
-/// One way to look at an image: from which place of it each place is taken.
+/// Everything random about the samples of an epoch follows from this and their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochSeed {
+    /// Of the run.
+    pub seed: u64,
+    pub epoch: u64,
+}
+
+/// One crop of a padded image, perhaps mirrored: from which place of the image each place is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct Crop {
     down: isize,
     right: isize,
     flip: bool,
@@ -37,16 +44,17 @@ pub struct View {
 }
 
 impl Augment {
-    /// How sample `number` is seen. It depends on the chance and the number alone, so whoever computes it sees the same.
-    pub fn view(&self, chance: Chance, number: u32) -> View {
-        let mut random = Random::at(chance.seed, &[0xA463, chance.epoch, u64::from(number)]);
+    /// How sample `number` is seen. It depends on the seed and the number alone, so every machine
+    /// sees the same.
+    pub fn crop(&self, seed: EpochSeed, number: u32) -> Crop {
+        let mut random = Random::at(seed.seed, &[0xA463, seed.epoch, u64::from(number)]);
         let mut shift = || random.below(2 * self.pad + 1) as isize - self.pad as isize;
         let (down, right) = (shift(), shift());
-        View { down, right, flip: self.flip && random.chance(0.5), fill: self.fill }
+        Crop { down, right, flip: self.flip && random.chance(0.5), fill: self.fill }
     }
 }
 
-impl View {
+impl Crop {
     /// The row of the image that is seen as row `y` of `height`; none outside.
     #[inline]
     pub fn row(&self, y: usize, height: usize) -> Option<usize> {
@@ -90,18 +98,18 @@ mod tests {
     }
 
     #[test]
-    fn views_depend_on_chance_and_number_and_take_every_place() {
+    fn crops_depend_on_seed_and_number_and_take_every_place() {
         let augment = Augment { pad: 2, flip: true, fill: Padding::Zero };
-        let view = |seed, epoch, number| augment.view(Chance { seed, epoch }, number);
-        assert_eq!(view(1, 2, 3), view(1, 2, 3));
-        let views: Vec<View> = (0..1000).map(|number| view(1, 2, number)).collect();
-        assert_ne!(views, (0..1000).map(|number| view(1, 3, number)).collect::<Vec<_>>());
-        assert_ne!(views, (0..1000).map(|number| view(2, 2, number)).collect::<Vec<_>>());
+        let crop = |seed, epoch, number| augment.crop(EpochSeed { seed, epoch }, number);
+        assert_eq!(crop(1, 2, 3), crop(1, 2, 3));
+        let crops: Vec<Crop> = (0..1000).map(|number| crop(1, 2, number)).collect();
+        assert_ne!(crops, (0..1000).map(|number| crop(1, 3, number)).collect::<Vec<_>>());
+        assert_ne!(crops, (0..1000).map(|number| crop(2, 2, number)).collect::<Vec<_>>());
         for shift in -2..=2 {
-            let count = views.iter().filter(|view| view.down == shift).count();
+            let count = crops.iter().filter(|crop| crop.down == shift).count();
             assert!((150..250).contains(&count), "{count} by {shift}");
         }
-        let mirrored = views.iter().filter(|view| view.flip).count();
+        let mirrored = crops.iter().filter(|crop| crop.flip).count();
         assert!((450..550).contains(&mirrored), "{mirrored}");
     }
 }

@@ -1,6 +1,6 @@
 //! Samples on their way into a model.
 
-use crate::{Chance, Images, Samples, Sentences, Texts};
+use crate::{EpochSeed, Images, Samples, Sentences, Texts};
 use bonfire_learn::{Batch, IGNORED, Inputs, PADDING};
 
 impl Samples {
@@ -10,15 +10,15 @@ impl Samples {
     }
 
     /// The same for training: changed by chance, where the data are to be augmented.
-    pub fn fill_augmented(&self, batch: &mut Batch, numbers: &[u32], chance: Chance) {
-        self.fill_by(Some(chance), batch, numbers);
+    pub fn fill_augmented(&self, batch: &mut Batch, numbers: &[u32], seed: EpochSeed) {
+        self.fill_by(Some(seed), batch, numbers);
     }
 
-    fn fill_by(&self, chance: Option<Chance>, batch: &mut Batch, numbers: &[u32]) {
+    fn fill_by(&self, seed: Option<EpochSeed>, batch: &mut Batch, numbers: &[u32]) {
         batch.samples = numbers.len();
         batch.targets.clear();
         match self {
-            Self::Images(images) => images.fill(chance, batch, numbers),
+            Self::Images(images) => images.fill(seed, batch, numbers),
             Self::Sentences(sentences) => sentences.fill(batch, numbers),
             Self::Texts(texts) => texts.fill(batch, numbers),
         }
@@ -26,7 +26,7 @@ impl Samples {
 }
 
 impl Images {
-    fn fill(&self, chance: Option<Chance>, batch: &mut Batch, numbers: &[u32]) {
+    fn fill(&self, seed: Option<EpochSeed>, batch: &mut Batch, numbers: &[u32]) {
         if !matches!(batch.inputs, Inputs::Images { .. }) {
             batch.inputs = Inputs::default();
         }
@@ -39,7 +39,7 @@ impl Images {
             self.pixels.fetch(number as usize..number as usize + 1, values);
         }
         for (&number, image) in numbers.iter().zip(pixels.chunks_exact_mut(values)) {
-            self.draw(number, chance, image);
+            self.draw(number, seed, image);
             batch.targets.push(u32::from(self.labels[number as usize]));
         }
     }

@@ -24,8 +24,8 @@ impl Bytes {
         Ok(Self::Mapped(Arc::new(map)))
     }
 
-    /// Tells the system that reads will jump about: what lies around a place that is read is not wanted. Otherwise a file that
-    /// does not fit into memory costs 128 KiB of the disk for every image.
+    /// Tells the system that reads will jump about: what lies around a place that is read is not wanted. Otherwise a
+    /// file that does not fit into memory costs 128 KiB of the disk for every image.
     pub fn will_jump(&self) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {

@@ -3,7 +3,7 @@
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
-use crate::pixels::{Form, Pixels};
+use crate::pixels::{PixelFormat, Pixels};
 use crate::source::{Source, file, image};
 use crate::{Dataset, Images};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Which of the two labels of CIFAR-100 is learned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Labels {
+pub enum CifarLabels {
     /// One of 100 classes.
     #[default]
     Fine,
@@ -26,7 +26,7 @@ const VALUES: usize = SIZE[0] * SIZE[1] * SIZE[2];
 
 /// Where the label of a record is.
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct CifarRecord {
     /// The bytes before the image.
     lead: usize,
     /// Which of them is the label.
@@ -36,9 +36,9 @@ struct Record {
     names: &'static str,
 }
 
-const TEN: Record = Record { lead: 1, label: 0, classes: 10, names: "batches.meta.txt" };
-const COARSE: Record = Record { lead: 2, label: 0, classes: 20, names: "coarse_label_names.txt" };
-const FINE: Record = Record { lead: 2, label: 1, classes: 100, names: "fine_label_names.txt" };
+const TEN: CifarRecord = CifarRecord { lead: 1, label: 0, classes: 10, names: "batches.meta.txt" };
+const COARSE: CifarRecord = CifarRecord { lead: 2, label: 0, classes: 20, names: "coarse_label_names.txt" };
+const FINE: CifarRecord = CifarRecord { lead: 2, label: 1, classes: 100, names: "fine_label_names.txt" };
 
 /// Reads a folder of CIFAR-10. Its training half is data_batch_1.bin and so on, as many as there are.
 pub(crate) fn load_ten(folder: &Path, source: &Source) -> Result<Dataset> {
@@ -49,19 +49,25 @@ pub(crate) fn load_ten(folder: &Path, source: &Source) -> Result<Dataset> {
 /// Reads a folder of CIFAR-100.
 pub(crate) fn load_hundred(folder: &Path, source: &Source) -> Result<Dataset> {
     let record = match source.labels {
-        Labels::Fine => FINE,
-        Labels::Coarse => COARSE,
+        CifarLabels::Fine => FINE,
+        CifarLabels::Coarse => COARSE,
     };
     load(folder, source, record, vec![file::need(folder, "train.bin")?], "test.bin")
 }
 
-fn load(folder: &Path, source: &Source, record: Record, train: Vec<PathBuf>, test: &str) -> Result<Dataset> {
+fn load(
+    folder: &Path,
+    source: &Source,
+    record: CifarRecord,
+    train: Vec<PathBuf>,
+    test: &str,
+) -> Result<Dataset> {
     let (train, test) = (read(&train, record)?, read(&[file::need(folder, test)?], record)?);
     image::dataset_of_halves(source, folder, train, test, Some(class_names(folder, record)?))
 }
 
 /// Reads the records of some files, one behind the other. One file is mapped; several are joined in memory.
-fn read(paths: &[PathBuf], record: Record) -> Result<Images> {
+fn read(paths: &[PathBuf], record: CifarRecord) -> Result<Images> {
     let mut parts = paths.iter().map(|path| read_part(path, record)).collect::<Result<Vec<Bytes>>>()?;
     let bytes = match parts.len() {
         1 => parts.remove(0),
@@ -69,11 +75,11 @@ fn read(paths: &[PathBuf], record: Record) -> Result<Images> {
     };
     let labels = bytes.chunks_exact(record.lead + VALUES).map(|bytes| bytes[record.label]).collect();
     let [height, width, channels] = SIZE;
-    let pixels = Pixels::new(bytes, 0, record.lead, Form::Planes);
+    let pixels = Pixels::new(bytes, 0, record.lead, PixelFormat::Planes);
     Ok(Images { height, width, channels, pixels, labels, ..Images::default() })
 }
 
-fn read_part(path: &Path, record: Record) -> Result<Bytes> {
+fn read_part(path: &Path, record: CifarRecord) -> Result<Bytes> {
     let (bytes, size) = (file::content(path, file::UNPACKED_LIMIT)?, record.lead + VALUES);
     if bytes.is_empty() || bytes.len() % size != 0 {
         let message = format!(
@@ -94,11 +100,11 @@ fn read_part(path: &Path, record: Record) -> Result<Bytes> {
 }
 
 /// The names that lie beside the data, or numbers.
-fn class_names(folder: &Path, record: Record) -> Result<Vec<String>> {
+fn class_names(folder: &Path, record: CifarRecord) -> Result<Vec<String>> {
     let path = folder.join(record.names);
     let mut names = Vec::new();
     if path.is_file() {
-        let mut lines = file::Lines::open(&path)?;
+        let mut lines = file::NumberedLines::open(&path)?;
         while let Some((_, line)) = lines.next()? {
             if !line.trim().is_empty() {
                 names.push(line.trim().to_owned());

@@ -5,7 +5,7 @@
 
 use crate::Dataset;
 use crate::error::Result;
-use crate::source::file::{self, Lines};
+use crate::source::file::{self, NumberedLines};
 use crate::source::{Source, text};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -54,13 +54,13 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
 
 /// The sentences of a file, plain or packed with gzip, one after the other.
 pub(crate) struct Treebank {
-    lines: Lines,
+    lines: NumberedLines,
     column: TagColumn,
 }
 
 impl Treebank {
     pub fn open(path: &Path, column: TagColumn) -> Result<Self> {
-        Ok(Self { lines: Lines::open(path)?, column })
+        Ok(Self { lines: NumberedLines::open(path)?, column })
     }
 
     fn read_next(&mut self) -> Result<Option<TaggedSentence>> {

@@ -17,7 +17,7 @@ const CLASS_LIMIT: usize = 256;
 
 /// A file that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
+pub struct CsvTable {
     /// Without that of the class.
     pub columns: usize,
     /// Row after row.
@@ -81,9 +81,9 @@ fn classes(labels: &[(String, usize)]) -> Vec<String> {
 }
 
 /// Reads a file, plain or packed with gzip.
-pub fn read(path: &Path) -> Result<Table> {
-    let mut lines = file::Lines::open(path)?;
-    let (mut table, mut cut) = (Table::default(), None);
+pub fn read(path: &Path) -> Result<CsvTable> {
+    let mut lines = file::NumberedLines::open(path)?;
+    let (mut table, mut cut) = (CsvTable::default(), None);
     while let Some((number, line)) = lines.next()? {
         // Some programs mark their UTF-8 at the beginning of the file.
         let line = if number == 1 { line.trim_start_matches('\u{FEFF}') } else { line };
@@ -133,7 +133,7 @@ impl Cut {
     }
 }
 
-impl Table {
+impl CsvTable {
     fn add(&mut self, line: &str, number: usize, cut: &Cut) -> Result<(), String> {
         let mut count = 0;
         for (place, cell) in cells(line, cut.separator).enumerate() {

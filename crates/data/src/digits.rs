@@ -74,7 +74,7 @@ impl Paper {
         self.distances.fill(REACH * REACH);
         self.segments.clear();
         glyph::write(digit, 0.08, random, &mut self.segments);
-        let placement = Placement::by_chance(random);
+        let placement = GlyphPlacement::by_chance(random);
         for segment in &mut self.segments {
             *segment = segment.map(|point| placement.apply(point));
         }
@@ -105,12 +105,12 @@ impl Paper {
 }
 
 /// Where and how the digit stands on the paper.
-struct Placement {
+struct GlyphPlacement {
     matrix: [[f32; 2]; 2],
     shift: [f32; 2],
 }
 
-impl Placement {
+impl GlyphPlacement {
     fn by_chance(random: &mut Random) -> Self {
         // Sine and cosine of an angle from the tangent of its half: 0.12 is 14 degrees.
         let half = random.between(-0.12, 0.12);

@@ -12,12 +12,12 @@ pub use crate::conllu::TaggedSentence;
 use bonfire_learn::random::Random;
 use lexicon::Lexicon;
 use std::collections::HashMap;
-use writer::Writer;
+use writer::GrammarWriter;
 
 /// Makes `count` sentences. Sentence `i` depends on the seed and `i` alone.
 pub fn make(count: usize, seed: u64) -> Vec<TaggedSentence> {
     let lexicon = Lexicon::new();
-    (0..count).map(|i| Writer::new(&lexicon, Random::at(seed, &[i as u64])).write()).collect()
+    (0..count).map(|i| GrammarWriter::new(&lexicon, Random::at(seed, &[i as u64])).write()).collect()
 }
 
 /// How often each word's most frequent tag is right: the accuracy that a tagger has to beat. The tags are counted in

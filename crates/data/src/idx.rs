@@ -6,7 +6,7 @@
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
-use crate::pixels::{Form, Pixels};
+use crate::pixels::{PixelFormat, Pixels};
 use crate::source::{Source, file, image};
 use crate::{Dataset, Images};
 use std::io::BufRead;
@@ -50,7 +50,7 @@ pub fn read(images: &Path, labels: &Path) -> Result<Images> {
         height: sizes[1] as usize,
         width: sizes[2] as usize,
         channels: sizes.get(3).map_or(1, |&channels| channels as usize),
-        pixels: Pixels::new(pixels, start, 0, Form::Rows),
+        pixels: Pixels::new(pixels, start, 0, PixelFormat::Rows),
         labels: labels_found,
         ..Images::default()
     })
@@ -58,7 +58,11 @@ pub fn read(images: &Path, labels: &Path) -> Result<Images> {
 
 /// Writes images and their labels, packed where the name ends in `.gz`.
 pub fn write(content: &Images, images: &Path, labels: &Path) -> Result<()> {
-    assert_eq!(content.pixels.form(), Form::Rows, "images are written in the order in which they lie");
+    assert_eq!(
+        content.pixels.format(),
+        PixelFormat::Rows,
+        "images are written in the order in which they lie"
+    );
     let mut sizes = vec![content.labels.len(), content.height, content.width];
     if content.channels != 1 {
         sizes.push(content.channels);

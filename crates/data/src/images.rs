@@ -1,8 +1,8 @@
 //! Images, and how one becomes the input of a model.
 
-use crate::augment::{Augment, View};
+use crate::augment::{Augment, Crop, EpochSeed};
 use crate::normalize::Moments;
-use crate::pixels::{Form, Pixels};
+use crate::pixels::{PixelFormat, Pixels};
 
 /// Images of one size. Rows of numbers are images of one place with as many channels as there are columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,14 +21,6 @@ pub struct Images {
 
 /// How many images are fetched at a time where all are looked at.
 const AHEAD: u32 = 512;
-
-/// The chance of an epoch: everything random about its samples follows from it and their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chance {
-    /// Of the run.
-    pub seed: u64,
-    pub epoch: u64,
-}
 
 impl Images {
     /// Height, width and channels.
@@ -58,21 +50,21 @@ impl Images {
 
     /// What makes an input of a value where nothing else was asked for.
     fn plain_scale(&self) -> [f32; 2] {
-        [if self.pixels.form() == Form::Floats { 1.0 } else { 1.0 / 255.0 }, 0.0]
+        [if self.pixels.format() == PixelFormat::Floats { 1.0 } else { 1.0 / 255.0 }, 0.0]
     }
 
-    /// Writes image `number` as `(H, W, C)`; changed by chance if there is one and the images are to be augmented.
-    pub fn draw(&self, number: u32, chance: Option<Chance>, out: &mut [f32]) {
+    /// Writes image `number` as `(H, W, C)`; changed by chance if there is a seed and the images are to be augmented.
+    pub fn draw(&self, number: u32, seed: Option<EpochSeed>, out: &mut [f32]) {
         let bytes = self.pixels.image(number as usize, self.values());
-        let view = chance.and_then(|chance| Some(self.augment?.view(chance, number)));
-        match (view, self.pixels.form()) {
-            (None, Form::Rows) if self.scales.is_empty() => {
+        let crop = seed.and_then(|seed| Some(self.augment?.crop(seed, number)));
+        match (crop, self.pixels.format()) {
+            (None, PixelFormat::Rows) if self.scales.is_empty() => {
                 let [factor, _] = self.plain_scale();
                 for (value, &byte) in out.iter_mut().zip(bytes) {
                     *value = f32::from(byte) * factor;
                 }
             }
-            (_, Form::Floats) => {
+            (_, PixelFormat::Floats) => {
                 let (fours, _) = bytes.as_chunks();
                 let numbers = fours.iter().map(|&four| f32::from_le_bytes(four));
                 for (i, (value, number)) in out.iter_mut().zip(numbers).enumerate() {
@@ -80,20 +72,20 @@ impl Images {
                     *value = number * factor + summand;
                 }
             }
-            (view, _) => self.draw_seen(bytes, &view.unwrap_or_default(), out),
+            (crop, _) => self.draw_crop(bytes, &crop.unwrap_or_default(), out),
         }
     }
 
     /// The general case: every channel of every place is looked up.
-    fn draw_seen(&self, bytes: &[u8], view: &View, out: &mut [f32]) {
-        let [down, right, deep] = self.pixels.form().strides(self.size());
+    fn draw_crop(&self, bytes: &[u8], crop: &Crop, out: &mut [f32]) {
+        let [down, right, deep] = self.pixels.format().strides(self.size());
         for channel in 0..self.channels {
             let ([factor, summand], plane) = (self.scale(channel), &bytes[channel * deep..]);
             for (y, row) in out.chunks_exact_mut(self.width * self.channels).enumerate() {
-                let source = view.row(y, self.height).map(|y| &plane[y * down..]);
+                let source = crop.row(y, self.height).map(|y| &plane[y * down..]);
                 for (x, value) in row.iter_mut().skip(channel).step_by(self.channels).enumerate() {
                     // Padding is black before it is normalised, so that it looks like something dark.
-                    let place = source.zip(view.column(x, self.width));
+                    let place = source.zip(crop.column(x, self.width));
                     let byte = place.map_or(0, |(row, x)| row[x * right]);
                     *value = f32::from(byte) * factor + summand;
                 }

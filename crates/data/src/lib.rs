@@ -6,16 +6,16 @@
 //!
 //! Read in this order: [`source`] (which data, and how they are prepared), the formats ([`idx`], [`cifar`], [`svhn`] on
 //! [`mat`], [`csv`], [`conllu`], [`reviews`], `hdf5`) and what is made here ([`digits`], [`grammar`], [`reviews`]),
-//! [`vocabulary`] and [`images`] (what samples are kept as), [`order`] (which samples come when, and to whom), [`batch`]
-//! (how they are laid out for a model), [`pack`] (a data set on its way to other machines).
+//! [`vocabulary`] and [`images`] (what samples are kept as), [`order`] (which samples come when, and to whom),
+//! [`batch`] (how they are laid out for a model), [`pack`] (a data set on its way to other machines).
 //!
 //! ```
 //! use bonfire_data::Source;
-//! use bonfire_data::order::Order;
+//! use bonfire_data::order::EpochOrder;
 //! use bonfire_learn::Batch;
 //!
 //! let dataset = Source { train: Some(100), test: Some(10), ..Source::new("digits") }.load()?;
-//! let mut order = Order::default();
+//! let mut order = EpochOrder::default();
 //! // Rounds of 32 samples, of which each of two workers gets 16.
 //! order.shuffle(&dataset.train, 32, 1234, 0);
 //! let (mut share, mut batch) = (Vec::new(), Batch::default());
@@ -51,11 +51,12 @@ pub mod vocabulary;
 mod spoilt;
 
 use bonfire_learn::Shape;
-use pixels::Form;
+use pixels::PixelFormat;
 use std::sync::Arc;
 
+pub use augment::EpochSeed;
 pub use error::{Error, Result};
-pub use images::{Chance, Images};
+pub use images::Images;
 pub use source::Source;
 pub use vocabulary::Vocabulary;
 
@@ -138,7 +139,9 @@ impl Samples {
     pub fn effort(&self) -> Effort {
         match self {
             Self::Images(images) if images.pixels.is_mapped() => Effort::Wait,
-            Self::Images(images) if images.augment.is_some() || images.pixels.form() != Form::Rows => {
+            Self::Images(images)
+                if images.augment.is_some() || images.pixels.format() != PixelFormat::Rows =>
+            {
                 Effort::Work
             }
             Self::Images(_) | Self::Sentences(_) | Self::Texts(_) => Effort::Copy,

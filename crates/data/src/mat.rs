@@ -1,8 +1,8 @@
 //! Arrays of numbers in MATLAB files of level 5, the format before the present one and the one that data sets use.
 //!
 //! Behind a header of 128 bytes stand elements: a tag that says the type and the number of bytes, and the bytes, filled
-//! up to a multiple of eight. An array is an element of elements (flags, sizes, name, numbers), and is mostly packed with
-//! zlib as a whole. A tag can claim anything: memory grows only with the bytes that really arrive.
+//! up to a multiple of eight. An array is an element of elements (flags, sizes, name, numbers), and is mostly packed
+//! with zlib as a whole. A tag can claim anything: memory grows only with the bytes that really arrive.
 
 use crate::error::{Error, Result};
 use crate::source::file;
@@ -23,13 +23,13 @@ const NAME_LIMIT: usize = 256;
 pub struct Array {
     pub name: String,
     pub sizes: Vec<usize>,
-    kind: Kind,
+    kind: MatType,
     bytes: Vec<u8>,
 }
 
 /// The types of numbers, little-endian all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MatType {
     I8,
     U8,
     I16,
@@ -40,7 +40,7 @@ enum Kind {
     F64,
 }
 
-impl Kind {
+impl MatType {
     fn of(tag: u32) -> Option<Self> {
         Some(match tag {
             1 => Self::I8,
@@ -91,7 +91,7 @@ impl Array {
     /// The numbers of an array of bytes.
     pub fn into_bytes(self, path: &Path) -> Result<Vec<u8>> {
         self.check(path)?;
-        if self.kind != Kind::U8 {
+        if self.kind != MatType::U8 {
             let message =
                 format!("{} holds numbers of the type {:?}, expected bytes (uint8)", self.name, self.kind);
             return Err(Error::format(path, message));
@@ -181,7 +181,7 @@ fn read_numbers(reader: &mut dyn Read) -> Result<Option<Array>, String> {
     let (_, name) = read_part(reader, NAME_LIMIT)?;
     let (kind, bytes) = read_part(reader, usize::MAX)?;
     let name = String::from_utf8_lossy(&name).into_owned();
-    let Some(kind) = Kind::of(kind) else {
+    let Some(kind) = MatType::of(kind) else {
         return Err(format!("the array {name:?} holds values of the unknown type {kind}"));
     };
     let (sizes, _) = sizes.as_chunks();

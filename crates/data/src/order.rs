@@ -1,8 +1,8 @@
 //! Which samples come when, and whose they are.
 //!
 //! An epoch is one seeded permutation of the samples, new every epoch, cut into rounds of one global batch. Where
-//! samples differ in length, those of a round are of similar length: less padding. Both depend on the seed, the epoch and
-//! the global batch alone, so every node of a run can tell them without asking.
+//! samples differ in length, those of a round are of similar length: less padding. Both depend on the seed, the epoch
+//! and the global batch alone, so every node of a run can tell them without asking.
 
 use crate::Samples;
 use bonfire_learn::random::Random;
@@ -12,12 +12,12 @@ const WINDOW: usize = 10;
 
 /// The permutation of one epoch.
 #[derive(Debug, Default)]
-pub struct Order {
+pub struct EpochOrder {
     samples: Vec<u32>,
     round_size: usize,
 }
 
-impl Order {
+impl EpochOrder {
     /// Becomes the order of `epoch` for rounds of `round_size` samples.
     pub fn shuffle(&mut self, samples: &Samples, round_size: usize, seed: u64, epoch: u64) {
         assert!(round_size > 0, "a round has at least one sample");
@@ -80,11 +80,11 @@ mod tests {
         for samples in [images(1000), images(7), sentences(997)] {
             for workers in 1..=4 {
                 let round_size = workers * 8;
-                let mut order = Order::default();
+                let mut order = EpochOrder::default();
                 order.shuffle(&samples, round_size, 1, 0);
                 let mut seen = Vec::new();
                 let mut share = Vec::new();
-                for round in 0..Order::rounds(samples.len(), round_size) {
+                for round in 0..EpochOrder::rounds(samples.len(), round_size) {
                     for worker in 0..workers {
                         order.share(round, worker, workers, &mut share);
                         assert!(share.len() <= 8);
@@ -101,7 +101,7 @@ mod tests {
     fn epochs_differ_and_repeat() {
         let samples = images(100);
         let order = |seed, epoch| {
-            let mut order = Order::default();
+            let mut order = EpochOrder::default();
             order.shuffle(&samples, 10, seed, epoch);
             order.samples
         };
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn sentences_of_a_round_are_of_similar_length() {
         let samples = sentences(2000);
-        let mut order = Order::default();
+        let mut order = EpochOrder::default();
         order.shuffle(&samples, 10, 1, 0);
         let (mut padded, mut real, mut share) = (0, 0, Vec::new());
         for round in 0..200 {

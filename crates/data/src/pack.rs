@@ -1,9 +1,9 @@
 //! A whole data set as one stream of bytes, for those who are to train on it and do not have it.
 //!
-//! What is unpacked trains to the same bits as what was packed: samples, their order, normalisation and augmentation are
-//! all there. Numbers are written in groups of seven bits, the lowest first, so small ones take a byte; since frequent
-//! words have small numbers, texts become short. The order is: the magic, the version, the name, the names of the
-//! classes, the vocabulary, the kind of samples, the half to train on, the half to test on, a checksum.
+//! What is unpacked trains to the same bits as what was packed: samples, their order, normalisation and augmentation
+//! are all there. Numbers are written in groups of seven bits, the lowest first, so small ones take a byte; since
+//! frequent words have small numbers, texts become short. The order is: the magic, the version, the name, the names of
+//! the classes, the vocabulary, the kind of samples, the half to train on, the half to test on, a checksum.
 //!
 //! The shape is not written, because it follows from the rest: nothing can claim a shape that its bytes do not fill.
 
@@ -11,12 +11,12 @@ mod stream;
 
 use crate::augment::{Augment, Padding};
 use crate::error::Result;
-use crate::pixels::{Form, Pixels};
+use crate::pixels::{PixelFormat, Pixels};
 use crate::{Dataset, Images, Samples, Sentences, Texts, Vocabulary};
 use bonfire_learn::Shape;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
-use stream::{Reader, Writer};
+use stream::{PackReader, PackWriter};
 
 const MAGIC: [u8; 8] = *b"bonfdata";
 const VERSION: u64 = 1;
@@ -34,18 +34,19 @@ const IMAGES: u64 = 0;
 const SENTENCES: u64 = 1;
 const TEXTS: u64 = 2;
 
-const FORMS: [Form; 4] = [Form::Rows, Form::Planes, Form::Columns, Form::Floats];
+const FORMATS: [PixelFormat; 4] =
+    [PixelFormat::Rows, PixelFormat::Planes, PixelFormat::Columns, PixelFormat::Floats];
 const FILLS: [Padding; 2] = [Padding::Zero, Padding::Reflect];
 
-/// Writes a data set that some [`Source`](super::Source) has loaded. Images that lie in a file are read from there piece by
-/// piece. What stands between the images of that file is left out.
+/// Writes a data set that some [`Source`](super::Source) has loaded. Images that lie in a file are read from there
+/// piece by piece. What stands between the images of that file is left out.
 pub fn write(dataset: &Dataset, out: &mut impl Write) -> io::Result<()> {
     let shape = shape(&dataset.train, dataset.vocabulary.as_ref(), dataset.classes.len());
     if shape.as_ref() != Some(&dataset.shape) || kind(&dataset.train) != kind(&dataset.test) {
         let message = format!("data {}: the shape does not fit the samples", dataset.name);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let mut out = Writer::new(out);
+    let mut out = PackWriter::new(out);
     out.bytes(&MAGIC)?;
     out.number(VERSION)?;
     out.string(&dataset.name)?;
@@ -69,10 +70,10 @@ pub fn write(dataset: &Dataset, out: &mut impl Write) -> io::Result<()> {
     out.finish()
 }
 
-/// Reads what [`write()`] wrote and nothing beyond it. Memory grows with the bytes that really arrive, whatever they claim;
-/// whoever does not trust their origin gives a source that ends, such as [`take`](io::Read::take) makes.
+/// Reads what [`write()`] wrote and nothing beyond it. Memory grows with the bytes that really arrive, whatever they
+/// claim; whoever does not trust their origin gives a source that ends, such as [`take`](io::Read::take) makes.
 pub fn read(source: &mut impl BufRead) -> Result<Dataset> {
-    let mut source = Reader::new(source);
+    let mut source = PackReader::new(source);
     read_magic(&mut source)?;
     let name = source.string("the name")?;
     let count = source.number("the number of classes", 1..=CLASS_LIMIT)?;
@@ -97,7 +98,7 @@ pub fn read(source: &mut impl BufRead) -> Result<Dataset> {
     Ok(Dataset { name, shape, train: Arc::new(train), test: Arc::new(test), vocabulary, classes })
 }
 
-fn read_magic(source: &mut Reader<'_, impl BufRead>) -> Result<()> {
+fn read_magic(source: &mut PackReader<'_, impl BufRead>) -> Result<()> {
     if source.bytes(MAGIC.len() as u64)? != MAGIC {
         return Err(source.wrong("does not begin as a packed data set does"));
     }
@@ -128,7 +129,7 @@ fn kind(samples: &Samples) -> u64 {
     }
 }
 
-fn write_vocabulary(vocabulary: Option<&Vocabulary>, out: &mut Writer<'_, impl Write>) -> io::Result<()> {
+fn write_vocabulary(vocabulary: Option<&Vocabulary>, out: &mut PackWriter<'_, impl Write>) -> io::Result<()> {
     let Some(vocabulary) = vocabulary else { return out.number(0) };
     out.number(vocabulary.len() as u64)?;
     let numbers = Vocabulary::UNKNOWN + 1..vocabulary.len() as u32;
@@ -136,7 +137,7 @@ fn write_vocabulary(vocabulary: Option<&Vocabulary>, out: &mut Writer<'_, impl W
 }
 
 /// The vocabulary is counted anew: words that each come once are numbered in the order in which they come.
-fn read_vocabulary(source: &mut Reader<'_, impl BufRead>) -> Result<Option<Vocabulary>> {
+fn read_vocabulary(source: &mut PackReader<'_, impl BufRead>) -> Result<Option<Vocabulary>> {
     let len = source.number("the size of the vocabulary", 0..=COUNT_LIMIT)?;
     if len == 0 {
         return Ok(None);
@@ -152,11 +153,11 @@ fn read_vocabulary(source: &mut Reader<'_, impl BufRead>) -> Result<Option<Vocab
     Ok(Some(vocabulary))
 }
 
-fn write_images(images: &Images, out: &mut Writer<'_, impl Write>) -> io::Result<()> {
+fn write_images(images: &Images, out: &mut PackWriter<'_, impl Write>) -> io::Result<()> {
     for side in images.size() {
         out.number(side as u64)?;
     }
-    out.number(place(&FORMS, &images.pixels.form()))?;
+    out.number(place(&FORMATS, &images.pixels.format()))?;
     out.number(images.scales.len() as u64)?;
     for value in images.scales.as_flattened() {
         out.bytes(&value.to_le_bytes())?;
@@ -176,7 +177,7 @@ fn place<T: PartialEq>(all: &[T], one: &T) -> u64 {
     all.iter().take_while(|other| *other != one).count() as u64
 }
 
-fn read_images(source: &mut Reader<'_, impl BufRead>, classes: usize) -> Result<Images> {
+fn read_images(source: &mut PackReader<'_, impl BufRead>, classes: usize) -> Result<Images> {
     let height = source.number("the height", 1..=SIDE_LIMIT)?;
     let width = source.number("the width", 1..=SIDE_LIMIT)?;
     let channels = source.number("the number of channels", 1..=SIDE_LIMIT)?;
@@ -189,17 +190,17 @@ fn read_images(source: &mut Reader<'_, impl BufRead>, classes: usize) -> Result<
             );
         }
     };
-    let form = FORMS[source.number("the form of the images", 0..=FORMS.len() as u64 - 1)? as usize];
+    let format = FORMATS[source.number("the form of the images", 0..=FORMATS.len() as u64 - 1)? as usize];
     let scales = read_scales(source, channels)?;
-    let augment = read_augment(source, form, height.min(width))?;
+    let augment = read_augment(source, format, height.min(width))?;
     let count = source.number("the number of images", 1..=COUNT_LIMIT)?;
     let labels = read_classes(source, count, classes)?;
-    let pixels = Pixels::new(source.bytes(count * values * form.width() as u64)?, 0, 0, form);
+    let pixels = Pixels::new(source.bytes(count * values * format.width() as u64)?, 0, 0, format);
     let [height, width, channels] = [height, width, channels].map(|side| side as usize);
     Ok(Images { height, width, channels, pixels, labels, scales, augment })
 }
 
-fn read_scales(source: &mut Reader<'_, impl BufRead>, channels: u64) -> Result<Vec<[f32; 2]>> {
+fn read_scales(source: &mut PackReader<'_, impl BufRead>, channels: u64) -> Result<Vec<[f32; 2]>> {
     match source.number("the number of scales", 0..=channels)? {
         count if count == 0 || count == channels => {
             let bytes = source.bytes(8 * count)?;
@@ -215,21 +216,25 @@ fn read_scales(source: &mut Reader<'_, impl BufRead>, channels: u64) -> Result<V
 }
 
 /// A pad of a whole side would look for pixels where there are none.
-fn read_augment(source: &mut Reader<'_, impl BufRead>, form: Form, side: u64) -> Result<Option<Augment>> {
+fn read_augment(
+    source: &mut PackReader<'_, impl BufRead>,
+    format: PixelFormat,
+    side: u64,
+) -> Result<Option<Augment>> {
     if source.number("whether images are augmented", 0..=1)? == 0 {
         return Ok(None);
     }
     let pad = source.number("the pad of augment", 0..=side - 1)? as usize;
     let fill = FILLS[source.number("the fill of augment", 0..=FILLS.len() as u64 - 1)? as usize];
     let flip = source.number("the flip of augment", 0..=1)? == 1;
-    if form == Form::Floats {
+    if format == PixelFormat::Floats {
         return Err(source.wrong("rows of numbers cannot be augmented"));
     }
     Ok(Some(Augment { pad, fill, flip }))
 }
 
 /// The length of every sample, then the words of all.
-fn write_words(starts: &[u32], words: &[u32], out: &mut Writer<'_, impl Write>) -> io::Result<()> {
+fn write_words(starts: &[u32], words: &[u32], out: &mut PackWriter<'_, impl Write>) -> io::Result<()> {
     out.number(starts.len().saturating_sub(1) as u64)?;
     for pair in starts.windows(2) {
         out.number(u64::from(pair[1] - pair[0]))?;
@@ -238,7 +243,7 @@ fn write_words(starts: &[u32], words: &[u32], out: &mut Writer<'_, impl Write>) 
 }
 
 /// The starts of all samples, then the words. A sample has words, and each is one of the vocabulary.
-fn read_words(source: &mut Reader<'_, impl BufRead>, vocabulary: usize) -> Result<(Vec<u32>, Vec<u32>)> {
+fn read_words(source: &mut PackReader<'_, impl BufRead>, vocabulary: usize) -> Result<(Vec<u32>, Vec<u32>)> {
     let last_word = (vocabulary as u64).checked_sub(1).ok_or_else(|| source.wrong("has no vocabulary"))?;
     let count = source.number("the number of samples", 1..=COUNT_LIMIT)?;
     let (mut starts, mut end) = (vec![0], 0);
@@ -253,20 +258,20 @@ fn read_words(source: &mut Reader<'_, impl BufRead>, vocabulary: usize) -> Resul
     Ok((starts, words))
 }
 
-fn read_sentences(source: &mut Reader<'_, impl BufRead>, words: usize, tags: usize) -> Result<Sentences> {
+fn read_sentences(source: &mut PackReader<'_, impl BufRead>, words: usize, tags: usize) -> Result<Sentences> {
     let (starts, words) = read_words(source, words)?;
     let tags = read_classes(source, words.len() as u64, tags)?;
     Ok(Sentences { starts, words, tags })
 }
 
-fn read_texts(source: &mut Reader<'_, impl BufRead>, words: usize, classes: usize) -> Result<Texts> {
+fn read_texts(source: &mut PackReader<'_, impl BufRead>, words: usize, classes: usize) -> Result<Texts> {
     let (starts, words) = read_words(source, words)?;
     let labels = read_classes(source, starts.len() as u64 - 1, classes)?;
     Ok(Texts { starts, words, labels })
 }
 
 /// Classes, of which each is one that has a name.
-fn read_classes(source: &mut Reader<'_, impl BufRead>, count: u64, classes: usize) -> Result<Vec<u8>> {
+fn read_classes(source: &mut PackReader<'_, impl BufRead>, count: u64, classes: usize) -> Result<Vec<u8>> {
     let found = source.bytes(count)?;
     match found.iter().max() {
         Some(&largest) if usize::from(largest) >= classes => {

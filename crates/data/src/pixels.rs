@@ -8,7 +8,7 @@ const PIECE: usize = 4 << 20;
 
 /// The order of the values of an image, and how each is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum PixelFormat {
     /// `(H, W, C)`, a byte a value.
     #[default]
     Rows,
@@ -20,7 +20,7 @@ pub enum Form {
     Floats,
 }
 
-impl Form {
+impl PixelFormat {
     /// How many bytes a value has.
     pub const fn width(self) -> usize {
         match self {
@@ -48,26 +48,26 @@ pub struct Pixels {
     used: Range<usize>,
     /// The bytes of each record before its image.
     lead: usize,
-    form: Form,
+    format: PixelFormat,
 }
 
 impl Pixels {
     /// Records that end where the bytes end: they begin at `start`, and each image has `lead` bytes before it.
-    pub fn new(bytes: impl Into<Bytes>, start: usize, lead: usize, form: Form) -> Self {
+    pub fn new(bytes: impl Into<Bytes>, start: usize, lead: usize, format: PixelFormat) -> Self {
         let bytes = bytes.into();
         bytes.will_jump();
         let used = start..bytes.len();
-        Self { bytes, used, lead, form }
+        Self { bytes, used, lead, format }
     }
 
     /// Numbers instead of bytes.
     pub fn of_floats(values: &[f32]) -> Self {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        Self::new(bytes, 0, 0, Form::Floats)
+        Self::new(bytes, 0, 0, PixelFormat::Floats)
     }
 
-    pub fn form(&self) -> Form {
-        self.form
+    pub fn format(&self) -> PixelFormat {
+        self.format
     }
 
     /// Whether the values are in a file still.
@@ -77,20 +77,20 @@ impl Pixels {
 
     /// The bytes of image `number`, each image having so many values.
     pub fn image(&self, number: usize, values: usize) -> &[u8] {
-        let size = values * self.form.width();
+        let size = values * self.format.width();
         let start = self.used.start + number * (self.lead + size) + self.lead;
         &self.bytes[self.used.clone()][start - self.used.start..][..size]
     }
 
     /// Has the system begin to read some images, each of so many values, if they are in a file.
     pub fn fetch(&self, images: Range<usize>, values: usize) {
-        let record = self.lead + values * self.form.width();
+        let record = self.lead + values * self.format.width();
         let place = |image: usize| (self.used.start + image * record).min(self.used.end);
         self.bytes.fetch(place(images.start)..place(images.end));
     }
 
-    /// All records, with what stands between them, in pieces: for those who read from end to end. The piece that comes next
-    /// is fetched while one is read.
+    /// All records, with what stands between them, in pieces: for those who read from end to end. The piece that comes
+    /// next is fetched while one is read.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let piece = |start: usize| start..(start + PIECE).min(self.used.end);
         self.bytes.fetch(piece(self.used.start));
@@ -102,7 +102,7 @@ impl Pixels {
 
     /// Keeps the first so many images.
     pub fn truncate(&mut self, count: usize, values: usize) {
-        let end = self.used.start + count * (self.lead + values * self.form.width());
+        let end = self.used.start + count * (self.lead + values * self.format.width());
         self.used.end = self.used.end.min(end);
     }
 }
@@ -116,14 +116,14 @@ impl AsRef<[u8]> for Pixels {
 
 impl From<Vec<u8>> for Pixels {
     fn from(bytes: Vec<u8>) -> Self {
-        Self::new(bytes, 0, 0, Form::Rows)
+        Self::new(bytes, 0, 0, PixelFormat::Rows)
     }
 }
 
-/// Equal are the same records in the same form, wherever they lie.
+/// Equal are the same records in the same format, wherever they lie.
 impl PartialEq for Pixels {
     fn eq(&self, other: &Self) -> bool {
-        (self.as_ref(), self.lead, self.form) == (other.as_ref(), other.lead, other.form)
+        (self.as_ref(), self.lead, self.format) == (other.as_ref(), other.lead, other.format)
     }
 }
 
@@ -134,13 +134,13 @@ mod tests {
     #[test]
     fn images_are_found_between_other_bytes() {
         let bytes: Vec<u8> = (0..16).collect();
-        let mut pixels = Pixels::new(bytes, 1, 2, Form::Rows);
+        let mut pixels = Pixels::new(bytes, 1, 2, PixelFormat::Rows);
         assert_eq!(pixels.image(0, 3), [3, 4, 5]);
         assert_eq!(pixels.image(2, 3), [13, 14, 15]);
         pixels.truncate(2, 3);
         assert_eq!(pixels.as_ref(), (1..11).collect::<Vec<u8>>());
         assert_eq!(pixels.pieces().collect::<Vec<_>>(), [pixels.as_ref()]);
-        let large = Pixels::new(vec![5; 2 * PIECE + 3], 2, 0, Form::Rows);
+        let large = Pixels::new(vec![5; 2 * PIECE + 3], 2, 0, PixelFormat::Rows);
         assert_eq!(large.pieces().map(<[u8]>::len).collect::<Vec<_>>(), [PIECE, PIECE, 1]);
         assert_eq!(Pixels::of_floats(&[1.0, 2.0]).image(1, 1), 2f32.to_le_bytes());
     }

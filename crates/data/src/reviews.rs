@@ -8,7 +8,7 @@ mod writer;
 
 use crate::Dataset;
 use crate::error::Result;
-use crate::source::file::{self, Lines};
+use crate::source::file::{self, NumberedLines};
 use crate::source::{Source, text};
 use bonfire_learn::random::Random;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub fn normal(text: &str, lower_case: bool) -> String {
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct ReviewLine {
     #[serde(rename = "reviewText", default)]
     text: Option<String>,
     #[serde(default)]
@@ -66,15 +66,15 @@ struct Line {
     category: Option<String>,
 }
 
-/// The reviews of a file, plain or packed with gzip, one after the other. Those without text are left out: nothing can be
-/// learned from them, and every large collection has some.
+/// The reviews of a file, plain or packed with gzip, one after the other. Those without text are left out: nothing can
+/// be learned from them, and every large collection has some.
 pub(crate) struct Reviews {
-    lines: Lines,
+    lines: NumberedLines,
 }
 
 impl Reviews {
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self { lines: Lines::open(path)? })
+        Ok(Self { lines: NumberedLines::open(path)? })
     }
 
     fn read_next(&mut self) -> Result<Option<Review>> {
@@ -106,7 +106,7 @@ pub fn read(path: &Path) -> Result<Vec<Review>> {
 }
 
 fn parse(line: &str) -> Result<Option<Review>, String> {
-    let line: Line = serde_json::from_str(line).map_err(|error| {
+    let line: ReviewLine = serde_json::from_str(line).map_err(|error| {
         format!(
             "expected a JSON object with \"reviewText\", \"overall\" and \"category\", but {}",
             reason(&error)
@@ -132,7 +132,7 @@ fn reason(error: &serde_json::Error) -> String {
 pub fn write(path: &Path, reviews: &[Review]) -> Result<()> {
     file::create(path, |out| {
         for Review { text, stars, category } in reviews {
-            let line = Line {
+            let line = ReviewLine {
                 text: Some(text.clone()),
                 overall: Some(f64::from(*stars)),
                 category: Some(category.clone()),

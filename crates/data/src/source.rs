@@ -7,7 +7,7 @@ mod known;
 pub(crate) mod text;
 
 use crate::augment::Augment;
-use crate::cifar::Labels;
+use crate::cifar::CifarLabels;
 use crate::conllu::TagColumn;
 use crate::error::{Error, Result};
 use crate::normalize::Normalize;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use known::{KNOWN, Kind, Known, data_folders, known, nearest, user_folder};
+pub use known::{KNOWN, Known, data_folders, known, nearest, user_folder};
 
 /// The seed of made data, unless told otherwise. It is not the run's: runs with different seeds are compared on the
 /// same data.
@@ -52,7 +52,7 @@ pub struct Source {
     /// Which tags of a treebank are learned.
     pub tags: TagColumn,
     /// Which labels of CIFAR-100 are learned.
-    pub labels: Labels,
+    pub labels: CifarLabels,
     /// Values around zero; for rows of numbers that is the default.
     pub normalize: Option<Normalize>,
     /// How the images to train on are changed by chance.
@@ -74,7 +74,7 @@ struct Fields {
     lower_case: Option<bool>,
     stop_words: Option<bool>,
     tags: Option<TagColumn>,
-    labels: Option<Labels>,
+    labels: Option<CifarLabels>,
     normalize: Option<Normalize>,
     augment: Option<Augment>,
 }
@@ -95,7 +95,7 @@ impl Source {
             lower_case: true,
             stop_words: false,
             tags: TagColumn::default(),
-            labels: Labels::default(),
+            labels: CifarLabels::default(),
             normalize: None,
             augment: None,
         }

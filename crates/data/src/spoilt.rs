@@ -1,5 +1,5 @@
-//! Every reader on files that are damaged in thousands of ways: each is read or refused, and none takes the program down
-//! or more memory than the file can fill.
+//! Every reader on files that are damaged in thousands of ways: each is read or refused, and none takes the program
+//! down or more memory than the file can fill.
 
 use crate::conllu::TagColumn;
 use crate::error::Result;
@@ -10,42 +10,42 @@ use std::fs;
 use std::path::Path;
 
 /// A format: the name of its file, a small valid content, and its reader.
-struct Format {
+struct FormatSample {
     file: &'static str,
     content: Vec<u8>,
     read: fn(&Path) -> Result<()>,
 }
 
-fn formats() -> Vec<Format> {
+fn formats() -> Vec<FormatSample> {
     let images = mat::tests::array_of_bytes("X", &[2, 2, 3, 2], &[7; 24]);
     let labels = mat::tests::array_of_doubles("y", &[2, 1], &[10.0, 3.0]);
     let arrays = [images, labels];
     let svhn_read: fn(&Path) -> Result<()> = |path| svhn::read(path).map(|images| draw_all(&images));
     let idx_header = [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3];
     vec![
-        Format { file: "images", content: [&idx_header[..], &[9; 12]].concat(), read: read_idx },
-        Format { file: "data_batch_1.bin", content: [[3; 3073], [9; 3073]].concat(), read: read_cifar },
-        Format { file: "a.mat", content: mat::tests::file_of(&arrays, false), read: svhn_read },
-        Format { file: "b.mat", content: mat::tests::file_of(&arrays, true), read: svhn_read },
-        Format {
+        FormatSample { file: "images", content: [&idx_header[..], &[9; 12]].concat(), read: read_idx },
+        FormatSample { file: "data_batch_1.bin", content: [[3; 3073], [9; 3073]].concat(), read: read_cifar },
+        FormatSample { file: "a.mat", content: mat::tests::file_of(&arrays, false), read: svhn_read },
+        FormatSample { file: "b.mat", content: mat::tests::file_of(&arrays, true), read: svhn_read },
+        FormatSample {
             file: "a.csv",
             content: b"size;label;weight\n1.5;cat;-2e3\n2;dog;0\n7;cat;1\n".to_vec(),
             read: |path| {
                 csv::read(path).map(|table| assert_eq!(table.values.len() % table.columns.max(1), 0))
             },
         },
-        Format {
+        FormatSample {
             file: "a.conllu",
             content: b"# text\n1\tA\t_\tDET\tD\t_\t_\t_\t_\t_\n2\tdog\t_\tNOUN\tN\t_\t_\t_\t_\t_\n\n"
                 .to_vec(),
             read: |path| conllu::read(path, TagColumn::Xpos).map(|_| ()),
         },
-        Format {
+        FormatSample {
             file: "a.jsonl",
             content: b"{\"reviewText\": \"fine \\u00e9\", \"overall\": 4.0}\n{\"overall\": 1}\n".to_vec(),
             read: |path| reviews::read(path).map(|_| ()),
         },
-        Format {
+        FormatSample {
             file: "words.txt",
             content: "good\nbad\nna\u{ef}ve\n".as_bytes().to_vec(),
             read: |path| Vocabulary::load(path).map(|_| ()),

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::mat::{self, Array};
-use crate::pixels::{Form, Pixels};
+use crate::pixels::{PixelFormat, Pixels};
 use crate::source::{Source, file, image};
 use crate::{Dataset, Images};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn read(path: &Path) -> Result<Images> {
     }
     let pixels = images.into_bytes(path)?;
     let labels = digits(path, &labels, count)?;
-    let pixels = Pixels::new(pixels, 0, 0, Form::Columns);
+    let pixels = Pixels::new(pixels, 0, 0, PixelFormat::Columns);
     Ok(Images { height, width, channels, pixels, labels, ..Images::default() })
 }
 
@@ -60,7 +60,7 @@ fn join(mut first: Images, second: &Images, path: &Path) -> Result<Images> {
         return Err(Error::format(path, "its images are of another size than those of train_32x32.mat"));
     }
     let bytes = [first.pixels.as_ref(), second.pixels.as_ref()].concat();
-    first.pixels = Pixels::new(bytes, 0, 0, Form::Columns);
+    first.pixels = Pixels::new(bytes, 0, 0, PixelFormat::Columns);
     first.labels.extend(&second.labels);
     Ok(first)
 }

@@ -1,7 +1,7 @@
 //! The words of a text data set and their numbers.
 
 use crate::error::{Error, Result};
-use crate::source::file::{self, Lines};
+use crate::source::file::{self, NumberedLines};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -119,7 +119,7 @@ impl Vocabulary {
 
     /// Reads what [`Self::save`] wrote.
     pub fn load(path: &Path) -> Result<Self> {
-        let mut lines = Lines::open(path)?;
+        let mut lines = NumberedLines::open(path)?;
         let mut words = Vec::new();
         let mut first_lines: HashMap<String, usize> = HashMap::new();
         while let Some((number, word)) = lines.next()? {

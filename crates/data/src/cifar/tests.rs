@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Chance, Samples};
+use crate::{EpochSeed, Samples};
 use bonfire_learn::Shape;
 use std::fs;
 
@@ -48,13 +48,13 @@ fn the_hundred_classes_and_their_groups_are_read() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "train.bin", &[record(&[19, 99], 1), record(&[2, 50], 1)]);
     write(folder.path(), "test.bin", &[record(&[7, 8], 1)]);
-    let check = |labels: Labels, classes: usize, expect: [u8; 2]| {
+    let check = |labels: CifarLabels, classes: usize, expect: [u8; 2]| {
         let source = Source { labels, ..Source::new(folder.path().to_str().unwrap()) };
         let dataset = source.load().unwrap();
         assert_eq!((dataset.classes.len(), &images(&dataset.train).labels[..]), (classes, &expect[..]));
     };
-    check(Labels::Fine, 100, [99, 50]);
-    check(Labels::Coarse, 20, [19, 2]);
+    check(CifarLabels::Fine, 100, [99, 50]);
+    check(CifarLabels::Coarse, 20, [19, 2]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_large_file_is_mapped() {
     assert!(train.pixels.is_mapped() && !images(&dataset.test).pixels.is_mapped());
     assert_eq!(train.labels.len(), 390);
     let mut image = vec![0.0; 3072];
-    train.draw(389, Some(Chance { seed: 1, epoch: 1 }), &mut image);
+    train.draw(389, Some(EpochSeed { seed: 1, epoch: 1 }), &mut image);
     assert_eq!(image[0], f32::from(389u16 as u8) * (1.0 / 255.0));
 }
 

@@ -1,10 +1,10 @@
 //! The things that a sentence is about: names, pronouns, and nouns with what belongs to them.
 
 use super::lexicon::{VerbKind, with_ed, with_ing, with_s};
+use super::writer::GrammarWriter;
 use super::writer::Number::{self, Many, One};
-use super::writer::Writer;
 
-impl Writer<'_> {
+impl GrammarWriter<'_> {
     /// Someone or something, in the number asked for or any.
     pub(super) fn subject(&mut self, wanted: Option<Number>) -> Number {
         let number = wanted.unwrap_or(if self.random.chance(0.5) { One } else { Many });

@@ -20,13 +20,13 @@ pub(super) enum Number {
 use Number::{Many, One};
 
 /// Writes one sentence, word by word, from the rules below.
-pub struct Writer<'a> {
+pub struct GrammarWriter<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) random: Random,
     sentence: TaggedSentence,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> GrammarWriter<'a> {
     pub fn new(lexicon: &'a Lexicon, random: Random) -> Self {
         Self { lexicon, random, sentence: TaggedSentence::default() }
     }

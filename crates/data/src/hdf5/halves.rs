@@ -1,6 +1,6 @@
 //! Rows of word numbers become texts to train on and texts to measure on.
 
-use super::table::{Whole, Wrong};
+use super::table::{CellError, Whole};
 use crate::error::{Error, Result};
 use crate::source::text;
 use crate::{Dataset, Samples, Source, Texts, Vocabulary};
@@ -26,7 +26,7 @@ pub struct Halves<'a> {
     train: Half,
     test: Half,
     draw: Draw,
-    labels: Labels,
+    labels: LabelScale,
 }
 
 /// Texts with the labels of the file.
@@ -44,7 +44,7 @@ struct Draw {
 
 /// Which labels there are: 1 is one star, or the better of two classes, and only the others can tell.
 #[derive(Default)]
-struct Labels {
+struct LabelScale {
     has_zero: bool,
     has_stars: bool,
 }
@@ -63,12 +63,12 @@ impl<'a> Halves<'a> {
             train: half(source.train),
             test: half(source.test),
             draw: Draw { random, rows_left: rows, picks_left },
-            labels: Labels::default(),
+            labels: LabelScale::default(),
         }
     }
 
     /// Takes the next row.
-    pub fn add(&mut self, row: &[Whole]) -> Result<(), Wrong> {
+    pub fn add(&mut self, row: &[Whole]) -> Result<(), CellError> {
         let half = if self.draw.picks_next() { &mut self.test } else { &mut self.train };
         let Some((&Whole(label), words)) = row.split_last() else { return Ok(()) };
         if let Some(column) = words.iter().position(|&Whole(word)| word < PADDING) {
@@ -76,14 +76,14 @@ impl<'a> Halves<'a> {
                 "the number of a word is {}, expected 1 for padding, 2 for an unknown word, and from 3 on words",
                 words[column].0
             );
-            return Err(Wrong { column, message });
+            return Err(CellError { column, message });
         }
         let mut words = words.iter().map(|word| word.0).filter(|&word| word != PADDING).peekable();
         // Padding alone says nothing.
         if words.peek().is_none() {
             return Ok(());
         }
-        let wrong = |message| Wrong { column: row.len() - 1, message };
+        let wrong = |message| CellError { column: row.len() - 1, message };
         let label = self.labels.note(label).map_err(wrong)?;
         let texts = &mut half.texts;
         if texts.labels.len() < half.limit {
@@ -133,7 +133,7 @@ impl Draw {
     }
 }
 
-impl Labels {
+impl LabelScale {
     /// Checks a label against those before it.
     fn note(&mut self, label: i64) -> Result<u8, String> {
         if !(0..=text::STARS.len() as i64).contains(&label) {

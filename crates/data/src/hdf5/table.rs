@@ -25,7 +25,7 @@ const MOST_EXPANSION: u64 = 1032;
 const EXPECTED: &str = "expected a text in each row: the numbers of its words, then a label";
 
 /// Rows of whole numbers.
-pub struct Table {
+pub struct Hdf5Table {
     path: PathBuf,
     /// With the names of the groups around it.
     name: String,
@@ -35,7 +35,7 @@ pub struct Table {
 }
 
 /// All tables of a file, by name, so that one file has one order.
-pub fn open(path: &Path) -> Result<Vec<Table>> {
+pub fn open(path: &Path) -> Result<Vec<Hdf5Table>> {
     let content = file::content(path, file::UNPACKED_LIMIT)?;
     let size = content.len() as u64;
     if size > file::UNPACKED_LIMIT && matches!(content, Bytes::Owned(_)) {
@@ -46,12 +46,12 @@ pub fn open(path: &Path) -> Result<Vec<Table>> {
     }
     // Every piece is read once, in the order of the rows, so there is no use in keeping one.
     let options = OpenOptions::default().with_chunk_cache_bytes(0);
-    let file = Hdf5File::from_owner(Owner(content), options).map_err(|error| broken(path, &error))?;
+    let file = Hdf5File::from_owner(FileContent(content), options).map_err(|error| broken(path, &error))?;
     let mut found = datasets(&file).map_err(|error| broken(path, &error))?;
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     let tables = found
         .into_iter()
-        .map(|(name, dataset)| Table::new(path, name, dataset))
+        .map(|(name, dataset)| Hdf5Table::new(path, name, dataset))
         .collect::<Result<Vec<_>>>()?;
     let claim = tables.iter().fold(0, |sum: u64, table| sum.saturating_add(table.values()));
     if claim > size.saturating_mul(MOST_EXPANSION) {
@@ -65,9 +65,9 @@ pub fn open(path: &Path) -> Result<Vec<Table>> {
 }
 
 /// The file's content as the reader wants to own it.
-struct Owner(Bytes);
+struct FileContent(Bytes);
 
-impl AsRef<[u8]> for Owner {
+impl AsRef<[u8]> for FileContent {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -97,7 +97,7 @@ fn broken(path: &Path, error: &ReadError) -> Error {
     }
 }
 
-impl Table {
+impl Hdf5Table {
     fn new(path: &Path, name: String, dataset: Dataset) -> Result<Self> {
         let wrong = |what: String| Err(Error::format(path, format!("{name} {what}, {EXPECTED}")));
         let &[rows, columns] = dataset.shape() else {
@@ -123,7 +123,7 @@ impl Table {
     }
 
     /// Gives every row to `take`, which says what is wrong with it and in which column, if anything is.
-    pub fn each_row(&self, mut take: impl FnMut(&[Whole]) -> Result<(), Wrong>) -> Result<()> {
+    pub fn each_row(&self, mut take: impl FnMut(&[Whole]) -> Result<(), CellError>) -> Result<()> {
         let columns: Vec<u64> = (0..self.columns).collect();
         let step = self.rows_at_once();
         let mut start = 0;
@@ -166,13 +166,13 @@ impl Table {
     }
 
     /// Names the place as one would ask for it in Python.
-    fn wrong(&self, row: u64, Wrong { column, message }: &Wrong) -> Error {
+    fn wrong(&self, row: u64, CellError { column, message }: &CellError) -> Error {
         Error::format(&self.path, format!("{}[{row}, {column}]: {message}", self.name))
     }
 }
 
 /// What is wrong with a row.
-pub struct Wrong {
+pub struct CellError {
     /// Counted from 0, as rows are.
     pub column: usize,
     pub message: String,

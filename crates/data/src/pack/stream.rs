@@ -17,13 +17,13 @@ const STEP: usize = 1 << 20;
 const BUFFER: usize = 1 << 16;
 
 /// Writes to something that need not be buffered.
-pub(super) struct Writer<'a, W> {
+pub(super) struct PackWriter<'a, W> {
     out: &'a mut W,
     buffer: Vec<u8>,
     checksum: Crc,
 }
 
-impl<'a, W: Write> Writer<'a, W> {
+impl<'a, W: Write> PackWriter<'a, W> {
     pub(super) fn new(out: &'a mut W) -> Self {
         Self { out, buffer: Vec::with_capacity(BUFFER), checksum: Crc::new() }
     }
@@ -74,15 +74,15 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 }
 
-/// Reads what a [`Writer`] wrote, and says at which byte something is wrong.
-pub(super) struct Reader<'a, R> {
+/// Reads what a [`PackWriter`] wrote, and says at which byte something is wrong.
+pub(super) struct PackReader<'a, R> {
     source: &'a mut R,
     /// How many bytes were read.
     place: u64,
     checksum: Crc,
 }
 
-impl<'a, R: BufRead> Reader<'a, R> {
+impl<'a, R: BufRead> PackReader<'a, R> {
     pub(super) fn new(source: &'a mut R) -> Self {
         Self { source, place: 0, checksum: Crc::new() }
     }

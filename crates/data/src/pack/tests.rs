@@ -2,9 +2,9 @@ use super::*;
 use crate::augment::Augment;
 use crate::bytes::Bytes;
 use crate::normalize::Normalize;
-use crate::{Chance, Source};
+use crate::{EpochSeed, Source};
 use bonfire_learn::{Batch, Gradient, Inputs, ModelSpec, Tally};
-use bonfire_spoil::{Chance as Spoiler, Trial};
+use bonfire_spoil::{Chance, Trial};
 use std::fs;
 
 fn packed(dataset: &Dataset) -> Vec<u8> {
@@ -39,12 +39,12 @@ fn table() -> Dataset {
 }
 
 /// Images of 2 x 3 with two channels, each behind a byte of something else, in a file.
-fn mapped(form: Form) -> Dataset {
+fn mapped(format: PixelFormat) -> Dataset {
     let file = tempfile::NamedTempFile::new().unwrap();
     let bytes: Vec<u8> = (0..4 + 5 * 13).map(|i| (i * 7) as u8).collect();
     fs::write(file.path(), &bytes).unwrap();
     let half = |bytes: Bytes| {
-        let pixels = Pixels::new(bytes, 4, 1, form);
+        let pixels = Pixels::new(bytes, 4, 1, format);
         let images = Images {
             height: 2,
             width: 3,
@@ -74,17 +74,17 @@ fn every_kind() -> Vec<Dataset> {
         made("grammar", 40, 10),
         made("reviews", 20, 5),
         table(),
-        mapped(Form::Planes),
-        mapped(Form::Columns),
+        mapped(PixelFormat::Planes),
+        mapped(PixelFormat::Columns),
     ]
 }
 
 /// All samples of a half as a model sees them, to the bit.
-fn seen(samples: &Samples, chance: Option<Chance>) -> (Vec<u32>, Vec<u32>) {
+fn seen(samples: &Samples, seed: Option<EpochSeed>) -> (Vec<u32>, Vec<u32>) {
     let numbers: Vec<u32> = (0..samples.len() as u32).collect();
     let mut batch = Batch::default();
-    match chance {
-        Some(chance) => samples.fill_augmented(&mut batch, &numbers, chance),
+    match seed {
+        Some(seed) => samples.fill_augmented(&mut batch, &numbers, seed),
         None => samples.fill(&mut batch, &numbers),
     }
     let inputs = match batch.inputs {
@@ -103,8 +103,8 @@ fn what_is_packed_is_unpacked() {
         assert_eq!((&found.classes, &found.vocabulary), (&dataset.classes, &dataset.vocabulary), "{name}");
         for (found, expect) in [(&found.train, &dataset.train), (&found.test, &dataset.test)] {
             assert_eq!(found.len(), expect.len(), "{name}");
-            for chance in [None, Some(Chance { seed: 7, epoch: 3 })] {
-                assert!(seen(found, chance) == seen(expect, chance), "{name}: samples differ");
+            for seed in [None, Some(EpochSeed { seed: 7, epoch: 3 })] {
+                assert!(seen(found, seed) == seen(expect, seed), "{name}: samples differ");
             }
             let lengths =
                 |samples: &Samples| (0..samples.len()).map(|i| samples.length(i)).collect::<Vec<_>>();
@@ -131,7 +131,7 @@ fn training_on_what_was_unpacked_gives_the_same_bits() {
         let parameters = model.layout().initial(1234);
         let (mut gradient, mut tally) = (Gradient::new(model.layout()), Tally::default());
         let mut batch = Batch::default();
-        dataset.train.fill_augmented(&mut batch, &[1, 4, 7, 20], Chance { seed: 1, epoch: 2 });
+        dataset.train.fill_augmented(&mut batch, &[1, 4, 7, 20], EpochSeed { seed: 1, epoch: 2 });
         model.gradient(&parameters, &batch, 0, &mut gradient, &mut tally);
         gradient.values.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
     };
@@ -169,7 +169,7 @@ fn no_data_are_read_without_their_end() {
 
 #[test]
 fn every_changed_byte_is_noticed() {
-    for dataset in [made("grammar", 3, 1), table(), mapped(Form::Rows)] {
+    for dataset in [made("grammar", 3, 1), table(), mapped(PixelFormat::Rows)] {
         let mut bytes = packed(&dataset);
         for place in 0..bytes.len() {
             bytes[place] ^= 4;
@@ -180,9 +180,9 @@ fn every_changed_byte_is_noticed() {
 }
 
 /// A stream written by hand, with the checksum that belongs to it.
-struct Hand(Vec<u8>);
+struct HandMade(Vec<u8>);
 
-impl Hand {
+impl HandMade {
     /// Up to the kind of samples: one class, and some words.
     fn new(kind: u64, words: &[&str]) -> Self {
         let mut hand =
@@ -222,12 +222,12 @@ impl Hand {
 
 #[test]
 fn wrong_data_are_refused_in_words() {
-    let check = |hand: Hand, expect: &str| {
+    let check = |hand: HandMade, expect: &str| {
         let error = unpacked(&hand.sealed()).unwrap_err().to_string();
         assert!(error.contains(expect), "{error:?} should say {expect:?}");
     };
-    let start = || Hand(Vec::new()).bytes(&MAGIC);
-    check(Hand(b"something else entirely".to_vec()), "does not begin as a packed data set does (byte 8)");
+    let start = || HandMade(Vec::new()).bytes(&MAGIC);
+    check(HandMade(b"something else entirely".to_vec()), "does not begin as a packed data set does (byte 8)");
     check(start().numbers(&[9]), "is of version 9, this program reads version 1");
     check(start().numbers(&[1, 1 << 40]), "the length of the name is 1099511627776, expected 0 to 1048576");
     check(start().bytes(&[1, 2, 0xC3, 0x28]), "the name is not valid UTF-8");
@@ -236,10 +236,10 @@ fn wrong_data_are_refused_in_words() {
         start().numbers(&[1]).string("x").numbers(&[300]),
         "the number of classes is 300, expected 1 to 256",
     );
-    check(Hand::new(IMAGES, &["a", "b", "a"]), "the vocabulary of 5 has some words twice");
-    check(Hand::new(3, &[]), "the kind of samples is 3, expected 0 to 2");
+    check(HandMade::new(IMAGES, &["a", "b", "a"]), "the vocabulary of 5 has some words twice");
+    check(HandMade::new(3, &[]), "the kind of samples is 3, expected 0 to 2");
 
-    let images = || Hand::new(IMAGES, &[]);
+    let images = || HandMade::new(IMAGES, &[]);
     check(images().numbers(&[0]), "the height is 0, expected 1 to");
     check(images().numbers(&[1 << 20, 1 << 20, 3]), "an image has 3298534883328 values");
     check(images().numbers(&[2, 2, 1, 4]), "the form of the images is 4, expected 0 to 3");
@@ -251,8 +251,8 @@ fn wrong_data_are_refused_in_words() {
     let half = [1, 1, 1, 0, 0, 0, 1, 0, 99];
     check(images().numbers(&half).numbers(&[1, 2, 1, 0, 0, 0, 1, 0, 99, 99]), "the halves do not fit");
 
-    let texts = || Hand::new(TEXTS, &["a"]);
-    check(Hand::new(TEXTS, &[]), "has no vocabulary");
+    let texts = || HandMade::new(TEXTS, &["a"]);
+    check(HandMade::new(TEXTS, &[]), "has no vocabulary");
     check(texts().numbers(&[0]), "the number of samples is 0");
     check(texts().numbers(&[1, 0]), "the length of a sample is 0");
     check(texts().numbers(&[2, u64::from(u32::MAX), 1]), "the length of a sample is 1, expected 1 to 0");
@@ -262,29 +262,30 @@ fn wrong_data_are_refused_in_words() {
 /// If any of these were believed before they arrive, the memory of no machine would do.
 #[test]
 fn what_is_claimed_takes_no_memory() {
-    let check = |hand: Hand| {
+    let check = |hand: HandMade| {
         let error = unpacked(&hand.0).unwrap_err().to_string();
         assert!(error.contains("breaks off"), "{error}");
     };
     let most = u64::from(u32::MAX);
-    check(Hand::new(IMAGES, &[]).numbers(&[1, 1, 1, 0, 0, 0, most, 0]));
-    let images = Hand::new(IMAGES, &[]).numbers(&[1 << 14, 1 << 14, 1, 3, 0, 0, 1 << 16]);
+    check(HandMade::new(IMAGES, &[]).numbers(&[1, 1, 1, 0, 0, 0, most, 0]));
+    let images = HandMade::new(IMAGES, &[]).numbers(&[1 << 14, 1 << 14, 1, 3, 0, 0, 1 << 16]);
     check(images.bytes(&[0; (1 << 16) + 9]));
-    check(Hand::new(TEXTS, &["a"]).numbers(&[most, 1, 1, 1]));
-    check(Hand::new(SENTENCES, &["a"]).numbers(&[1, most, 1, 1]));
-    check(Hand(Vec::new()).bytes(&MAGIC).numbers(&[1, 0, 1, 0, most]));
+    check(HandMade::new(TEXTS, &["a"]).numbers(&[most, 1, 1, 1]));
+    check(HandMade::new(SENTENCES, &["a"]).numbers(&[1, most, 1, 1]));
+    check(HandMade(Vec::new()).bytes(&MAGIC).numbers(&[1, 0, 1, 0, most]));
 }
 
 #[test]
 fn no_spoilt_data_take_the_program_down() {
-    let all = [made("grammar", 6, 2), made("reviews", 3, 1), table(), mapped(Form::Planes), augmented()];
+    let all =
+        [made("grammar", 6, 2), made("reviews", 3, 1), table(), mapped(PixelFormat::Planes), augmented()];
     let all = all.map(|dataset| packed(&dataset));
-    let make = |chance: &mut Spoiler| {
+    let make = |chance: &mut Chance| {
         // The larger ones cost as much time and have no more to be damaged.
         let good = if chance.percent(90) { &all[chance.below(3)] } else { chance.pick(&all) };
         let mut bytes = chance.spoil(&good[..good.len() - 4]);
         if chance.percent(95) {
-            bytes = Hand(bytes).sealed();
+            bytes = HandMade(bytes).sealed();
         }
         // Memory grows by steps with what arrives. The smallest part, a word of two bytes, has a place in a list and in
         // a table of words.
@@ -296,7 +297,7 @@ fn no_spoilt_data_take_the_program_down() {
         // What was read can be used.
         Ok(dataset) => {
             for half in [&dataset.train, &dataset.test] {
-                seen(half, Some(Chance { seed: 1, epoch: 2 }));
+                seen(half, Some(EpochSeed { seed: 1, epoch: 2 }));
             }
             true
         }

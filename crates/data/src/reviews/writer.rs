@@ -129,7 +129,7 @@ const ASIDES: &[&str] = &[
 pub fn write(random: &mut Random) -> Review {
     let stars = draw_stars(random);
     let category = random.pick(&CATEGORIES);
-    let mut writer = Writer { random, category, strong: stars == 1 || stars == 5, text: String::new() };
+    let mut writer = ReviewWriter { random, category, strong: stars == 1 || stars == 5, text: String::new() };
     writer.review(stars);
     Review { text: writer.text, stars, category: category.name.to_owned() }
 }
@@ -158,7 +158,7 @@ fn blame(stars: u8, random: &mut Random) -> (usize, usize) {
     (opinions, blame)
 }
 
-struct Writer<'a> {
+struct ReviewWriter<'a> {
     random: &'a mut Random,
     category: &'static Category,
     /// Whether the writer is at one of the ends of the scale, and speaks so.
@@ -166,7 +166,7 @@ struct Writer<'a> {
     text: String,
 }
 
-impl Writer<'_> {
+impl ReviewWriter<'_> {
     fn review(&mut self, stars: u8) {
         let (opinions, blamed) = blame(stars, self.random);
         let mut praises: Vec<bool> = (0..opinions).map(|i| i >= blamed).collect();
@@ -195,7 +195,8 @@ impl Writer<'_> {
         self.text.push_str(if self.random.chance(0.1) { "!" } else { "." });
     }
 
-    /// A sentence that says nothing about the stars; some name one of very many brands, the rare words of this language.
+    /// A sentence that says nothing about the stars; some name one of very many brands, the rare words of this
+    /// language.
     fn aside(&mut self) -> String {
         let item = *self.random.pick(self.category.items);
         match self.random.below(6) {

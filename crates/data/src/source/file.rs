@@ -78,14 +78,14 @@ pub fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> std::io::Resu
 }
 
 /// The lines of a text file, one at a time, with their numbers.
-pub struct Lines {
+pub struct NumberedLines {
     reader: Box<dyn BufRead>,
     path: PathBuf,
     number: usize,
     line: Vec<u8>,
 }
 
-impl Lines {
+impl NumberedLines {
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self { reader: open(path)?, path: path.to_owned(), number: 0, line: Vec::new() })
     }
@@ -135,7 +135,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
         std::fs::write(&path, bytes).unwrap();
-        let mut lines = Lines::open(&path)?;
+        let mut lines = NumberedLines::open(&path)?;
         let mut found = Vec::new();
         while let Some((number, line)) = lines.next()? {
             found.push(format!("{number} {line}"));

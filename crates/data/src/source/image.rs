@@ -3,7 +3,7 @@
 use super::Source;
 use crate::error::{Error, Result};
 use crate::normalize::Normalize;
-use crate::pixels::Form;
+use crate::pixels::PixelFormat;
 use crate::{Dataset, Images, Samples};
 use bonfire_learn::Shape;
 use std::path::Path;
@@ -68,7 +68,7 @@ pub fn dataset(
 /// Both halves by the same numbers, which never come from the test half. Columns of numbers are each on a scale of
 /// their own and would not train together, so they are normalised unless that is forbidden.
 fn normalize(source: &Source, train: &mut Images, test: &mut Images) -> Result<()> {
-    let is_table = train.pixels.form() == Form::Floats;
+    let is_table = train.pixels.format() == PixelFormat::Floats;
     let moments = match &source.normalize {
         Some(Normalize::By(moments)) => moments.clone(),
         Some(Normalize::Own) => train.moments(),
@@ -85,7 +85,7 @@ fn normalize(source: &Source, train: &mut Images, test: &mut Images) -> Result<(
 
 fn check_augment(images: &Images) -> Result<()> {
     let Some(augment) = images.augment else { return Ok(()) };
-    if images.pixels.form() == Form::Floats {
+    if images.pixels.format() == PixelFormat::Floats {
         return Err(Error::Mismatch("data: augment is for images, the data are rows of numbers".to_owned()));
     }
     let side = images.height.min(images.width);

@@ -2,22 +2,10 @@
 
 use std::path::PathBuf;
 
-/// What a data set teaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// One class for every image.
-    Images,
-    /// One tag for every word.
-    Tagging,
-    /// One class for every text.
-    Texts,
-}
-
 /// A data set that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     pub name: &'static str,
-    pub kind: Kind,
     /// What it is, in one line.
     pub description: &'static str,
     /// How many samples it has to train on: for made data, unless told otherwise.
@@ -34,7 +22,6 @@ pub struct Known {
 pub const KNOWN: &[Known] = &[
     Known {
         name: "digits",
-        kind: Kind::Images,
         description: "digits drawn by pen strokes, 28 x 28",
         train: 20_000,
         test: 4_000,
@@ -43,7 +30,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "grammar",
-        kind: Kind::Tagging,
         description: "English-like sentences with universal POS tags",
         train: 8_000,
         test: 1_000,
@@ -52,7 +38,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "reviews",
-        kind: Kind::Texts,
         description: "product reviews with one to five stars",
         train: 20_000,
         test: 2_000,
@@ -61,7 +46,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "fashion-mnist",
-        kind: Kind::Images,
         description: "photographs of clothes, 28 x 28",
         train: 60_000,
         test: 10_000,
@@ -70,7 +54,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "mnist",
-        kind: Kind::Images,
         description: "handwritten digits, 28 x 28",
         train: 60_000,
         test: 10_000,
@@ -79,7 +62,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "cifar-10",
-        kind: Kind::Images,
         description: "photographs of ten kinds of things, 32 x 32 in colour",
         train: 50_000,
         test: 10_000,
@@ -88,7 +70,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "cifar-100",
-        kind: Kind::Images,
         description: "photographs of a hundred kinds of things, 32 x 32 in colour",
         train: 50_000,
         test: 10_000,
@@ -97,7 +78,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "svhn",
-        kind: Kind::Images,
         description: "house numbers in the street, 32 x 32 in colour",
         train: 73_257,
         test: 26_032,

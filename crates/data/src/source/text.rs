@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Both halves of a folder, each of which must hold something, as far as the source says. Samples are read one at a time as
-/// they are taken, so that a file may be larger than memory.
+/// Both halves of a folder, each of which must hold something, as far as the source says. Samples are read one at a
+/// time as they are taken, so that a file may be larger than memory.
 pub fn halves<T, I: Iterator<Item = Result<T>>>(
     folder: &Path,
     names: [&str; 2],
@@ -70,7 +70,8 @@ pub fn tagging(
     })
 }
 
-/// Sentences as numbers. Tags are numbered as they first appear; if there are too many for a byte, the caller refuses them.
+/// Sentences as numbers. Tags are numbered as they first appear; if there are too many for a byte, the caller refuses
+/// them.
 fn sentences(
     source: &Source,
     half: impl Iterator<Item = Result<TaggedSentence>>,
