@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use bonfire_data::order::EpochOrder;
-use bonfire_data::{Effort, EpochSeed, Samples};
+use bonfire_data::{Effort, EpochOrder, EpochSeed, Samples};
 use bonfire_learn::Batch;
 
 use crate::run_file::Settings;
@@ -181,8 +180,7 @@ impl Drop for Loader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_data::augment::Augment;
-    use bonfire_data::{Images, Sentences};
+    use bonfire_data::{Augment, Images, Sentences};
     use bonfire_learn::Inputs;
 
     fn images(count: usize) -> Images {

@@ -36,7 +36,7 @@ pub struct EpochSeed {
 
 /// One crop of a padded image, perhaps mirrored: from which place of the image each place is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Crop {
+pub(crate) struct Crop {
     down: isize,
     right: isize,
     flip: bool,
@@ -46,7 +46,7 @@ pub struct Crop {
 impl Augment {
     /// How sample `number` is seen. It depends on the seed and the number alone, so every machine
     /// sees the same.
-    pub fn crop(&self, seed: EpochSeed, number: u32) -> Crop {
+    pub(crate) fn crop(&self, seed: EpochSeed, number: u32) -> Crop {
         let mut random = Random::at(seed.seed, &[0xA463, seed.epoch, u64::from(number)]);
         let mut shift = || random.below(2 * self.pad + 1) as isize - self.pad as isize;
         let (down, right) = (shift(), shift());
@@ -57,13 +57,13 @@ impl Augment {
 impl Crop {
     /// The row of the image that is seen as row `y` of `height`; none outside.
     #[inline]
-    pub fn row(&self, y: usize, height: usize) -> Option<usize> {
+    pub(crate) fn row(&self, y: usize, height: usize) -> Option<usize> {
         within(y as isize + self.down, height as isize, self.fill)
     }
 
     /// The column of the image that is seen as column `x` of `width`; none outside.
     #[inline]
-    pub fn column(&self, x: usize, width: usize) -> Option<usize> {
+    pub(crate) fn column(&self, x: usize, width: usize) -> Option<usize> {
         let x = if self.flip { width - 1 - x } else { x };
         within(x as isize + self.right, width as isize, self.fill)
     }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 /// Some bytes, here or in a file.
 #[derive(Clone, Debug)]
-pub enum Bytes {
+pub(crate) enum Bytes {
     Owned(Vec<u8>),
     Mapped(Arc<Mmap>),
 }
 
 impl Bytes {
     /// Maps a whole file.
-    pub fn map(path: &Path) -> Result<Self> {
+    pub(crate) fn map(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io(path))?;
         // SAFETY: the map is only read, and what is read are bytes of which any value is valid. Another program that
         // shortens the file during a run ends the run by a signal; the manual says so.
@@ -26,7 +26,7 @@ impl Bytes {
 
     /// Tells the system that reads will jump about: what lies around a place that is read is not wanted. Otherwise a
     /// file that does not fit into memory costs 128 KiB of the disk for every image.
-    pub fn will_jump(&self) {
+    pub(crate) fn will_jump(&self) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {
             // A wish, as below: its refusal costs time alone.
@@ -35,7 +35,7 @@ impl Bytes {
     }
 
     /// Tells the system that these bytes are wanted soon. It begins to read them and does not keep anybody waiting.
-    pub fn fetch(&self, range: Range<usize>) {
+    pub(crate) fn fetch(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Self::Mapped(map) = self {
             let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());

@@ -59,7 +59,7 @@ pub(crate) struct Treebank {
 }
 
 impl Treebank {
-    pub fn open(path: &Path, column: TagColumn) -> Result<Self> {
+    pub(crate) fn open(path: &Path, column: TagColumn) -> Result<Self> {
         Ok(Self { lines: NumberedLines::open(path)?, column })
     }
 

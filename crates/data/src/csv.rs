@@ -17,7 +17,7 @@ const CLASS_LIMIT: usize = 256;
 
 /// A file that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CsvTable {
+pub(crate) struct CsvTable {
     /// Without that of the class.
     pub columns: usize,
     /// Row after row.
@@ -81,7 +81,7 @@ fn classes(labels: &[(String, usize)]) -> Vec<String> {
 }
 
 /// Reads a file, plain or packed with gzip.
-pub fn read(path: &Path) -> Result<CsvTable> {
+pub(crate) fn read(path: &Path) -> Result<CsvTable> {
     let mut lines = file::NumberedLines::open(path)?;
     let (mut table, mut cut) = (CsvTable::default(), None);
     while let Some((number, line)) = lines.next()? {

@@ -16,7 +16,7 @@ use std::num::NonZero;
 use std::thread;
 
 /// Height and width of an image.
-pub const SIDE: usize = 28;
+const SIDE: usize = 28;
 
 /// Pixels of an image.
 const AREA: usize = SIDE * SIDE;

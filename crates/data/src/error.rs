@@ -17,17 +17,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// For `map_err` on an operation on `path`.
-    pub fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
         move |source| Self::Io { path: path.to_owned(), source }
     }
 
     /// A file that is not what it should be, as a whole.
-    pub fn format(path: &Path, message: impl Into<String>) -> Self {
+    pub(crate) fn format(path: &Path, message: impl Into<String>) -> Self {
         Self::Format { path: path.to_owned(), line: None, message: message.into() }
     }
 
     /// A file that is not what it should be, at a line counted from 1.
-    pub fn line(path: &Path, line: usize, message: impl Into<String>) -> Self {
+    pub(crate) fn line(path: &Path, line: usize, message: impl Into<String>) -> Self {
         Self::Format { path: path.to_owned(), line: Some(line), message: message.into() }
     }
 }

@@ -8,7 +8,7 @@ mod lexicon;
 mod thing;
 mod writer;
 
-pub use crate::conllu::TaggedSentence;
+use crate::conllu::TaggedSentence;
 use bonfire_learn::random::Random;
 use lexicon::Lexicon;
 use std::collections::HashMap;

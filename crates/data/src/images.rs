@@ -34,7 +34,7 @@ impl Images {
     }
 
     /// Keeps the first so many.
-    pub fn truncate(&mut self, count: usize) {
+    pub(crate) fn truncate(&mut self, count: usize) {
         if count < self.labels.len() {
             self.labels.truncate(count);
             self.pixels.truncate(count, self.values());
@@ -42,7 +42,7 @@ impl Images {
     }
 
     /// Subtracts the mean and divides by the deviation of each channel from now on.
-    pub fn normalize(&mut self, moments: &Moments) {
+    pub(crate) fn normalize(&mut self, moments: &Moments) {
         let [unit, _] = self.plain_scale();
         let of_channel = |(mean, deviation): (&f32, &f32)| [unit / deviation, -mean / deviation];
         self.scales = moments.mean.iter().zip(&moments.deviation).map(of_channel).collect();
@@ -54,7 +54,7 @@ impl Images {
     }
 
     /// Writes image `number` as `(H, W, C)`; changed by chance if there is a seed and the images are to be augmented.
-    pub fn draw(&self, number: u32, seed: Option<EpochSeed>, out: &mut [f32]) {
+    pub(crate) fn draw(&self, number: u32, seed: Option<EpochSeed>, out: &mut [f32]) {
         let bytes = self.pixels.image(number as usize, self.values());
         let crop = seed.and_then(|seed| Some(self.augment?.crop(seed, number)));
         match (crop, self.pixels.format()) {
@@ -98,7 +98,7 @@ impl Images {
     }
 
     /// The mean and deviation of each channel over all images. A channel that never changes has deviation 1.
-    pub fn moments(&self) -> Moments {
+    pub(crate) fn moments(&self) -> Moments {
         let plain = Self { scales: Vec::new(), labels: Vec::new(), ..self.clone() };
         let mut image = vec![0.0; self.values()];
         // Sums of differences from a value of the channel keep their precision, however far from 0 the values are.

@@ -4,14 +4,13 @@
 //! Text is kept as word numbers under a [`Vocabulary`]; images stay bytes, in memory or in their file, until a batch is
 //! made of them.
 //!
-//! Read in this order: [`source`] (which data, and how they are prepared), the formats ([`idx`], [`cifar`], [`svhn`] on
-//! [`mat`], [`csv`], [`conllu`], [`reviews`], `hdf5`) and what is made here ([`digits`], [`grammar`], [`reviews`]),
-//! [`vocabulary`] and [`images`] (what samples are kept as), [`order`] (which samples come when, and to whom),
-//! [`batch`] (how they are laid out for a model), [`pack`] (a data set on its way to other machines).
+//! Read in this order: [`source`] (which data, and how they are prepared), the formats ([`idx`], `cifar`, `svhn` on
+//! `mat`, `csv`, [`conllu`], [`reviews`], `hdf5`) and what is made here ([`digits`], [`grammar`], [`reviews`]),
+//! [`Images`] and [`Vocabulary`] (what samples are kept as), [`EpochOrder`] (which samples come when, and to whom),
+//! `batch` (how they are laid out for a model), [`pack`] (a data set on its way to other machines).
 //!
 //! ```
-//! use bonfire_data::Source;
-//! use bonfire_data::order::EpochOrder;
+//! use bonfire_data::{EpochOrder, Source};
 //! use bonfire_learn::Batch;
 //!
 //! let dataset = Source { train: Some(100), test: Some(10), ..Source::new("digits") }.load()?;
@@ -25,38 +24,41 @@
 //! # Ok::<(), bonfire_data::Error>(())
 //! ```
 
-pub mod augment;
-pub mod batch;
-pub mod bytes;
-pub mod cifar;
+mod augment;
+mod batch;
+mod bytes;
+mod cifar;
 pub mod conllu;
-pub mod csv;
+mod csv;
 pub mod digits;
 mod error;
 pub mod grammar;
 mod hdf5;
 pub mod idx;
-pub mod images;
-pub mod mat;
-pub mod normalize;
-pub mod order;
+mod images;
+mod mat;
+mod normalize;
+mod order;
 pub mod pack;
-pub mod pixels;
+mod pixels;
 pub mod reviews;
 pub mod source;
-pub mod svhn;
-pub mod vocabulary;
+mod svhn;
+mod vocabulary;
 
 #[cfg(test)]
 mod spoilt;
 
 use bonfire_learn::Shape;
-use pixels::PixelFormat;
 use std::sync::Arc;
 
-pub use augment::EpochSeed;
+pub use augment::{Augment, EpochSeed, Padding};
+pub use cifar::CifarLabels;
 pub use error::{Error, Result};
 pub use images::Images;
+pub use normalize::{Moments, Normalize};
+pub use order::EpochOrder;
+pub use pixels::{PixelFormat, Pixels};
 pub use source::Source;
 pub use vocabulary::Vocabulary;
 

@@ -20,7 +20,7 @@ const NAME_LIMIT: usize = 256;
 
 /// An array of numbers. The first dimension is the one that changes fastest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Array {
+pub(crate) struct Array {
     pub name: String,
     pub sizes: Vec<usize>,
     kind: MatType,
@@ -83,13 +83,13 @@ impl MatType {
 
 impl Array {
     /// All numbers, whatever their type.
-    pub fn numbers(&self, path: &Path) -> Result<Vec<f64>> {
+    pub(crate) fn numbers(&self, path: &Path) -> Result<Vec<f64>> {
         self.check(path)?;
         Ok(self.bytes.chunks_exact(self.kind.width()).map(|bytes| self.kind.number(bytes)).collect())
     }
 
     /// The numbers of an array of bytes.
-    pub fn into_bytes(self, path: &Path) -> Result<Vec<u8>> {
+    pub(crate) fn into_bytes(self, path: &Path) -> Result<Vec<u8>> {
         self.check(path)?;
         if self.kind != MatType::U8 {
             let message =
@@ -116,7 +116,7 @@ impl Array {
 }
 
 /// Reads the arrays of these names.
-pub fn read<const N: usize>(path: &Path, names: [&str; N]) -> Result<[Array; N]> {
+pub(crate) fn read<const N: usize>(path: &Path, names: [&str; N]) -> Result<[Array; N]> {
     let mut found: [Option<Array>; N] = std::array::from_fn(|_| None);
     let wrong = |message: String| Error::format(path, message);
     let mut reader = file::open(path)?;
@@ -243,4 +243,4 @@ fn skip(reader: &mut dyn Read) -> Result<(), String> {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

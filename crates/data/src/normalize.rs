@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for FlagOrMoments {
 
 impl Moments {
     /// What is wrong with these for data of so many channels, if anything is.
-    pub fn wrong(&self, channels: usize) -> Option<String> {
+    pub(crate) fn wrong(&self, channels: usize) -> Option<String> {
         for (name, values) in [("mean", &self.mean), ("deviation", &self.deviation)] {
             if values.len() != channels {
                 return Some(format!(

@@ -53,7 +53,7 @@ pub struct Pixels {
 
 impl Pixels {
     /// Records that end where the bytes end: they begin at `start`, and each image has `lead` bytes before it.
-    pub fn new(bytes: impl Into<Bytes>, start: usize, lead: usize, format: PixelFormat) -> Self {
+    pub(crate) fn new(bytes: impl Into<Bytes>, start: usize, lead: usize, format: PixelFormat) -> Self {
         let bytes = bytes.into();
         bytes.will_jump();
         let used = start..bytes.len();
@@ -76,14 +76,14 @@ impl Pixels {
     }
 
     /// The bytes of image `number`, each image having so many values.
-    pub fn image(&self, number: usize, values: usize) -> &[u8] {
+    pub(crate) fn image(&self, number: usize, values: usize) -> &[u8] {
         let size = values * self.format.width();
         let start = self.used.start + number * (self.lead + size) + self.lead;
         &self.bytes[self.used.clone()][start - self.used.start..][..size]
     }
 
     /// Has the system begin to read some images, each of so many values, if they are in a file.
-    pub fn fetch(&self, images: Range<usize>, values: usize) {
+    pub(crate) fn fetch(&self, images: Range<usize>, values: usize) {
         let record = self.lead + values * self.format.width();
         let place = |image: usize| (self.used.start + image * record).min(self.used.end);
         self.bytes.fetch(place(images.start)..place(images.end));
@@ -101,7 +101,7 @@ impl Pixels {
     }
 
     /// Keeps the first so many images.
-    pub fn truncate(&mut self, count: usize, values: usize) {
+    pub(crate) fn truncate(&mut self, count: usize, values: usize) {
         let end = self.used.start + count * (self.lead + values * self.format.width());
         self.used.end = self.used.end.min(end);
     }

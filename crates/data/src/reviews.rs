@@ -40,7 +40,7 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
 
 /// The words of a text: letters and apostrophes make words, everything else parts them, and apostrophes around a word
 /// are quotation marks and go. Upper and lower case stay as they are.
-pub fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphabetic() && !APOSTROPHES.contains(&letter))
         .map(|word| word.trim_matches(APOSTROPHES))
         .filter(|word| !word.is_empty())
@@ -50,7 +50,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
 const APOSTROPHES: [char; 3] = ['\'', '’', '‘'];
 
 /// A text in which words that are one are written as one: one kind of apostrophe, and lower case if asked for.
-pub fn normal(text: &str, lower_case: bool) -> String {
+pub(crate) fn normal(text: &str, lower_case: bool) -> String {
     let text = if lower_case { text.to_lowercase() } else { text.to_owned() };
     if text.is_ascii() { text } else { text.replace(APOSTROPHES, "'") }
 }
@@ -73,7 +73,7 @@ pub(crate) struct Reviews {
 }
 
 impl Reviews {
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         Ok(Self { lines: NumberedLines::open(path)? })
     }
 

@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use known::{KNOWN, Known, data_folders, known, nearest, user_folder};
+use known::data_folders;
+
+pub use known::{KNOWN, Known, known, nearest, user_folder};
 
 /// The seed of made data, unless told otherwise. It is not the run's: runs with different seeds are compared on the
 /// same data.

@@ -23,7 +23,7 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
 }
 
 /// Reads the images and labels of one file.
-pub fn read(path: &Path) -> Result<Images> {
+pub(crate) fn read(path: &Path) -> Result<Images> {
     let [images, labels] = mat::read(path, ["X", "y"])?;
     let [height, width, channels, count] = images.sizes[..] else {
         let message =

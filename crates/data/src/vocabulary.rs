@@ -15,14 +15,14 @@ pub struct Vocabulary {
 /// Words that are being counted. Each has a number for the time being, so that a text need not be kept as words until
 /// all are counted.
 #[derive(Debug, Default)]
-pub struct Census {
+pub(crate) struct Census {
     places: HashMap<String, u32>,
     frequencies: Vec<usize>,
 }
 
 impl Census {
     /// Counts a word and returns its number: words are numbered from 0 on as they first appear.
-    pub fn note(&mut self, word: &str) -> u32 {
+    pub(crate) fn note(&mut self, word: &str) -> u32 {
         if let Some(&place) = self.places.get(word) {
             self.frequencies[place as usize] += 1;
             return place;
@@ -34,7 +34,7 @@ impl Census {
     }
 
     /// The words in the order of their numbers.
-    pub fn words(self) -> Vec<String> {
+    pub(crate) fn words(self) -> Vec<String> {
         let mut words: Vec<(String, u32)> = self.places.into_iter().collect();
         words.sort_unstable_by_key(|&(_, place)| place);
         words.into_iter().map(|(word, _)| word).collect()
@@ -42,7 +42,7 @@ impl Census {
 
     /// The vocabulary of all words noted, as [`Vocabulary::count`] would make it, and for each number that
     /// [`Self::note`] returned the one that the word has now.
-    pub fn vocabulary(mut self, min_frequency: usize, max_words: usize) -> (Vocabulary, Vec<u32>) {
+    pub(crate) fn vocabulary(mut self, min_frequency: usize, max_words: usize) -> (Vocabulary, Vec<u32>) {
         let frequencies = std::mem::take(&mut self.frequencies);
         let mut numbers = vec![Vocabulary::UNKNOWN; frequencies.len()];
         let mut places: Vec<usize> =

@@ -1,7 +1,7 @@
 //! Learning on one machine: models and optimisers over flat slices of floats. Knows no network and no files of data.
 //!
-//! Read in this order: [`layout`] (named tensors in one flat vector), [`batch`] (what goes into a model), [`model`]
-//! (what everything above sees), [`tape`] and [`layers`] (how a model computes its gradient), [`kernels`] (the loops),
+//! Read in this order: [`layout`] (named tensors in one flat vector), [`Batch`] (what goes into a model), [`Model`]
+//! (what everything above sees), [`Tape`] and [`layers`] (how a model computes its gradient), [`kernels`] (the loops),
 //! [`optim`] (the update).
 //!
 //! ```
@@ -24,24 +24,24 @@
 //! # Ok::<(), bonfire_learn::Error>(())
 //! ```
 
-pub mod batch;
-pub mod buffer;
-pub mod class_weights;
-pub mod error;
-pub mod factors;
-pub mod gradient;
+mod batch;
+mod buffer;
+mod class_weights;
+mod error;
+mod factors;
+mod gradient;
 pub mod huge_pages;
 pub mod kernels;
 pub mod layers;
 pub mod layout;
-pub mod model;
+mod model;
 pub mod models;
 pub mod optim;
 pub mod random;
 pub mod schedule;
 pub mod sum;
 pub mod tally;
-pub mod tape;
+mod tape;
 pub mod torch_file;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ enum Mark {
 use Mark::{Curve, Line, Move};
 
 /// A straight piece of a stroke, from one point to another.
-pub type Segment = [[f32; 2]; 2];
+pub(super) type Segment = [[f32; 2]; 2];
 
 /// Into how many straight pieces a curve is cut. At 28 pixels more pieces cannot be told from these.
 const PIECES: usize = 4;
@@ -134,7 +134,7 @@ const GLYPHS: [&[&[Mark]]; 10] = [
 
 /// Writes one digit by hand: picks a way to write it, moves every point of it by up to `unrest`, and cuts the curves
 /// into straight pieces, which it adds to `segments`.
-pub fn write(digit: usize, unrest: f32, random: &mut Random, segments: &mut Vec<Segment>) {
+pub(super) fn write(digit: usize, unrest: f32, random: &mut Random, segments: &mut Vec<Segment>) {
     let mut pen = [0.0, 0.0];
     for mark in *random.pick(GLYPHS[digit]) {
         let mut near =

@@ -62,7 +62,7 @@ const NAME_NOUNS: &str =
 
 /// The words of all classes, by class.
 #[derive(Debug)]
-pub struct Lexicon {
+pub(super) struct Lexicon {
     both: Vec<&'static str>,
     nouns: Vec<&'static str>,
     verbs: Vec<&'static str>,
@@ -78,7 +78,7 @@ pub struct Lexicon {
 
 /// What a verb goes on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VerbKind {
+pub(super) enum VerbKind {
     Plain,
     Saying,
     Wanting,
@@ -86,7 +86,7 @@ pub enum VerbKind {
 }
 
 impl Lexicon {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let list = |words: &'static str| words.split_whitespace().collect();
         Self {
             both: list(BOTH),
@@ -104,7 +104,7 @@ impl Lexicon {
     }
 
     /// The stem of a noun.
-    pub fn noun(&self, random: &mut Random) -> &'static str {
+    pub(super) fn noun(&self, random: &mut Random) -> &'static str {
         match random.below(100) {
             0..58 => frequent_first(&self.both, random),
             58..70 => {
@@ -115,7 +115,7 @@ impl Lexicon {
     }
 
     /// The stem of a verb.
-    pub fn verb(&self, kind: VerbKind, random: &mut Random) -> &'static str {
+    pub(super) fn verb(&self, kind: VerbKind, random: &mut Random) -> &'static str {
         match kind {
             VerbKind::Plain if random.chance(0.85) => frequent_first(&self.both, random),
             VerbKind::Plain => frequent_first(&self.verbs, random),
@@ -125,12 +125,12 @@ impl Lexicon {
         }
     }
 
-    pub fn name(&self, random: &mut Random) -> &'static str {
+    pub(super) fn name(&self, random: &mut Random) -> &'static str {
         if random.chance(0.6) { any_of(&self.name_nouns, random) } else { any_of(&self.names, random) }
     }
 
     /// A noun that could also be a name.
-    pub fn name_noun(&self, random: &mut Random) -> &'static str {
+    pub(super) fn name_noun(&self, random: &mut Random) -> &'static str {
         any_of(&self.name_nouns, random)
     }
 }
@@ -146,18 +146,18 @@ fn frequent_first(words: &[&'static str], random: &mut Random) -> &'static str {
 }
 
 /// The form with `s`: more than one thing, or what one person does now.
-pub fn with_s(stem: &str) -> String {
+pub(super) fn with_s(stem: &str) -> String {
     let hisses = ["s", "x", "z", "ch", "sh"].iter().any(|end| stem.ends_with(end));
     if hisses || stem.ends_with('o') { format!("{stem}es") } else { format!("{stem}s") }
 }
 
 /// The form with `ed`.
-pub fn with_ed(stem: &str) -> String {
+pub(super) fn with_ed(stem: &str) -> String {
     if stem.ends_with('e') { format!("{stem}d") } else { format!("{stem}ed") }
 }
 
 /// The form with `ing`.
-pub fn with_ing(stem: &str) -> String {
+pub(super) fn with_ing(stem: &str) -> String {
     match stem.strip_suffix('e') {
         Some(rest) if !rest.ends_with('e') => format!("{rest}ing"),
         _ => format!("{stem}ing"),

@@ -20,19 +20,19 @@ pub(super) enum Number {
 use Number::{Many, One};
 
 /// Writes one sentence, word by word, from the rules below.
-pub struct GrammarWriter<'a> {
+pub(super) struct GrammarWriter<'a> {
     pub(super) lexicon: &'a Lexicon,
     pub(super) random: Random,
     sentence: TaggedSentence,
 }
 
 impl<'a> GrammarWriter<'a> {
-    pub fn new(lexicon: &'a Lexicon, random: Random) -> Self {
+    pub(super) fn new(lexicon: &'a Lexicon, random: Random) -> Self {
         Self { lexicon, random, sentence: TaggedSentence::default() }
     }
 
     /// Writes until a sentence has a length that we want.
-    pub fn write(mut self) -> TaggedSentence {
+    pub(super) fn write(mut self) -> TaggedSentence {
         loop {
             self.sentence();
             if LENGTHS.contains(&self.sentence.words.len()) {

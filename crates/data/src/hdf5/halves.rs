@@ -21,7 +21,7 @@ const TEST_SHARE: u64 = 10;
 const LABELS: &str = "expected 0 and 1, or stars from 1 to 5";
 
 /// What has been read so far.
-pub struct Halves<'a> {
+pub(super) struct Halves<'a> {
     source: &'a Source,
     train: Half,
     test: Half,
@@ -51,7 +51,7 @@ struct LabelScale {
 
 impl<'a> Halves<'a> {
     /// Of a file with so many rows.
-    pub fn new(source: &'a Source, rows: u64) -> Self {
+    pub(super) fn new(source: &'a Source, rows: u64) -> Self {
         let half = |limit: Option<usize>| Half {
             texts: Texts { starts: vec![0], ..Texts::default() },
             limit: limit.unwrap_or(usize::MAX),
@@ -68,7 +68,7 @@ impl<'a> Halves<'a> {
     }
 
     /// Takes the next row.
-    pub fn add(&mut self, row: &[Whole]) -> Result<(), CellError> {
+    pub(super) fn add(&mut self, row: &[Whole]) -> Result<(), CellError> {
         let half = if self.draw.picks_next() { &mut self.test } else { &mut self.train };
         let Some((&Whole(label), words)) = row.split_last() else { return Ok(()) };
         if let Some(column) = words.iter().position(|&Whole(word)| word < PADDING) {
@@ -102,7 +102,7 @@ impl<'a> Halves<'a> {
     }
 
     /// After the last row.
-    pub fn into_dataset(self, path: &Path) -> Result<Dataset> {
+    pub(super) fn into_dataset(self, path: &Path) -> Result<Dataset> {
         let Self { source, train, test, labels, .. } = self;
         if train.texts.labels.is_empty() || test.texts.labels.is_empty() {
             return Err(Error::format(path, "holds too few texts to train on some and measure on others"));

@@ -25,7 +25,7 @@ const MOST_EXPANSION: u64 = 1032;
 const EXPECTED: &str = "expected a text in each row: the numbers of its words, then a label";
 
 /// Rows of whole numbers.
-pub struct Hdf5Table {
+pub(super) struct Hdf5Table {
     path: PathBuf,
     /// With the names of the groups around it.
     name: String,
@@ -35,7 +35,7 @@ pub struct Hdf5Table {
 }
 
 /// All tables of a file, by name, so that one file has one order.
-pub fn open(path: &Path) -> Result<Vec<Hdf5Table>> {
+pub(super) fn open(path: &Path) -> Result<Vec<Hdf5Table>> {
     let content = file::content(path, file::UNPACKED_LIMIT)?;
     let size = content.len() as u64;
     if size > file::UNPACKED_LIMIT && matches!(content, Bytes::Owned(_)) {
@@ -123,7 +123,7 @@ impl Hdf5Table {
     }
 
     /// Gives every row to `take`, which says what is wrong with it and in which column, if anything is.
-    pub fn each_row(&self, mut take: impl FnMut(&[Whole]) -> Result<(), CellError>) -> Result<()> {
+    pub(super) fn each_row(&self, mut take: impl FnMut(&[Whole]) -> Result<(), CellError>) -> Result<()> {
         let columns: Vec<u64> = (0..self.columns).collect();
         let step = self.rows_at_once();
         let mut start = 0;
@@ -172,7 +172,7 @@ impl Hdf5Table {
 }
 
 /// What is wrong with a row.
-pub struct CellError {
+pub(super) struct CellError {
     /// Counted from 0, as rows are.
     pub column: usize,
     pub message: String,
@@ -180,7 +180,7 @@ pub struct CellError {
 
 /// A whole number, stored in whatever size and order. What is too large for 64 bits with a sign is the largest.
 #[derive(Clone, Copy)]
-pub struct Whole(pub i64);
+pub(super) struct Whole(pub i64);
 
 impl Whole {
     fn decode(bytes: &[u8], signed: bool, order: ByteOrder) -> Self {

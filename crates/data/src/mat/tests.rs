@@ -26,17 +26,17 @@ fn array(name: &str, class: u8, sizes: &[u32], kind: u32, bytes: &[u8]) -> Vec<u
 }
 
 /// An array of bytes.
-pub fn array_of_bytes(name: &str, sizes: &[u32], bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn array_of_bytes(name: &str, sizes: &[u32], bytes: &[u8]) -> Vec<u8> {
     array(name, 9, sizes, 2, bytes)
 }
 
 /// An array of doubles.
-pub fn array_of_doubles(name: &str, sizes: &[u32], values: &[f64]) -> Vec<u8> {
+pub(crate) fn array_of_doubles(name: &str, sizes: &[u32], values: &[f64]) -> Vec<u8> {
     array(name, 6, sizes, 9, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())
 }
 
 /// A file with these arrays, packed or not.
-pub fn file_of(arrays: &[Vec<u8>], packed: bool) -> Vec<u8> {
+pub(crate) fn file_of(arrays: &[Vec<u8>], packed: bool) -> Vec<u8> {
     let mut content = b"MATLAB 5.0 MAT-file, made by a test".to_vec();
     content.resize(124, b' ');
     content.extend(b"\x00\x01IM");

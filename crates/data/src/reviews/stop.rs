@@ -23,7 +23,7 @@ const STOP_WORDS: &[&str] = &[
 ];
 
 /// Whether a word says nothing about what a text means. Upper and lower case are one.
-pub fn is_stop_word(word: &str) -> bool {
+pub(crate) fn is_stop_word(word: &str) -> bool {
     let is_lower = !word.bytes().any(|byte| byte.is_ascii_uppercase());
     let find = |word: &str| STOP_WORDS.binary_search(&word).is_ok();
     if is_lower { find(word) } else { find(&word.to_ascii_lowercase()) }

@@ -126,7 +126,7 @@ const ASIDES: &[&str] = &[
 ];
 
 /// Writes one review.
-pub fn write(random: &mut Random) -> Review {
+pub(super) fn write(random: &mut Random) -> Review {
     let stars = draw_stars(random);
     let category = random.pick(&CATEGORIES);
     let mut writer = ReviewWriter { random, category, strong: stars == 1 || stars == 5, text: String::new() };

@@ -16,7 +16,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 const LINE_LIMIT: u64 = 16 << 20;
 
 /// Opens a file to read. Gzip is recognised by content, because names lie more often than bytes.
-pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::io(path))?);
     let begin = reader.fill_buf().map_err(Error::io(path))?;
     if begin.starts_with(&GZIP_MAGIC) {
@@ -29,11 +29,11 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>> {
 const MAP_FROM: u64 = 1 << 20;
 
 /// No packed file with more content is unpacked into memory.
-pub const UNPACKED_LIMIT: u64 = 4 << 30;
+pub(crate) const UNPACKED_LIMIT: u64 = 4 << 30;
 
 /// The whole content of a file: mapped if it is plain and large, otherwise in memory, and of that at most one byte more
 /// than `limit`, which is how a caller notices that there is more. A plain file of any size can be mapped.
-pub fn content(path: &Path, limit: u64) -> Result<Bytes> {
+pub(crate) fn content(path: &Path, limit: u64) -> Result<Bytes> {
     let file = File::open(path).map_err(Error::io(path))?;
     let size = file.metadata().map_err(Error::io(path))?.len();
     if size >= MAP_FROM {
@@ -52,17 +52,17 @@ pub fn content(path: &Path, limit: u64) -> Result<Bytes> {
 }
 
 /// The file of this name in a folder, or of this name packed.
-pub fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+pub(crate) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     [folder.join(name), folder.join(format!("{name}.gz"))].into_iter().find(|path| path.is_file())
 }
 
 /// The same for a file that must be there.
-pub fn need(folder: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn need(folder: &Path, name: &str) -> Result<PathBuf> {
     find(folder, name).ok_or_else(|| Error::format(folder, format!("holds no {name} or {name}.gz")))
 }
 
 /// Creates a file, compressed if its name ends in `.gz`, and lets `content` fill it.
-pub fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+pub(crate) fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let write = || {
         let mut plain = BufWriter::new(File::create(path)?);
         if path.extension().is_some_and(|extension| extension == "gz") {
@@ -78,7 +78,7 @@ pub fn create(path: &Path, content: impl FnOnce(&mut dyn Write) -> std::io::Resu
 }
 
 /// The lines of a text file, one at a time, with their numbers.
-pub struct NumberedLines {
+pub(crate) struct NumberedLines {
     reader: Box<dyn BufRead>,
     path: PathBuf,
     number: usize,
@@ -86,12 +86,12 @@ pub struct NumberedLines {
 }
 
 impl NumberedLines {
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         Ok(Self { reader: open(path)?, path: path.to_owned(), number: 0, line: Vec::new() })
     }
 
     /// The next line with its number, counted from 1, without its end; `None` after the last.
-    pub fn next(&mut self) -> Result<Option<(usize, &str)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(usize, &str)>> {
         self.line.clear();
         self.number += 1;
         let mut bounded = (&mut self.reader).take(LINE_LIMIT);
@@ -118,7 +118,7 @@ impl NumberedLines {
     }
 
     /// An error at the line that was read last.
-    pub fn error(&self, message: impl Into<String>) -> Error {
+    pub(crate) fn error(&self, message: impl Into<String>) -> Error {
         Error::line(&self.path, self.number, message)
     }
 

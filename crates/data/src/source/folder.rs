@@ -33,7 +33,7 @@ const FORMATS: &[FolderFormat] = &[
 ];
 
 /// Reads a folder of one of these formats.
-pub fn load(folder: &Path, source: &Source) -> Result<Dataset> {
+pub(super) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
     match format(folder) {
         Some(format) => (format.load)(folder, source),
         None => {
@@ -47,7 +47,7 @@ pub fn load(folder: &Path, source: &Source) -> Result<Dataset> {
 }
 
 /// Whether a folder has data of one of these formats.
-pub fn holds_data(folder: &Path) -> bool {
+pub(super) fn holds_data(folder: &Path) -> bool {
     format(folder).is_some()
 }
 

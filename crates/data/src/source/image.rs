@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// The data set of two halves that were read, if they belong together. `classes` are the names of the classes; a format
 /// that does not tell has as many as the labels of the training half say.
-pub fn dataset_of_halves(
+pub(crate) fn dataset_of_halves(
     source: &Source,
     folder: &Path,
     mut train: Images,
@@ -45,7 +45,7 @@ pub fn dataset_of_halves(
 }
 
 /// The data set of two halves of images of one size, prepared as the source says.
-pub fn dataset(
+pub(crate) fn dataset(
     source: &Source,
     mut train: Images,
     mut test: Images,

@@ -92,7 +92,7 @@ pub fn known(name: &str) -> Option<&'static Known> {
 }
 
 /// What the classes of a data set are called; numbers, unless it has names for them.
-pub fn class_names(name: &str, classes: usize) -> Vec<String> {
+pub(super) fn class_names(name: &str, classes: usize) -> Vec<String> {
     let clothes = [
         "T-shirt/top",
         "Trouser",
@@ -112,7 +112,7 @@ pub fn class_names(name: &str, classes: usize) -> Vec<String> {
 }
 
 /// The folders in which a data set that is not made is looked for, in this order.
-pub fn data_folders(name: &str) -> Vec<PathBuf> {
+pub(super) fn data_folders(name: &str) -> Vec<PathBuf> {
     let nearby = Some(PathBuf::from("data").join(name));
     let shared = Some(PathBuf::from("/usr/share/datasets").join(name));
     [nearby, user_folder(name), shared].into_iter().flatten().collect()

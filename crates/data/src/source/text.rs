@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Both halves of a folder, each of which must hold something, as far as the source says. Samples are read one at a
 /// time as they are taken, so that a file may be larger than memory.
-pub fn halves<T, I: Iterator<Item = Result<T>>>(
+pub(crate) fn halves<T, I: Iterator<Item = Result<T>>>(
     folder: &Path,
     names: [&str; 2],
     source: &Source,
@@ -35,7 +35,7 @@ const TAG_LIMIT: usize = 256;
 
 /// A data set of sentences. The classes are the tags of both halves by name: a tag that only the test half has can
 /// not be learned, but it is part of the language, and to refuse the data for its sake would help nobody.
-pub fn tagging(
+pub(crate) fn tagging(
     source: &Source,
     [train, test]: [impl Iterator<Item = Result<TaggedSentence>>; 2],
 ) -> Result<Dataset> {
@@ -96,10 +96,13 @@ fn renumber(words: &mut [u32], numbers: &[u32]) {
 }
 
 /// The classes of texts.
-pub const STARS: [&str; 5] = ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"];
+pub(crate) const STARS: [&str; 5] = ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"];
 
 /// A data set of texts with stars. Class 0 is one star.
-pub fn texts(source: &Source, [train, test]: [impl Iterator<Item = Result<Review>>; 2]) -> Result<Dataset> {
+pub(crate) fn texts(
+    source: &Source,
+    [train, test]: [impl Iterator<Item = Result<Review>>; 2],
+) -> Result<Dataset> {
     let mut words = Census::default();
     let mut train = numbered_texts(source, train, "training", |word| words.note(word))?;
     let (vocabulary, numbers) = words.vocabulary(source.min_frequency, source.max_words);
@@ -155,7 +158,7 @@ fn fold(word: &str, lower_case: bool) -> Cow<'_, str> {
 }
 
 /// Where a text begins that follows so many words.
-pub fn start(source: &Source, words: usize) -> Result<u32> {
+pub(crate) fn start(source: &Source, words: usize) -> Result<u32> {
     u32::try_from(words).map_err(|_| {
         Error::Mismatch(format!(
             "data {}: has more than 2^32 words; limit it with `train` and `test`",

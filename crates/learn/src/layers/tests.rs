@@ -84,7 +84,8 @@ fn images(samples: usize, [height, width, channels]: [usize; 3]) -> Batch {
     Batch::random(&Shape::Images { height, width, channels, classes: 3 }, samples, 0, SEED)
 }
 
-/// Four texts of five, two, one and four words out of seven. What lies behind a text's end is a word too: nothing is padding.
+/// Four texts of five, two, one and four words out of seven. What lies behind a text's end is a word too: nothing is
+/// padding.
 fn texts() -> Batch {
     let mut batch = Batch::random(&Shape::Texts { words: 7, classes: 3 }, 4, 5, SEED);
     let Inputs::Words { lengths, .. } = &mut batch.inputs else { unreachable!("texts are words") };

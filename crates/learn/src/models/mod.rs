@@ -1,4 +1,5 @@
-//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its way forward.
+//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its way
+//! forward.
 //!
 //! To add one: write the file, and add it to the list below.
 
@@ -57,7 +58,9 @@ macro_rules! models {
                     })*
                     $((Self::$tagger(options), &Shape::Tagging { words, tags }) => options.build(words, tags),)*
                     $((Self::$text(options), &Shape::Texts { words, classes }) => options.build(words, classes),)*
-                    $((Self::$image(_), _) => Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape)),)*
+                    $((Self::$image(_), _) => {
+                        Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape))
+                    })*
                     $((Self::$tagger(_), _) => {
                         Err(wrong_data($tagger_name, "sentences with one tag a word (grammar, …)", shape))
                     })*
