@@ -3,9 +3,9 @@
 //! A layer computes its result at once, leaves a record of what the way back needs, and hands out a [`Var`]. All
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
 
+use crate::batch::{Batch, Inputs};
 use crate::buffer::{Buffer, Pool};
 use crate::class_weights::ClassWeights;
-use crate::data::{Batch, Inputs};
 use crate::gradient::Gradient;
 use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise;
@@ -19,16 +19,16 @@ use crate::tally::Tally;
 pub struct Var(usize);
 
 /// The sizes of a value: `(N, H, W, C)` of images, `(T, B, 1, F)` of sequences, `(N, 1, 1, F)` of plain rows.
-pub type Dims = [usize; 4];
+pub(crate) type Dims = [usize; 4];
 
 /// How a value lies in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// In the order of its sizes, features innermost.
     #[default]
     Rows,
-    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. Small nets are faster
-    /// so; see [`lanes`](crate::kernels::lanes).
+    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. Small nets are
+    /// faster so; see [`lanes`](crate::kernels::lanes).
     Lanes,
 }
 
@@ -51,7 +51,7 @@ struct Value {
 
 /// The memory of a tape, kept from step to step.
 #[derive(Debug, Default)]
-pub struct Workspace {
+pub(crate) struct Workspace {
     values: Vec<Value>,
     /// How many of the values have a record.
     recorded: usize,
@@ -109,7 +109,7 @@ pub struct Tape<'a> {
 
 impl<'a> Tape<'a> {
     /// A tape on which to compute the gradient of `batch`. `seed` decides what dropout drops.
-    pub fn training(
+    pub(crate) fn training(
         work: &'a mut Workspace,
         weights: &'a ClassWeights,
         parameters: &'a [f32],
@@ -122,7 +122,7 @@ impl<'a> Tape<'a> {
     }
 
     /// A tape on which to measure `batch`.
-    pub fn evaluating(
+    pub(crate) fn evaluating(
         work: &'a mut Workspace,
         weights: &'a ClassWeights,
         parameters: &'a [f32],
@@ -132,9 +132,9 @@ impl<'a> Tape<'a> {
         Self { batch, parameters, gradient: None, tally, work, weights, seed: 0 }
     }
 
-    /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the slopes
-    /// of those before it.
-    pub fn finish(mut self) {
+    /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the
+    /// slopes of those before it.
+    pub(crate) fn finish(mut self) {
         while let Some(Done { mut record, first_value }) = self.work.done.pop() {
             if self.is_training() {
                 record.backward(&mut self);
@@ -159,7 +159,7 @@ impl<'a> Tape<'a> {
     }
 
     /// How a value lies in memory.
-    pub fn form(&self, var: Var) -> Form {
+    pub(crate) fn form(&self, var: Var) -> Form {
         self.work.values[var.0].form
     }
 

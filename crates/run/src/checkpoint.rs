@@ -304,7 +304,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_learn::data::Shape;
+    use bonfire_learn::Shape;
     use bonfire_learn::models::{ModelSpec, mlp};
 
     fn layout(hidden: usize) -> Layout {

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use bonfire_learn::data::{Batch, Samples};
+use bonfire_data::Samples;
 use bonfire_learn::random::Random;
-use bonfire_learn::{Gradient, Layout, Tally};
+use bonfire_learn::{Batch, Gradient, Layout, Tally};
 use rayon::prelude::*;
 
 use crate::loader::{self, Loader, Plan, Shares};

@@ -214,7 +214,7 @@ fn few(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_learn::data::Shape;
+    use bonfire_learn::Shape;
     use bonfire_learn::models::{ModelSpec, mlp};
     use safetensors::tensor::TensorView;
 

@@ -7,15 +7,17 @@ use serde_json::Value;
 
 /// Every crate of the workspace and those of the workspace that it may depend on.
 const EDGES: &[(&str, &[&str])] = &[
-    ("bonfire-learn", &["bonfire-spoil"]),
+    ("bonfire-learn", &[]),
+    ("bonfire-data", &["bonfire-learn", "bonfire-spoil"]),
     ("bonfire-strategy", &[]),
     ("bonfire-wire", &["bonfire-spoil"]),
     ("bonfire-report", &[]),
-    ("bonfire-run", &["bonfire-learn", "bonfire-report"]),
+    ("bonfire-run", &["bonfire-data", "bonfire-learn", "bonfire-report"]),
     (
         "bonfire-cluster",
         &[
             "bonfire-run",
+            "bonfire-data",
             "bonfire-learn",
             "bonfire-strategy",
             "bonfire-wire",
@@ -32,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "bonfire-launch",
             "bonfire-cluster",
             "bonfire-run",
+            "bonfire-data",
             "bonfire-learn",
             "bonfire-report",
             "bonfire-wire",
@@ -98,5 +101,10 @@ fn a_wrong_edge_is_noticed() {
     );
     let wire = ("bonfire-wire", &["h2"][..]);
     check(&[wire, ("bonfire-run", &["bonfire-wire"])], &["bonfire-run must not depend on bonfire-wire"]);
+    check(&[learn, ("bonfire-data", &["bonfire-learn"])], &[]);
+    check(
+        &[("bonfire-learn", &["bonfire-data"]), ("bonfire-data", &[])],
+        &["bonfire-learn must not depend on bonfire-data"],
+    );
     check(&[("bonfire-new", &[])], &["bonfire-new is not in the table"]);
 }

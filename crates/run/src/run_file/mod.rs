@@ -11,7 +11,7 @@ pub mod tree;
 
 use serde::{Deserialize, Serialize};
 
-use bonfire_learn::data::Source;
+use bonfire_data::Source;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};

@@ -3,9 +3,9 @@
 use std::fs;
 
 use anyhow::{Context, Result, bail};
+use bonfire_data::source::known;
 use bonfire_launch::Host;
 use bonfire_launch::place::{self, Role};
-use bonfire_learn::data::source::known;
 use bonfire_run::run_file::Topology;
 use bonfire_run::run_file::cast::{Wanted, wanted};
 use bonfire_run::{Overrides, Settings};
