@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bonfire_learn::kernels::vectorized;
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
+use bonfire_wire::{Closed, Frame, Outbox, PayloadPool, proto};
 use bytes::Bytes;
 
 /// One member's place in a ring, for one exchange after the other.
@@ -25,7 +25,7 @@ pub struct Circle<'a, E> {
     /// Counts exchanges, so that a piece of one is never taken for one of another.
     pub generation: u64,
     pub round: u64,
-    pub pool: &'a Pool,
+    pub pool: &'a PayloadPool,
 }
 
 /// A way for members to hear each other: around a ring, or by MPI.
@@ -165,7 +165,7 @@ fn in_place(buffer: &Arc<Vec<f32>>, part: Range<usize>) -> Bytes {
     Bytes::from_owner(Owner(Arc::clone(buffer))).slice(part.start * 4..part.end * 4)
 }
 
-fn added(pool: &Pool, bytes: &[u8], floats: &[f32]) -> Bytes {
+fn added(pool: &PayloadPool, bytes: &[u8], floats: &[f32]) -> Bytes {
     let mut buffer = pool.take(bytes.len());
     let sums = buffer.as_mut().as_chunks_mut().0;
     vectorized(
@@ -180,7 +180,7 @@ fn added(pool: &Pool, bytes: &[u8], floats: &[f32]) -> Bytes {
 }
 
 /// The same, and the sums stay here too: nobody has more to add to them.
-fn summed(pool: &Pool, bytes: &[u8], floats: &[f32], kept: &mut [f32]) -> Bytes {
+fn summed(pool: &PayloadPool, bytes: &[u8], floats: &[f32], kept: &mut [f32]) -> Bytes {
     let mut buffer = pool.take(bytes.len());
     let sums = buffer.as_mut().as_chunks_mut().0;
     vectorized(
@@ -268,7 +268,7 @@ mod tests {
                             }
                             other => panic!("no piece but {other:?}"),
                         };
-                        let pool = Pool::default();
+                        let pool = PayloadPool::default();
                         member(Circle {
                             index,
                             members,

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use bonfire_learn::layout::Kind;
 use bonfire_learn::sum::{Addend, sum};
 use bonfire_learn::{Gradient, Layout};
-use bonfire_wire::payload::{Encoder, Form, Part, PartView, Precision, RowNumbers, View};
+use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, RowNumbers, Schema, Section};
 use bytes::Bytes;
 
 use crate::run_file::Compression;
@@ -16,7 +16,7 @@ use crate::run_file::Compression;
 #[derive(Debug)]
 pub struct Codec {
     layout: Layout,
-    form: Form,
+    schema: Schema,
     precision: Precision,
     encoder: Encoder,
     shelf: Shelf,
@@ -76,13 +76,13 @@ pub struct Parcel {
 
 impl Codec {
     pub fn new(layout: &Layout, compression: Compression) -> Self {
-        let part = |tensor: &bonfire_learn::layout::Tensor| match tensor.kind {
-            Kind::Dense | Kind::Buffer => Part::Dense { range: tensor.range.clone() },
-            Kind::Rows { width } => Part::Rows { range: tensor.range.clone(), width },
+        let section = |tensor: &bonfire_learn::layout::Tensor| match tensor.kind {
+            Kind::Dense | Kind::Buffer => Section::Dense { range: tensor.range.clone() },
+            Kind::Rows { width } => Section::Rows { range: tensor.range.clone(), width },
         };
         Self {
             layout: layout.clone(),
-            form: Form::new(layout.tensors().iter().map(part).collect()),
+            schema: Schema::new(layout.tensors().iter().map(section).collect()),
             precision: match compression {
                 Compression::None => Precision::F32,
                 Compression::F16 => Precision::F16,
@@ -95,7 +95,7 @@ impl Codec {
 
     /// No payload of this layout has more bytes.
     pub fn most_bytes(&self) -> usize {
-        self.form.most_bytes(Precision::F32)
+        self.schema.most_bytes(Precision::F32)
     }
 
     /// Whether a gradient loses digits on its way.
@@ -108,13 +108,13 @@ impl Codec {
         let tables = (0..self.layout.tensors().len()).filter_map(|i| gradient.rows(i));
         let rows: Vec<&[u32]> = tables.map(|rows| rows.touched.as_slice()).collect();
         let mut page = self.shelf.take();
-        self.encoder.encode(&self.form, &gradient.values, &rows, self.precision, &mut page.bytes);
+        self.encoder.encode(&self.schema, &gradient.values, &rows, self.precision, &mut page.bytes);
         Bytes::from_owner(page)
     }
 
     /// Whether a payload is a gradient of this layout, and of numbers only.
     pub fn check(&self, payload: &[u8]) -> Result<()> {
-        let view = View::parse(&self.form, payload)?;
+        let view = EncodedVector::parse(&self.schema, payload)?;
         ensure!(view.is_finite(), "it has values that are no numbers");
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Codec {
     pub fn sum(&mut self, parcels: &[Parcel], total: &mut Gradient) -> Result<()> {
         let heavy: Vec<&Parcel> = parcels.iter().filter(|parcel| parcel.weight > 0.0).collect();
         let arrived: Result<Option<Vec<Arrived<'_>>>> =
-            heavy.iter().map(|parcel| Arrived::parse(&self.form, parcel)).collect();
+            heavy.iter().map(|parcel| Arrived::parse(&self.schema, parcel)).collect();
         if let Some(arrived) = arrived? {
             sum(&self.layout, &arrived, total);
             return Ok(());
@@ -132,7 +132,7 @@ impl Codec {
             self.unpacked.push(Gradient::new(&self.layout));
         }
         for (parcel, gradient) in heavy.iter().zip(&mut self.unpacked) {
-            unpack(&self.form, parcel, gradient)?;
+            unpack(&self.schema, parcel, gradient)?;
         }
         sum(&self.layout, &self.unpacked[..heavy.len()], total);
         Ok(())
@@ -140,14 +140,14 @@ impl Codec {
 
     /// Adds a gradient to a sum; `spare` is memory to use.
     pub fn add(&mut self, parcel: &Parcel, total: &mut Gradient, spare: &mut Gradient) -> Result<()> {
-        if let Some(arrived) = Arrived::parse(&self.form, parcel)? {
+        if let Some(arrived) = Arrived::parse(&self.schema, parcel)? {
             let parts: [&dyn Addend; 2] = [&*total, &arrived];
             sum(&self.layout, &parts, spare);
         } else {
             if self.unpacked.is_empty() {
                 self.unpacked.push(Gradient::new(&self.layout));
             }
-            unpack(&self.form, parcel, &mut self.unpacked[0])?;
+            unpack(&self.schema, parcel, &mut self.unpacked[0])?;
             sum(&self.layout, &[&*total, &self.unpacked[0]], spare);
         }
         std::mem::swap(total, spare);
@@ -162,17 +162,17 @@ impl Codec {
     /// The payload of those parameters that changed: of tables only these rows, the list of each.
     pub fn pack_changes(&mut self, parameters: &[f32], rows: &[&[u32]]) -> Bytes {
         let mut page = self.shelf.take();
-        self.encoder.encode(&self.form, parameters, rows, Precision::F32, &mut page.bytes);
+        self.encoder.encode(&self.schema, parameters, rows, Precision::F32, &mut page.bytes);
         Bytes::from_owner(page)
     }
 
     /// Puts changed parameters in their places.
     pub fn unpack_changes(&self, payload: &[u8], parameters: &mut [f32]) -> Result<()> {
-        let view = View::parse(&self.form, payload)?;
-        for (i, part) in self.form.parts().iter().enumerate() {
-            let range = part.range();
-            match (view.part(i), part) {
-                (PartView::Rows { rows, values }, Part::Rows { width, .. }) => {
+        let view = EncodedVector::parse(&self.schema, payload)?;
+        for (i, section) in self.schema.sections().iter().enumerate() {
+            let range = section.range();
+            match (view.section(i), section) {
+                (EncodedSection::Rows { rows, values }, Section::Rows { width, .. }) => {
                     for (place, row) in rows.iter().enumerate() {
                         let at = range.start + row as usize * width;
                         values
@@ -180,8 +180,10 @@ impl Codec {
                             .copy_to(&mut parameters[at..at + width]);
                     }
                 }
-                (PartView::Dense(values), _) => values.copy_to(&mut parameters[range]),
-                (PartView::Rows { .. }, Part::Dense { .. }) => unreachable!("a view fits its form"),
+                (EncodedSection::Dense(values), _) => values.copy_to(&mut parameters[range]),
+                (EncodedSection::Rows { .. }, Section::Dense { .. }) => {
+                    unreachable!("what was parsed fits its schema")
+                }
             }
         }
         Ok(())
@@ -229,20 +231,20 @@ struct Lying<'a> {
 
 impl<'a> Arrived<'a> {
     /// None if the values cannot be read where they lie.
-    fn parse(form: &Form, parcel: &'a Parcel) -> Result<Option<Self>> {
-        let view = View::parse(form, &parcel.payload)?;
-        let lying = |(i, part): (usize, &Part)| {
-            let (start, width) = match part {
-                Part::Dense { range } => (range.start, 1),
-                Part::Rows { range, width } => (range.start, *width),
+    fn parse(schema: &Schema, parcel: &'a Parcel) -> Result<Option<Self>> {
+        let view = EncodedVector::parse(schema, &parcel.payload)?;
+        let lying = |(i, section): (usize, &Section)| {
+            let (start, width) = match section {
+                Section::Dense { range } => (range.start, 1),
+                Section::Rows { range, width } => (range.start, *width),
             };
-            let (rows, values) = match view.part(i) {
-                PartView::Dense(values) => (None, values),
-                PartView::Rows { rows, values } => (Some(rows), values),
+            let (rows, values) = match view.section(i) {
+                EncodedSection::Dense(values) => (None, values),
+                EncodedSection::Rows { rows, values } => (Some(rows), values),
             };
             Some(Lying { start, width, rows, values: values.floats()? })
         };
-        let parts: Option<Vec<Lying<'_>>> = form.parts().iter().enumerate().map(lying).collect();
+        let parts: Option<Vec<Lying<'_>>> = schema.sections().iter().enumerate().map(lying).collect();
         Ok(parts.map(|parts| Self { parts, weight: parcel.weight }))
     }
 }
@@ -273,20 +275,20 @@ impl Addend for Arrived<'_> {
 }
 
 /// Replaces a gradient by one that came in half precision.
-fn unpack(form: &Form, parcel: &Parcel, gradient: &mut Gradient) -> Result<()> {
-    let view = View::parse(form, &parcel.payload)?;
+fn unpack(schema: &Schema, parcel: &Parcel, gradient: &mut Gradient) -> Result<()> {
+    let view = EncodedVector::parse(schema, &parcel.payload)?;
     gradient.clear();
     gradient.weight = parcel.weight;
-    for (i, part) in form.parts().iter().enumerate() {
-        match (view.part(i), part) {
-            (PartView::Dense(values), Part::Dense { .. }) => values.copy_to(gradient.write(i)),
-            (PartView::Dense(values), Part::Rows { range, width }) => {
+    for (i, section) in schema.sections().iter().enumerate() {
+        match (view.section(i), section) {
+            (EncodedSection::Dense(values), Section::Dense { .. }) => values.copy_to(gradient.write(i)),
+            (EncodedSection::Dense(values), Section::Rows { range, width }) => {
                 for row in 0..range.len() / width {
                     values.slice(row * width..(row + 1) * width).copy_to(gradient.touch(i, row as u32));
                 }
             }
-            (PartView::Rows { rows, values }, part) => {
-                let Part::Rows { width, .. } = part else { continue };
+            (EncodedSection::Rows { rows, values }, section) => {
+                let Section::Rows { width, .. } = section else { continue };
                 for (place, row) in rows.iter().enumerate() {
                     values.slice(place * width..(place + 1) * width).copy_to(gradient.touch(i, row));
                 }

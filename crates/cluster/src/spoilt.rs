@@ -8,7 +8,7 @@ use bonfire_learn::{Gradient, Layout, OptimizerSpec};
 use bonfire_spoil::{Chance, Trial};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Closed, Frame, Outbox, Pool, memory_link, proto};
+use bonfire_wire::{Closed, Frame, Outbox, PayloadPool, memory_link, proto};
 use bytes::Bytes;
 
 use crate::allreduce::{Circle, Gather};
@@ -147,7 +147,7 @@ pub(crate) fn with_circle<T>(
     let (right, _neighbour) = outbox();
     let mut said = said.into_iter();
     let mut receive = || said.next().ok_or(Gone);
-    let pool = Pool::default();
+    let pool = PayloadPool::default();
     exchange(Circle {
         index: 0,
         members: 3,

@@ -50,9 +50,11 @@ pub mod proto {
 pub use frame::{Frame, MAX_CONTROL_BYTES};
 pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
 pub use identity::{Der, Fingerprint, Identity};
-pub use link::{Closed, FIRST_PAYLOAD_BYTES, Incoming, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts, Traffic};
+pub use link::{
+    Closed, FIRST_PAYLOAD_BYTES, Incoming, LinkTraffic, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts,
+};
 pub use memory::memory_link;
-pub use pool::{Buffer, Pool};
+pub use pool::{PayloadBuffer, PayloadPool};
 pub use proto::frame::Body;
 pub use ticket::{Secret, Ticket, TicketError};
 pub use watchword::{WATCHWORD_LETTERS, Watchword};

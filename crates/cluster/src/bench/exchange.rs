@@ -12,7 +12,7 @@ use bonfire_learn::layout::Init;
 use bonfire_learn::{Gradient, Layout};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{
-    Closed, Frame, Identity, ListenSecurity, Listener, Outbox, Pool, Secret, Timeouts, Wire, proto,
+    Closed, Frame, Identity, ListenSecurity, Listener, Outbox, PayloadPool, Secret, Timeouts, Wire, proto,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -251,7 +251,7 @@ fn around(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64>
         Ok(frame) => Err(Broken(anyhow!("{:?} is no piece", frame.body))),
         Err(error) => Err(Broken(error)),
     };
-    let pool = Pool::default();
+    let pool = PayloadPool::default();
     let mut circle = Circle {
         index: party.index,
         members: workers,

@@ -8,7 +8,7 @@ use bonfire_learn::{Gradient, Layout};
 use bonfire_strategy::Unit;
 use bonfire_strategy::relay::{Action, Event, Relay, RelayRule, Share};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Frame, Outbox, Traffic, proto};
+use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
 use bytes::Bytes;
 
 use super::claim::{seconds, wrong_push};
@@ -82,7 +82,7 @@ struct Member {
     /// What it did since that was last told.
     part: proto::Part,
     /// What had been sent and received then.
-    told: Traffic,
+    told: LinkTraffic,
 }
 
 impl Member {

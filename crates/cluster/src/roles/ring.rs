@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bonfire_strategy::ring::{Plan, View};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
+use bonfire_wire::{Closed, Frame, Outbox, PayloadPool, proto};
 use bytes::Bytes;
 
 use super::node::{Caller, Desk, Next};
@@ -89,7 +89,7 @@ struct Member<'w> {
     /// What is summed, and memory for the sums.
     buffers: [Vec<f32>; 2],
     memory: sums::Memory,
-    pool: Pool,
+    pool: PayloadPool,
     state_wanted: bool,
     /// Pieces of the first round that came before this member was ready for them.
     early: VecDeque<(proto::Piece, Bytes)>,
@@ -121,7 +121,7 @@ impl<'w> Member<'w> {
             generation: 0,
             buffers: Default::default(),
             memory: sums::Memory::default(),
-            pool: Pool::default(),
+            pool: PayloadPool::default(),
             state_wanted: false,
             early: VecDeque::new(),
         }

@@ -5,7 +5,7 @@ use bonfire_spoil::{Chance, Trial};
 const LIMIT: usize = 1 << 20;
 
 fn decoder() -> Decoder {
-    Decoder::new(Pool::default())
+    Decoder::new(PayloadPool::default())
 }
 
 fn wire(frame: &Frame) -> Vec<u8> {

@@ -1,6 +1,6 @@
-//! The values of a part: floats as they are, or halves under one scale.
+//! The values of a section: floats as they are, or halves under one scale.
 //!
-//! Half precision reaches from 2^-24 to 65504, and gradients reach lower. So each part is multiplied by the power of two
+//! Half precision reaches from 2^-24 to 65504, and gradients reach lower. So each section is multiplied by the power of two
 //! that brings its largest value just below 2^15; that changes no digit, and what is then too small for a half is less
 //! than a hundred-billionth of the largest.
 
@@ -19,10 +19,10 @@ pub enum Precision {
 
 /// Some values that came.
 #[derive(Clone, Copy, Debug)]
-pub struct Values<'a>(Content<'a>);
+pub struct Values<'a>(RawValues<'a>);
 
 #[derive(Clone, Copy, Debug)]
-enum Content<'a> {
+enum RawValues<'a> {
     Singles(&'a [[u8; 4]]),
     /// `factor` undoes the scale.
     Halves {
@@ -34,7 +34,7 @@ enum Content<'a> {
 /// So many values are converted at a time, on the stack.
 const BLOCK: usize = 128;
 
-/// The exponent of the largest value of a part after scaling: one below what a half can hold, because of rounding.
+/// The exponent of the largest value of a section after scaling: one below what a half can hold, because of rounding.
 const TOP: i32 = 14;
 
 /// The exponents of scales. Below: the largest float. Above: a scale whose inverse is an ordinary float still.
@@ -65,7 +65,7 @@ impl Precision {
         (self.size() * values).next_multiple_of(4)
     }
 
-    /// Whether a part can have this scale.
+    /// Whether a section can have this scale.
     pub(super) fn allows(self, exponent: i16) -> bool {
         match self {
             Self::F32 => exponent == 0,
@@ -73,7 +73,7 @@ impl Precision {
         }
     }
 
-    /// The exponent of the scale for a part of these pieces.
+    /// The exponent of the scale for a section of these pieces.
     pub(super) fn exponent<'a>(self, pieces: impl Iterator<Item = &'a [f32]>) -> i16 {
         let largest = match self {
             Self::F32 => 0.0,
@@ -138,18 +138,18 @@ fn power_of_two(exponent: i32) -> f32 {
 
 impl<'a> Values<'a> {
     pub(super) fn of_singles(singles: &'a [[u8; 4]]) -> Self {
-        Self(Content::Singles(singles))
+        Self(RawValues::Singles(singles))
     }
 
     pub(super) fn of_halves(halves: &'a [[u8; 2]], exponent: i16) -> Self {
-        Self(Content::Halves { halves, factor: power_of_two(-i32::from(exponent)) })
+        Self(RawValues::Halves { halves, factor: power_of_two(-i32::from(exponent)) })
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
         match self.0 {
-            Content::Singles(singles) => singles.len(),
-            Content::Halves { halves, .. } => halves.len(),
+            RawValues::Singles(singles) => singles.len(),
+            RawValues::Halves { halves, .. } => halves.len(),
         }
     }
 
@@ -159,10 +159,10 @@ impl<'a> Values<'a> {
     }
 
     /// The values where they lie: single precision on a machine that keeps floats as they were sent, in memory that is
-    /// aligned for them. That of a [`Pool`](crate::Pool) is.
+    /// aligned for them. That of a [`PayloadPool`](crate::PayloadPool) is.
     pub fn floats(&self) -> Option<&'a [f32]> {
         match self.0 {
-            Content::Singles(singles) if cfg!(target_endian = "little") => {
+            RawValues::Singles(singles) if cfg!(target_endian = "little") => {
                 bytemuck::try_cast_slice(singles).ok()
             }
             _ => None,
@@ -172,8 +172,8 @@ impl<'a> Values<'a> {
     /// Some of them, such as a row.
     pub fn slice(&self, range: Range<usize>) -> Self {
         Self(match self.0 {
-            Content::Singles(singles) => Content::Singles(&singles[range]),
-            Content::Halves { halves, factor } => Content::Halves { halves: &halves[range], factor },
+            RawValues::Singles(singles) => RawValues::Singles(&singles[range]),
+            RawValues::Halves { halves, factor } => RawValues::Halves { halves: &halves[range], factor },
         })
     }
 
@@ -196,12 +196,12 @@ impl<'a> Values<'a> {
     pub fn is_finite(&self) -> bool {
         match self.0 {
             // No early end: a loop that always runs to its end is done many values at a time.
-            Content::Singles(singles) => {
+            RawValues::Singles(singles) => {
                 singles.iter().fold(true, |all, &single| all & f32::from_le_bytes(single).is_finite())
             }
             // The largest decides, also whether the scale takes it beyond the floats. What is not a number has bits
             // above all numbers.
-            Content::Halves { halves, factor } => {
+            RawValues::Halves { halves, factor } => {
                 let magnitude = |&half: &[u8; 2]| u16::from_le_bytes(half) & 0x7FFF;
                 let largest = halves.iter().map(magnitude).fold(0, u16::max);
                 (f16::from_bits(largest).to_f32() * factor).is_finite()
@@ -214,12 +214,12 @@ impl<'a> Values<'a> {
     fn each(&self, out: &mut [f32], change: impl Fn(&mut f32, f32)) {
         assert_eq!(out.len(), self.len(), "values go into a slice of their own length");
         match self.0 {
-            Content::Singles(singles) => {
+            RawValues::Singles(singles) => {
                 for (out, &single) in out.iter_mut().zip(singles) {
                     change(out, f32::from_le_bytes(single));
                 }
             }
-            Content::Halves { halves, factor } => {
+            RawValues::Halves { halves, factor } => {
                 let (mut block, mut numbers) = ([f16::ZERO; BLOCK], [0.0; BLOCK]);
                 for (out, halves) in out.chunks_mut(BLOCK).zip(halves.chunks(BLOCK)) {
                     for (half, &bytes) in block.iter_mut().zip(halves) {
