@@ -32,7 +32,7 @@ pub mod world;
 pub use bonfire_learn as learn;
 pub use bonfire_report as report;
 pub use bonfire_wire as wire;
-pub use bonfire_wire::{Ticket, Watchword};
+pub use bonfire_wire::{Passphrase, Ticket};
 
 pub use job::{Job, Scale};
 pub use run::Run;
