@@ -7,7 +7,7 @@ mod event;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Action, Event, RelayRule, Share};
+pub use event::{Action, Event, Rule, Share};
 
 /// The decisions of a relay: a parameter server to its workers, a member to its parent.
 ///
@@ -15,12 +15,12 @@ pub use event::{Action, Event, RelayRule, Share};
 /// gone is for the callers of [`Event::Lost`] and for the parent's rule to say.
 #[derive(Clone, Debug)]
 pub struct Relay {
-    rule: RelayRule,
+    rule: Rule,
     /// The parent's order that is not answered yet.
     open: Option<u64>,
     version: u64,
     next_order: u64,
-    workers: BTreeMap<u64, Option<Task>>,
+    workers: BTreeMap<u64, Option<WorkerOrder>>,
     /// The units nobody works on, oldest first.
     stock: BTreeSet<Unit>,
     /// What is done and not pushed up. A push outlives its worker: it has arrived whole.
@@ -30,7 +30,7 @@ pub struct Relay {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Task {
+struct WorkerOrder {
     order: u64,
     version: u64,
     unit: Unit,
@@ -38,7 +38,7 @@ struct Task {
 
 impl Relay {
     /// A relay without workers and without orders.
-    pub fn new(rule: RelayRule) -> Self {
+    pub fn new(rule: Rule) -> Self {
         Self {
             rule,
             open: None,
@@ -145,7 +145,7 @@ impl Relay {
             let Some(unit) = self.stock.pop_first() else { return };
             let (order, version) = (self.next_order, self.version);
             self.next_order += 1;
-            *task = Some(Task { order, version, unit });
+            *task = Some(WorkerOrder { order, version, unit });
             actions.push(Action::Release { worker, order, version, unit });
         }
     }

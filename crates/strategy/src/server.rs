@@ -11,7 +11,7 @@ mod member;
 mod tests;
 
 pub use event::{Action, Contribution, Event, Rule};
-pub use member::{Member, Standing};
+pub use member::{ServerMember, Standing};
 
 /// How many members that have left are remembered, to say how far behind they are when they come back.
 const REMEMBERED: usize = 1024;
@@ -29,9 +29,9 @@ pub struct Server {
     next_order: u64,
     started: bool,
     finished: bool,
-    members: BTreeMap<u64, Member>,
+    members: BTreeMap<u64, ServerMember>,
     /// The pushes that wait, by arrival. A push outlives its member: it has arrived whole.
-    held: Vec<Held>,
+    held: Vec<WaitingPush>,
     /// The version at which a member left.
     left: BTreeMap<u64, u64>,
     /// How many members were missing when it was last said.
@@ -40,7 +40,7 @@ pub struct Server {
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct WaitingPush {
     member: u64,
     order: u64,
     version: u64,
@@ -94,7 +94,7 @@ impl Server {
     }
 
     /// The live members in order of id.
-    pub fn members(&self) -> impl Iterator<Item = (u64, &Member)> {
+    pub fn members(&self) -> impl Iterator<Item = (u64, &ServerMember)> {
         self.members.iter().map(|(&id, member)| (id, member))
     }
 
@@ -126,7 +126,7 @@ impl Server {
             None => format!("joined at version {}", self.version),
             Some(rounds) => format!("is back, {} behind", counted(rounds, "round")),
         };
-        self.members.insert(id, Member::new(lease, now, news));
+        self.members.insert(id, ServerMember::new(lease, now, news));
     }
 
     fn leased(&mut self, id: u64, lease: u32, now: Duration) {
@@ -188,7 +188,7 @@ impl Server {
         member.units.retain(|unit| !done.contains(unit) && !unused.contains(unit));
         member.stand(Standing::Held { order, version }, now);
         self.give_back(unused);
-        self.held.push(Held { member: id, order, version, since: now, done, empty });
+        self.held.push(WaitingPush { member: id, order, version, since: now, done, empty });
         self.drop_late(now, actions);
     }
 
@@ -235,7 +235,7 @@ impl Server {
 
     /// The members that compute on a version which is just within the bound: one more update, and their push is
     /// worthless. Those that are beyond it already hinder nobody.
-    fn hindered(&self) -> impl Iterator<Item = (u64, &Member)> {
+    fn hindered(&self) -> impl Iterator<Item = (u64, &ServerMember)> {
         self.members().filter(|(_, member)| match member.standing {
             Standing::Running { version, .. } => self.version - version == self.rule.max_staleness,
             _ => false,
@@ -279,10 +279,10 @@ impl Server {
     }
 
     fn apply(&mut self, count: usize, reason: String, now: Duration, actions: &mut Vec<Action>) {
-        let mut applied: Vec<Held> = self.held.drain(..count).collect();
+        let mut applied: Vec<WaitingPush> = self.held.drain(..count).collect();
         // By id and not by arrival: a sum of floats depends on the order, and a run shall not depend on the network.
         applied.sort_by_key(|push| (push.member, push.order));
-        let contribution = |push: &Held| Contribution {
+        let contribution = |push: &WaitingPush| Contribution {
             member: push.member,
             order: push.order,
             staleness: self.version - push.version,
@@ -311,7 +311,8 @@ impl Server {
     /// Drops the waiting pushes that are beyond the bound.
     fn drop_late(&mut self, now: Duration, actions: &mut Vec<Action>) {
         let (bound, current) = (self.rule.max_staleness, self.version);
-        let late: Vec<Held> = self.held.extract_if(.., |push| current - push.version > bound).collect();
+        let late: Vec<WaitingPush> =
+            self.held.extract_if(.., |push| current - push.version > bound).collect();
         for push in late {
             self.late_pushes += 1;
             let reason = format!(

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_learn::{Gradient, Layout};
-use bonfire_strategy::Unit;
-use bonfire_strategy::relay::{Action, Event, Relay, RelayRule, Share};
+use bonfire_strategy::{Relay, Unit, relay};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
 use bytes::Bytes;
@@ -67,14 +66,14 @@ struct Relaying {
     /// What the replica's parameters have.
     version: u64,
     feed: Feed,
-    workers: BTreeMap<u64, Member>,
+    workers: BTreeMap<u64, RelayWorker>,
     /// Pushes of workers that were not summed yet, by worker and order.
     pushes: BTreeMap<(u64, u64), Pushed>,
     sum: Sum,
     update: Gradient,
 }
 
-struct Member {
+struct RelayWorker {
     link: u64,
     outbox: Outbox,
     /// The version that it was last brought to.
@@ -85,7 +84,7 @@ struct Member {
     told: LinkTraffic,
 }
 
-impl Member {
+impl RelayWorker {
     /// What the member did since this was last asked.
     fn part(&mut self) -> proto::Part {
         let traffic = self.outbox.traffic();
@@ -116,7 +115,7 @@ struct Sum {
 impl Relaying {
     fn new(parent: Outbox, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Self {
         let file = &settings.file;
-        let rule = RelayRule { is_async: role.is_async, workers: role.workers.len() };
+        let rule = relay::Rule { is_async: role.is_async, workers: role.workers.len() };
         let empty = || Gradient::new(layout);
         let tally = proto::Tally::default();
         Self {
@@ -148,15 +147,15 @@ impl Relaying {
         }
         // All replicas begin alike.
         let (part, told) = Default::default();
-        let member = Member { link, outbox, has: Some(0), part, told };
+        let member = RelayWorker { link, outbox, has: Some(0), part, told };
         self.workers.insert(node, member);
-        let actions = self.strategy.on(Event::Joined { worker: node });
+        let actions = self.strategy.on(relay::Event::Joined { worker: node });
         self.act(actions)
     }
 
     fn lost(&mut self, worker: u64) -> Result<()> {
         self.workers.remove(&worker);
-        let actions = self.strategy.on(Event::Lost { worker });
+        let actions = self.strategy.on(relay::Event::Lost { worker });
         self.act(actions)
     }
 
@@ -183,7 +182,7 @@ impl Relaying {
             member.part.compute_s += pushed.seconds;
         }
         self.pushes.insert((worker, push.order), pushed);
-        let actions = self.strategy.on(Event::Pushed { worker, order: push.order, unit });
+        let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, unit });
         self.act(actions)
     }
 
@@ -200,7 +199,7 @@ impl Relaying {
             return Ok(());
         }
         let units = go.units.iter().map(from_proto).collect();
-        let actions = self.strategy.on(Event::Order { order: go.order, version: go.version, units });
+        let actions = self.strategy.on(relay::Event::Order { order: go.order, version: go.version, units });
         self.act(actions)
     }
 
@@ -213,21 +212,21 @@ impl Relaying {
         }
     }
 
-    fn act(&mut self, actions: Vec<Action>) -> Result<()> {
+    fn act(&mut self, actions: Vec<relay::Action>) -> Result<()> {
         for action in actions {
             match action {
-                Action::Release { worker, order, unit, .. } => self.release(worker, order, unit),
-                Action::Accumulate { worker, order } => self.accumulate(worker, order)?,
-                Action::PushUp { order, shares, done, unused, .. } => {
+                relay::Action::Release { worker, order, unit, .. } => self.release(worker, order, unit),
+                relay::Action::Accumulate { worker, order } => self.accumulate(worker, order)?,
+                relay::Action::PushUp { order, shares, done, unused, .. } => {
                     self.push_up(order, &shares, &done, &unused)?;
                 }
                 // A parent that is gone is heard of in the mail.
-                Action::Offer { lease } => {
+                relay::Action::Offer { lease } => {
                     let offer = proto::Offer { lease, workers: self.workers.len() as u32 };
                     let _ = self.parent.send(Body::Offer(offer));
                 }
-                Action::Discard { worker, order, .. } => drop(self.pushes.remove(&(worker, order))),
-                Action::Forget { .. } => self.pushes.clear(),
+                relay::Action::Discard { worker, order, .. } => drop(self.pushes.remove(&(worker, order))),
+                relay::Action::Forget { .. } => self.pushes.clear(),
             }
         }
         Ok(())
@@ -261,7 +260,7 @@ impl Relaying {
         self.codec.add(&pushed.parcel, &mut self.sum.gradient, &mut self.sum.spare)
     }
 
-    fn push_up(&mut self, order: u64, shares: &[Share], done: &[Unit], unused: &[Unit]) -> Result<()> {
+    fn push_up(&mut self, order: u64, shares: &[relay::Share], done: &[Unit], unused: &[Unit]) -> Result<()> {
         if !self.is_async {
             let taken = shares.iter().filter_map(|share| self.pushes.remove(&(share.worker, share.order)));
             let taken: Vec<Pushed> = taken.collect();

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bonfire_strategy::ring::{Plan, View};
+use bonfire_strategy::ring;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, PayloadPool, proto};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ pub fn take_part(
     station: &mut Station,
     world: Option<&World>,
 ) -> Result<Next> {
-    let mut member = Member::new(settings, station, world);
+    let mut member = Participant::new(settings, station, world);
     loop {
         let outcome = match member.formed.is_some() {
             true => member.round(desk, station),
@@ -75,11 +75,11 @@ impl From<anyhow::Error> for Break {
     }
 }
 
-struct Member<'w> {
+struct Participant<'w> {
     op: RingOp,
     /// What carries the sums, if that is MPI.
     world: Option<&'w World>,
-    plan: Plan,
+    plan: ring::Plan,
     course: Course,
     /// The last round that this member has done; 0 also as long as it lacks the state of its ring.
     round: u64,
@@ -97,14 +97,14 @@ struct Member<'w> {
 
 /// A ring that this member is in.
 struct Formed {
-    view: View,
+    view: ring::View,
     index: usize,
     /// None if alone.
     right: Option<Outbox>,
     left: Option<u64>,
 }
 
-impl<'w> Member<'w> {
+impl<'w> Participant<'w> {
     fn new(settings: &Settings, station: &Station, world: Option<&'w World>) -> Self {
         let op = match settings.topology {
             Topology::Ring { op, .. } => op,
@@ -171,8 +171,12 @@ impl<'w> Member<'w> {
         let members: Vec<u64> = ring.members.iter().map(|peer| peer.node).collect();
         let index = members.iter().position(|&node| node == desk.node);
         let index = index.context("the head formed a ring without this member")?;
-        let view =
-            View { generation: ring.generation, members, round: ring.round, units_done: ring.units_done };
+        let view = ring::View {
+            generation: ring.generation,
+            members,
+            round: ring.round,
+            units_done: ring.units_done,
+        };
         if ring.behind {
             self.round = 0;
         }
@@ -204,7 +208,7 @@ impl<'w> Member<'w> {
         desk: &mut Desk,
         station: &mut Station,
         ring: &proto::Ring,
-        view: &View,
+        view: &ring::View,
         index: usize,
     ) -> Result<Option<u64>, Break> {
         let n = view.members.len();

@@ -2,7 +2,7 @@ use crate::Unit;
 
 /// How a relay treats its workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelayRule {
+pub struct Rule {
     /// An async relay lets its workers go on while its own push is under way; a sync one does an order at a time.
     pub is_async: bool,
     /// How many workers it is meant to have: an async relay sums up that many pushes before it pushes itself, fewer

@@ -29,7 +29,7 @@ fn line(action: Action) -> String {
 impl Bench {
     /// A relay with workers 1 to `workers`.
     fn new(is_async: bool, workers: u64) -> Self {
-        let mut relay = Relay::new(RelayRule { is_async, workers: workers as usize });
+        let mut relay = Relay::new(Rule { is_async, workers: workers as usize });
         for worker in 1..=workers {
             relay.on(Event::Joined { worker });
         }

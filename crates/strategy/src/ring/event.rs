@@ -4,7 +4,7 @@ use super::View;
 
 /// When a ring goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RingRule {
+pub struct Rule {
     /// With fewer members than that the ring is not formed.
     pub min_members: usize,
     /// How long a member may take to say how far it is after a halt; then it is put out.

@@ -23,7 +23,7 @@ fn line(action: Action) -> String {
 impl Bench {
     fn new(members: u64, units_per_epoch: u32, min_members: usize) -> Self {
         let plan = Plan { units_per_epoch, epochs: Some(2), max_rounds: None };
-        let mut bench = Self(Ring::new(plan, RingRule { min_members, answer: Duration::from_secs(5) }));
+        let mut bench = Self(Ring::new(plan, Rule { min_members, answer: Duration::from_secs(5) }));
         for member in 1..=members {
             bench.check(0, Event::Joined { member }, &[]);
         }

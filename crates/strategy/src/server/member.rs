@@ -4,7 +4,7 @@ use crate::Unit;
 
 /// What the server knows about one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct ServerMember {
     /// How many units it may have in its hands.
     pub lease: u32,
     /// The units in its hands. Those of a push that has arrived are not among them.
@@ -30,7 +30,7 @@ pub enum Standing {
     Resting,
 }
 
-impl Member {
+impl ServerMember {
     pub(super) fn new(lease: u32, now: Duration, news: String) -> Self {
         Self { lease, units: Vec::new(), standing: Standing::Idle, since: now, news }
     }

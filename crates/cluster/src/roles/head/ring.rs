@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use bonfire_learn::Tally;
-use bonfire_report::{Event as Told, Exit};
-use bonfire_strategy::Unit;
-use bonfire_strategy::ring::{Action, Event, Ring, RingRule, View};
+use bonfire_report::{self as report, Exit};
+use bonfire_strategy::{Ring, Unit, ring};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 use bytes::Bytes;
@@ -35,7 +34,7 @@ pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
 struct Leading<'h, 'a> {
     head: &'h mut Head<'a>,
     ring: Ring,
-    view: Option<View>,
+    view: Option<ring::View>,
     /// What the members said of rounds that not all have done.
     rounds: BTreeMap<u64, Round>,
     /// What is to be done with the state of the last round that was done by all, as soon as it comes.
@@ -59,7 +58,7 @@ impl<'h, 'a> Leading<'h, 'a> {
     fn new(head: &'h mut Head<'a>) -> Self {
         let job = &head.run.job;
         let silence = Duration::from_secs_f64(job.settings.file.silence_s);
-        let rule = RingRule { min_members: job.settings.file.min_workers, answer: 2 * silence };
+        let rule = ring::Rule { min_members: job.settings.file.min_workers, answer: 2 * silence };
         Self {
             ring: Ring::new(job.course.ring(), rule),
             view: None,
@@ -81,10 +80,10 @@ impl<'h, 'a> Leading<'h, 'a> {
         let mut members: Vec<(usize, u64)> = self.head.registry.nodes().filter_map(place).collect();
         members.sort_unstable();
         for (_, member) in members {
-            self.decide(Event::Joined { member })?;
+            self.decide(ring::Event::Joined { member })?;
         }
         let progress = &self.head.run.progress;
-        self.decide(Event::Start { round: progress.round, units_done: progress.units })
+        self.decide(ring::Event::Start { round: progress.round, units_done: progress.units })
     }
 
     fn turn(&mut self) -> Result<Option<Exit>> {
@@ -96,7 +95,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             self.head.stats.busy(begun.elapsed());
         }
         if self.ring.next_deadline().is_some_and(|at| at <= self.head.now()) {
-            self.decide(Event::Tick)?;
+            self.decide(ring::Event::Tick)?;
         }
         self.head.tell_nodes_if_due();
         if self.finished && self.due.is_none() && self.head.is_measured() {
@@ -120,7 +119,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 Ok(())
             }
             Some(Notice::Ready(node)) => match self.head.employ(node, |number| Role::RingMember { number }) {
-                Role::RingMember { .. } => self.decide(Event::Joined { member: node }),
+                Role::RingMember { .. } => self.decide(ring::Event::Joined { member: node }),
                 _ => Ok(()),
             },
             Some(Notice::Lost { node, reason }) => self.lost(&node, reason),
@@ -128,7 +127,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 Body::RingRound(done) => self.done(node, &done),
                 Body::RingBroken(broken) => {
                     let (generation, round) = (broken.generation, broken.round);
-                    self.decide(Event::Broken { member: node, generation, round })
+                    self.decide(ring::Event::Broken { member: node, generation, round })
                 }
                 Body::State(state) => self.offered(node, state, payload),
                 _ => Ok(()),
@@ -165,9 +164,9 @@ impl<'h, 'a> Leading<'h, 'a> {
         if node.role == Some(Role::Evaluator) {
             self.head.evaluator_lost();
         }
-        self.decide(Event::Lost { member: node.number, reason })?;
+        self.decide(ring::Event::Lost { member: node.number, reason })?;
         if let Some(node) = self.head.recruit(Role::RingMember { number: 0 }) {
-            self.decide(Event::Joined { member: node })?;
+            self.decide(ring::Event::Joined { member: node })?;
         }
         if self.stopping || (self.finished && self.due.is_some()) {
             // It may have been the one that was to send the last state; any other has the same.
@@ -195,7 +194,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         if let Some(digest) = done.digest {
             self.compare(node, done.round, digest);
         }
-        self.decide(Event::Done { member: node, generation: done.generation, round: done.round })
+        self.decide(ring::Event::Done { member: node, generation: done.generation, round: done.round })
     }
 
     /// All members must have the same parameters. One that differs computes wrongly: bad memory does that to old machines.
@@ -205,7 +204,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             let name = self.head.name(node);
             let message =
                 format!("{name} has other parameters than another member of the ring after round {round}");
-            self.head.run.tell(Told::Warned { message });
+            self.head.run.tell(report::Event::Warned { message });
         }
     }
 
@@ -217,28 +216,30 @@ impl<'h, 'a> Leading<'h, 'a> {
         round.tally.correct = round.tally.correct.saturating_add(tally.correct);
     }
 
-    fn decide(&mut self, event: Event) -> Result<()> {
+    fn decide(&mut self, event: ring::Event) -> Result<()> {
         let mut is_lost = false;
         for action in self.ring.on(event, self.head.now()) {
             match action {
-                Action::Halt { generation, members, reason } => {
+                ring::Action::Halt { generation, members, reason } => {
                     if !reason.is_empty() {
-                        self.head.run.tell(Told::Noted { message: reason });
+                        self.head.run.tell(report::Event::Noted { message: reason });
                     }
                     self.send(&members, &Body::Halt(proto::Halt { generation }));
                 }
-                Action::Form { view, source, behind, .. } => self.form(view, source, behind),
-                Action::RoundDone { round, epoch_done } => {
+                ring::Action::Form { view, source, behind, .. } => self.form(view, source, behind),
+                ring::Action::RoundDone { round, epoch_done } => {
                     self.round_done(round, epoch_done.map(|epoch| epoch + 1))?
                 }
-                Action::Expel { member, reason } => {
+                ring::Action::Expel { member, reason } => {
                     if let Some(node) = self.head.registry.get(member) {
                         node.outbox.abort(&reason);
                     }
                 }
-                Action::Waiting { reason } => self.head.run.tell(Told::Noted { message: reason }),
-                Action::StateLost { .. } => is_lost = true,
-                Action::Finished { .. } => self.finished = true,
+                ring::Action::Waiting { reason } => {
+                    self.head.run.tell(report::Event::Noted { message: reason })
+                }
+                ring::Action::StateLost { .. } => is_lost = true,
+                ring::Action::Finished { .. } => self.finished = true,
             }
         }
         if is_lost { self.go_back() } else { Ok(()) }
@@ -251,7 +252,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         self.behind.clear();
         (self.due, self.early) = (None, None);
         let progress = &self.head.run.progress;
-        self.decide(Event::Start { round: progress.round, units_done: progress.units })
+        self.decide(ring::Event::Start { round: progress.round, units_done: progress.units })
     }
 
     fn send(&self, members: &[u64], body: &Body) {
@@ -261,7 +262,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
     }
 
-    fn form(&mut self, view: View, source: Option<u64>, behind: Vec<u64>) {
+    fn form(&mut self, view: ring::View, source: Option<u64>, behind: Vec<u64>) {
         let peers: Vec<proto::Peer> = view
             .members
             .iter()

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use bonfire_learn::{Gradient, Tally};
-use bonfire_report::{Event as Told, Exit};
-use bonfire_strategy::server::{Action, Contribution, Event, Rule, Server};
-use bonfire_strategy::{Deck, Unit};
+use bonfire_report::{self as report, Exit};
+use bonfire_strategy::server::{self, Contribution};
+use bonfire_strategy::{Deck, Server, Unit};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 use bytes::Bytes;
@@ -83,7 +83,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             Topology::Flat { workers, backup: 1.., .. } => Some(workers),
             _ => None,
         };
-        let strategy = Rule {
+        let strategy = server::Rule {
             max_staleness: rule.max_staleness,
             take,
             straggler: rule.straggler,
@@ -138,7 +138,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             // All replicas begin alike.
             self.has.insert(node, 0);
         }
-        self.decide(Event::Joined { member: node, lease })
+        self.decide(server::Event::Joined { member: node, lease })
     }
 
     /// The first round begins with all workers.
@@ -152,7 +152,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         let here = self.offered.values().sum::<u32>() + own;
         if !self.started && (here >= wanted || self.head.mailbox.now() >= self.start_by) {
             self.started = true;
-            self.decide(Event::Start)?;
+            self.decide(server::Event::Start)?;
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             }
         }
         if self.server.next_deadline().is_some_and(|at| at <= self.head.now()) {
-            self.decide(Event::Tick)?;
+            self.decide(server::Event::Tick)?;
         }
         self.start_if_ready()?;
         if self.head.stats.is_due(self.head.mailbox.now()) {
@@ -214,7 +214,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         }
         let nodes = u32::try_from(self.head.registry.nodes().count()).unwrap_or(u32::MAX);
         self.offered.insert(node, offer.workers.min(nodes));
-        self.decide(Event::Lease { member: node, lease: offer.lease.min(nodes.saturating_mul(2)) })
+        self.decide(server::Event::Lease { member: node, lease: offer.lease.min(nodes.saturating_mul(2)) })
     }
 
     /// The relay with the fewest workers of those that a worker can reach, if there is any.
@@ -248,12 +248,12 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Role::Relay { .. }) => self.rehouse(node.number)?,
             _ => {}
         }
-        self.decide(Event::Lost { member: node.number, reason })?;
+        self.decide(server::Event::Lost { member: node.number, reason })?;
         match self.head.recruit(Role::Worker { number: 0, relay: None }) {
             Some(node) => {
                 self.has.remove(&node);
                 self.offered.remove(&node);
-                self.decide(Event::Joined { member: node, lease: 1 })
+                self.decide(server::Event::Joined { member: node, lease: 1 })
             }
             None => Ok(()),
         }
@@ -296,7 +296,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         self.head.appoint(node, role, None);
         self.has.remove(&node);
         match role {
-            Role::Worker { relay: None, .. } => self.decide(Event::Joined { member: node, lease: 1 }),
+            Role::Worker { relay: None, .. } => self.decide(server::Event::Joined { member: node, lease: 1 }),
             _ => Ok(()),
         }
     }
@@ -332,17 +332,17 @@ impl<'h, 'a> Serving<'h, 'a> {
         let parcel = wrong.is_none().then_some(Parcel { payload, weight: push.weight });
         let held = Held { parcel, tally, units: done.clone() };
         self.held.insert((node, push.order), held);
-        self.decide(Event::Pushed { member: node, order: push.order, done, unused, empty })
+        self.decide(server::Event::Pushed { member: node, order: push.order, done, unused, empty })
     }
 
     /// Asks the strategy what to do, and does it.
-    fn decide(&mut self, event: Event) -> Result<()> {
+    fn decide(&mut self, event: server::Event) -> Result<()> {
         let actions = self.server.on(event, self.head.now());
         // What the update ended: an epoch perhaps. What is due then comes after the members were sent to work.
         let mut updated: Option<Vec<u64>> = None;
         for action in actions {
             match action {
-                Action::Apply { pushes, version, open, .. } => {
+                server::Action::Apply { pushes, version, open, .. } => {
                     if let Some(epochs) = updated.take() {
                         self.after_update(&epochs);
                     }
@@ -351,21 +351,23 @@ impl<'h, 'a> Serving<'h, 'a> {
                     self.head.run.progress.open = open.collect();
                     updated = Some(Vec::new());
                 }
-                Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
-                Action::Release { member, order, version, units, .. } => {
+                server::Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
+                server::Action::Release { member, order, version, units, .. } => {
                     self.release(member, Order { number: order, version, units });
                 }
-                Action::Discard { member, order, late, reason } => {
+                server::Action::Discard { member, order, late, reason } => {
                     self.held.remove(&(member, order));
                     if late {
                         self.head.stats.dropped(member);
                     }
                     self.head.tell_late(member, reason);
                 }
-                Action::Late { member, reason } => self.head.tell_late(member, reason),
-                Action::Left { .. } => {}
-                Action::Waiting { reason } => self.head.run.tell(Told::Noted { message: reason }),
-                Action::Finished { .. } => self.finished = true,
+                server::Action::Late { member, reason } => self.head.tell_late(member, reason),
+                server::Action::Left { .. } => {}
+                server::Action::Waiting { reason } => {
+                    self.head.run.tell(report::Event::Noted { message: reason })
+                }
+                server::Action::Finished { .. } => self.finished = true,
             }
         }
         if let Some(epochs) = updated {
