@@ -56,7 +56,6 @@ impl Relay {
         let mut actions = Vec::new();
         match event {
             Event::Order { order, version, units } => self.ordered(order, version, units, &mut actions),
-            Event::Parted => self.void("the parent is gone", &mut actions),
             Event::Joined { worker } => {
                 self.joined(worker);
                 actions.push(Action::Offer { lease: self.lease() });
@@ -86,16 +85,16 @@ impl Relay {
     }
 
     fn ordered(&mut self, order: u64, version: u64, units: Vec<Unit>, actions: &mut Vec<Action>) {
-        if !self.rule.is_async && self.open.is_some() {
-            self.void("the parent has given another order", actions);
+        if self.open.is_some() {
+            self.void("the parent gave another order before this one was answered", actions);
         }
         self.open = Some(order);
         self.version = version;
         self.stock.extend(units);
     }
 
-    /// Forgets what was ordered. Workers may have new work at once: their answers to what is void are not to any
-    /// order they have.
+    /// Forgets what was ordered: a parent that gives another order without an answer has given the units to others.
+    /// Workers may have new work at once: their answers to what is void are not to any order they have.
     fn void(&mut self, reason: &str, actions: &mut Vec<Action>) {
         self.open = None;
         self.stock.clear();

@@ -226,7 +226,10 @@ impl Relaying {
                     let _ = self.parent.send(Body::Offer(offer));
                 }
                 relay::Action::Discard { worker, order, .. } => drop(self.pushes.remove(&(worker, order))),
-                relay::Action::Forget { .. } => self.pushes.clear(),
+                relay::Action::Forget { .. } => {
+                    self.pushes.clear();
+                    self.sum.clear();
+                }
             }
         }
         Ok(())
@@ -311,3 +314,6 @@ impl Sum {
         self.seconds = 0.0;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,10 +14,8 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The parent wants an answer, and the parameters are there in this version. The units come on top of those the
-    /// relay still has.
+    /// relay still has. If the order before was not answered, that one is void with all that was done for it.
     Order { order: u64, version: u64, units: Vec<Unit> },
-    /// The parent is gone, and with it everything it had ordered.
-    Parted,
     /// A worker is there, for the first time or again.
     Joined { worker: u64 },
     /// A worker is gone; another does its unit.
@@ -50,6 +48,6 @@ pub enum Action {
     Offer { lease: u32 },
     /// Drop a worker's push.
     Discard { worker: u64, order: u64, reason: String },
-    /// Drop the pushes or the sum so far: nobody waits for them any more.
+    /// Drop the pushes that are held and, async, the sum so far: nobody waits for them any more.
     Forget { reason: String },
 }

@@ -141,15 +141,22 @@ fn async_gives_back_what_is_left_when_the_last_worker_goes() {
 }
 
 #[test]
-fn what_a_lost_parent_ordered_is_void() {
+fn an_order_that_was_not_answered_is_void_when_another_comes() {
     for is_async in [false, true] {
         let mut bench = Bench::new(is_async, 2);
         bench.order(7, 0, &[0, 1], &["release 1#1 v0 0", "release 2#2 v0 1"]);
         bench.0.on(Event::Pushed { worker: 1, order: 1, unit: Unit { epoch: 0, index: 0 } });
-        bench.check(Event::Parted, &["forget: the parent is gone"]);
+        bench.order(
+            8,
+            5,
+            &[2],
+            &["forget: the parent gave another order before this one was answered", "release 1#3 v5 2"],
+        );
         bench.push(2, 2, 1, &["discard 2#2: answers order 2; it has no order to answer"]);
-        bench.order(1, 5, &[0, 1], &["release 1#3 v5 0", "release 2#4 v5 1"]);
         bench.push(1, 1, 0, &["discard 1#1: answers order 1; its order is 3"]);
+        let actions = bench.0.on(Event::Pushed { worker: 1, order: 3, unit: Unit { epoch: 0, index: 2 } });
+        let Some(Action::PushUp { order: 8, done, .. }) = actions.last() else { panic!("{actions:?}") };
+        assert_eq!(*done, units(&[2]), "nothing of the order that is void");
     }
 }
 
