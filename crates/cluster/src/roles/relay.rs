@@ -115,7 +115,7 @@ struct Sum {
 impl Relaying {
     fn new(parent: Outbox, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Self {
         let file = &settings.file;
-        let rule = relay::Rule { is_async: role.is_async, workers: role.workers.len() };
+        let rule = relay::Rule { is_async: role.is_async, workers: role.workers as usize };
         let empty = || Gradient::new(layout);
         let tally = proto::Tally::default();
         Self {

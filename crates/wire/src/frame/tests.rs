@@ -161,10 +161,7 @@ fn body(chance: &mut Chance) -> Body {
             ..proto::RingRound::default()
         }),
         10 => Body::Assignment(proto::Assignment {
-            role: Some(proto::assignment::Role::Relay(proto::Relay {
-                is_async: true,
-                workers: vec![peer; many],
-            })),
+            role: Some(proto::assignment::Role::Relay(proto::Relay { is_async: true, workers: many as u32 })),
             threads: order as u32,
         }),
         _ => Body::Hello(Hello { node: order, generation }),

@@ -30,7 +30,7 @@ impl Bench {
             }
         });
         let (parent, there) = memory_link(Box::new(|_| ()), hear);
-        let role = proto::Relay { is_async, workers: vec![proto::Peer::default(); 2] };
+        let role = proto::Relay { is_async, workers: 2 };
         let mut relaying = Relaying::new(parent, &settings, &layout, &role);
         let mut links = vec![there];
         for node in [1, 2] {
