@@ -151,7 +151,9 @@ impl Relay {
 
     fn push_up(&mut self, actions: &mut Vec<Action>) {
         let Some(order) = self.open else { return };
-        let Some(reason) = self.complete() else { return };
+        if !self.is_complete() {
+            return;
+        }
         self.open = None;
         let mut shares = mem::take(&mut self.shares);
         if !self.rule.is_async {
@@ -163,20 +165,18 @@ impl Relay {
         let unused = if self.workers.is_empty() { mem::take(&mut self.stock) } else { BTreeSet::new() };
         let unused = unused.into_iter().collect();
         let oldest = self.oldest.take().unwrap_or(self.version);
-        actions.push(Action::PushUp { order, shares, done, unused, oldest, reason });
+        actions.push(Action::PushUp { order, shares, done, unused, oldest });
     }
 
-    /// Why the open order can be answered now, if it can.
-    fn complete(&self) -> Option<String> {
-        let here = self.shares.len();
+    /// Whether the open order can be answered now: no worker is left, enough is in, or nothing more can come.
+    fn is_complete(&self) -> bool {
         if self.workers.is_empty() {
-            return Some(format!("no worker is left, {here} in"));
+            return true;
         }
         let enough = self.rule.workers.clamp(1, self.workers.len());
-        if self.rule.is_async && here >= enough {
-            return Some(format!("{here} in, {enough} suffice"));
+        if self.rule.is_async && self.shares.len() >= enough {
+            return true;
         }
-        let more = !self.stock.is_empty() || self.workers.values().any(Option::is_some);
-        (!more).then(|| format!("all {here} in"))
+        self.stock.is_empty() && self.workers.values().all(Option::is_none)
     }
 }

@@ -200,8 +200,7 @@ impl Ring {
         self.report_up_to(by_all, actions);
         if self.plan.is_last(&view, self.round) {
             self.phase = Phase::Finished;
-            let reason = format!("{} done", counted(self.round, "round"));
-            actions.push(Action::Finished { members: view.members, reason });
+            actions.push(Action::Finished { members: view.members });
         }
     }
 
@@ -298,7 +297,7 @@ impl Ring {
     fn lose_state(&mut self, actions: &mut Vec<Action>) {
         self.phase = Phase::Gathering;
         self.view = None;
-        let reason = "no member that has the parameters is left".to_owned();
+        let reason = "no member of the ring is left that has the parameters".to_owned();
         actions.push(Action::StateLost { round: self.round, reason });
     }
 

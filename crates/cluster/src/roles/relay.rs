@@ -225,14 +225,23 @@ impl Relaying {
                     let offer = proto::Offer { lease, workers: self.workers.len() as u32 };
                     let _ = self.parent.send(Body::Offer(offer));
                 }
-                relay::Action::Discard { worker, order, .. } => drop(self.pushes.remove(&(worker, order))),
-                relay::Action::Forget { .. } => {
+                relay::Action::Discard { worker, order, reason } => {
+                    self.pushes.remove(&(worker, order));
+                    self.complain(format!("dropped a gradient: node {worker} {reason}"));
+                }
+                relay::Action::Forget { reason } => {
                     self.pushes.clear();
                     self.sum.clear();
+                    self.complain(format!("dropped what was done: {reason}"));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Tells the head what those who watch it should know.
+    fn complain(&self, reason: String) {
+        let _ = self.parent.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
     }
 
     /// Sends a worker to work. One that is gone is heard of in the mail.

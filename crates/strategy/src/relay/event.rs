@@ -33,7 +33,8 @@ pub struct Share {
     pub unit: Unit,
 }
 
-/// What the caller has to do now, in this order. A `reason` that comes with a worker is the text after its name.
+/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of a
+/// worker is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Tell a worker to do `unit` on `version`, the newest the relay has.
@@ -43,7 +44,7 @@ pub enum Action {
     /// Answer the parent's `order`. A sync relay now sums up the pushes of `shares` in this order; an async one has
     /// the sum and begins a new one. `oldest` is the lowest version that a share was computed on, the order's own
     /// when there is none.
-    PushUp { order: u64, shares: Vec<Share>, done: Vec<Unit>, unused: Vec<Unit>, oldest: u64, reason: String },
+    PushUp { order: u64, shares: Vec<Share>, done: Vec<Unit>, unused: Vec<Unit>, oldest: u64 },
     /// Tell the parent how many units the relay can have in its hands from now on.
     Offer { lease: u32 },
     /// Drop a worker's push.

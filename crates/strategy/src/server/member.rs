@@ -12,8 +12,6 @@ pub struct ServerMember {
     pub standing: Standing,
     /// When it came into this standing.
     pub since: Duration,
-    /// Why it is idle: what its next release will say.
-    pub(super) news: String,
 }
 
 /// What a member is doing.
@@ -31,18 +29,13 @@ pub enum Standing {
 }
 
 impl ServerMember {
-    pub(super) fn new(lease: u32, now: Duration, news: String) -> Self {
-        Self { lease, units: Vec::new(), standing: Standing::Idle, since: now, news }
+    pub(super) fn new(lease: u32, now: Duration) -> Self {
+        Self { lease, units: Vec::new(), standing: Standing::Idle, since: now }
     }
 
     pub(super) fn stand(&mut self, standing: Standing, now: Duration) {
         self.standing = standing;
         self.since = now;
-    }
-
-    pub(super) fn is_idle(&mut self, now: Duration, news: String) {
-        self.stand(Standing::Idle, now);
-        self.news = news;
     }
 
     /// Whether the units of a push are this member's to name, each once.

@@ -233,11 +233,10 @@ impl Cluster {
             };
             return self.tell_relay(parent, event, gradient);
         }
-        let reason = "closed".to_owned();
         match note {
             Note::Joined { lease } => self.tell_head(server::Event::Joined { member: id, lease }, None),
             Note::Lease { lease } => self.tell_head(server::Event::Lease { member: id, lease }, None),
-            Note::Closed => self.tell_head(server::Event::Lost { member: id, reason }, None),
+            Note::Closed => self.tell_head(server::Event::Lost { member: id }, None),
             Note::Pushed { order, done, unused, sum } => {
                 let units: Vec<Unit> = sum.iter().map(|gradient| gradient.unit).collect();
                 assert_eq!(units, done, "the sum is what it says");

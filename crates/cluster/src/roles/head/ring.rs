@@ -217,7 +217,7 @@ impl<'h, 'a> Leading<'h, 'a> {
     }
 
     fn decide(&mut self, event: ring::Event) -> Result<()> {
-        let mut is_lost = false;
+        let mut lost = None;
         for action in self.ring.on(event, self.head.now()) {
             match action {
                 ring::Action::Halt { generation, members, reason } => {
@@ -226,7 +226,14 @@ impl<'h, 'a> Leading<'h, 'a> {
                     }
                     self.send(&members, &Body::Halt(proto::Halt { generation }));
                 }
-                ring::Action::Form { view, source, behind, .. } => self.form(view, source, behind),
+                ring::Action::Form { view, source, behind, reason } => {
+                    // Of the first ring the joins tell.
+                    if self.view.is_some() {
+                        let message = format!("the ring goes on: {reason}");
+                        self.head.run.tell(report::Event::Noted { message });
+                    }
+                    self.form(view, source, behind);
+                }
                 ring::Action::RoundDone { round, epoch_done } => {
                     self.round_done(round, epoch_done.map(|epoch| epoch + 1))?
                 }
@@ -238,16 +245,16 @@ impl<'h, 'a> Leading<'h, 'a> {
                 ring::Action::Waiting { reason } => {
                     self.head.run.tell(report::Event::Noted { message: reason })
                 }
-                ring::Action::StateLost { .. } => is_lost = true,
+                ring::Action::StateLost { reason, .. } => lost = Some(reason),
                 ring::Action::Finished { .. } => self.finished = true,
             }
         }
-        if is_lost { self.go_back() } else { Ok(()) }
+        lost.map_or(Ok(()), |reason| self.go_back(&reason))
     }
 
     /// The head has the parameters of its newest checkpoint. When all members are lost, those are the newest there are.
-    fn go_back(&mut self) -> Result<()> {
-        self.head.run.go_back("no member of the ring is left that has the parameters")?;
+    fn go_back(&mut self, reason: &str) -> Result<()> {
+        self.head.run.go_back(reason)?;
         self.rounds.clear();
         self.behind.clear();
         (self.due, self.early) = (None, None);

@@ -193,7 +193,7 @@ impl<'h, 'a> Serving<'h, 'a> {
                 let role = self.head.employ(node, |number| Role::Worker { number, relay });
                 self.join(node, role)
             }
-            Some(Notice::Lost { node, reason }) => self.lost(&node, reason),
+            Some(Notice::Lost { node, reason }) => self.lost(&node, &reason),
             Some(Notice::Frame(node, Frame { body: Body::Push(push), payload })) => {
                 self.pushed(node, push, payload)
             }
@@ -230,7 +230,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         relays.min_by_key(|&relay| workers(relay))
     }
 
-    fn lost(&mut self, node: &Node, reason: String) -> Result<()> {
+    fn lost(&mut self, node: &Node, reason: &str) -> Result<()> {
         let round = self.server.version() + 1;
         let consequence = match node.role {
             Some(Role::Worker { relay: None, .. }) => format!("round {round} goes on without it"),
@@ -239,7 +239,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Role::Evaluator) => "the head measures instead".to_owned(),
             Some(Role::RingMember { .. }) | None => "the run goes on".to_owned(),
         };
-        self.head.tell_lost(node, &reason, &consequence);
+        self.head.tell_lost(node, reason, &consequence);
         self.has.remove(&node.number);
         self.offered.remove(&node.number);
         self.apart.retain(|&(worker, relay)| worker != node.number && relay != node.number);
@@ -248,7 +248,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Role::Relay { .. }) => self.rehouse(node.number)?,
             _ => {}
         }
-        self.decide(server::Event::Lost { member: node.number, reason })?;
+        self.decide(server::Event::Lost { member: node.number })?;
         match self.head.recruit(Role::Worker { number: 0, relay: None }) {
             Some(node) => {
                 self.has.remove(&node);
@@ -342,7 +342,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         let mut updated: Option<Vec<u64>> = None;
         for action in actions {
             match action {
-                server::Action::Apply { pushes, version, open, .. } => {
+                server::Action::Apply { pushes, version, open } => {
                     if let Some(epochs) = updated.take() {
                         self.after_update(&epochs);
                     }
@@ -352,7 +352,7 @@ impl<'h, 'a> Serving<'h, 'a> {
                     updated = Some(Vec::new());
                 }
                 server::Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
-                server::Action::Release { member, order, version, units, .. } => {
+                server::Action::Release { member, order, version, units } => {
                     self.release(member, Order { number: order, version, units });
                 }
                 server::Action::Discard { member, order, late, reason } => {
@@ -363,11 +363,10 @@ impl<'h, 'a> Serving<'h, 'a> {
                     self.head.tell_late(member, reason);
                 }
                 server::Action::Late { member, reason } => self.head.tell_late(member, reason),
-                server::Action::Left { .. } => {}
                 server::Action::Waiting { reason } => {
                     self.head.run.tell(report::Event::Noted { message: reason })
                 }
-                server::Action::Finished { .. } => self.finished = true,
+                server::Action::Finished => self.finished = true,
             }
         }
         if let Some(epochs) = updated {

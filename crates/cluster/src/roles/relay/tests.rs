@@ -65,6 +65,15 @@ impl Bench {
         self.relaying.pushed(worker, push, payload).expect("a push");
     }
 
+    /// What the head was told to warn of.
+    fn complaints(&self) -> Vec<String> {
+        let reason = |frame: Frame| match frame.body {
+            Body::Trouble(trouble) => Some(trouble.reason),
+            _ => None,
+        };
+        self.said.try_iter().filter_map(reason).collect()
+    }
+
     /// The push that went up, with the first value of its gradient.
     fn pushed_up(&mut self) -> (proto::Push, f32) {
         let is_push = |frame: Frame| match frame.body {
@@ -96,4 +105,12 @@ fn what_was_done_for_a_void_order_does_not_go_up() {
         assert_eq!(push.tally.unwrap_or_default().samples, 2 * BATCH, "async: {is_async}");
         assert_eq!(value, 3.0, "async: {is_async}");
     }
+}
+
+#[test]
+fn the_head_hears_why_a_gradient_was_dropped() {
+    let mut bench = Bench::new(false);
+    bench.order(1, [0, 1]);
+    bench.push(1, 7, 0, 1.0);
+    assert_eq!(bench.complaints(), ["dropped a gradient: node 1 answers order 7; its order is 1"]);
 }
