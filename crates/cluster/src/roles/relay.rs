@@ -195,11 +195,10 @@ impl Relaying {
             self.feed.add(Entry::of(go, self.version, payload), state_bytes);
         }
         self.version = go.version;
-        if go.order == 0 {
-            return Ok(());
-        }
+        // Without an order it was news only.
+        let Some(order) = go.order else { return Ok(()) };
         let units = go.units.iter().map(from_proto).collect();
-        let actions = self.strategy.on(relay::Event::Order { order: go.order, version: go.version, units });
+        let actions = self.strategy.on(relay::Event::Order { order, version: go.version, units });
         self.act(actions)
     }
 

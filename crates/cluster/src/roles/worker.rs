@@ -115,13 +115,15 @@ fn answer(station: &mut Station, outbox: &Outbox, frame: Frame) -> Result<()> {
     station.take(&go, frame.payload)?;
     #[cfg(test)]
     crate::simulation::witness::has(go.version, &station.replica);
+    // Without an order it was news only.
+    let Some(order) = go.order else { return Ok(()) };
     for unit in &go.units {
         ensure!(station.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
         let computed = station.compute(from_proto(unit));
         let weight = station.gradient.weight;
         let payload = station.codec.pack(&station.gradient);
         let push = proto::Push {
-            order: go.order,
+            order,
             weight,
             tally: Some(computed.tally),
             units: vec![*unit],

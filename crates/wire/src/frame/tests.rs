@@ -147,7 +147,12 @@ fn body(chance: &mut Chance) -> Body {
             units: vec![unit; many],
             ..proto::Push::default()
         }),
-        2 => Body::Go(proto::Go { order, units: vec![unit; many], lr: 0.5, ..proto::Go::default() }),
+        2 => Body::Go(proto::Go {
+            order: (many > 0).then_some(order),
+            units: vec![unit; many],
+            lr: 0.5,
+            ..proto::Go::default()
+        }),
         3 => Body::Ring(Ring { generation, members: vec![peer; many], round, ..Ring::default() }),
         4 => Body::Piece(Piece { generation, round, ..Piece::default() }),
         5 => Body::State(proto::State { round, steps: order, moments: many as u32 }),

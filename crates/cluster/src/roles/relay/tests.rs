@@ -43,7 +43,7 @@ impl Bench {
 
     fn order(&mut self, order: u64, indices: [u32; 2]) {
         let units = indices.map(|index| proto::Unit { epoch: 0, index }).to_vec();
-        let go = proto::Go { order, units, ..proto::Go::default() };
+        let go = proto::Go { order: Some(order), units, ..proto::Go::default() };
         self.relaying.ordered(&go, Bytes::new()).expect("an order");
     }
 
