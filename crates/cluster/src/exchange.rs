@@ -7,7 +7,9 @@ use anyhow::{Result, ensure};
 use bonfire_learn::layout::Kind;
 use bonfire_learn::sum::{Addend, sum};
 use bonfire_learn::{Gradient, Layout};
-use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, RowNumbers, Schema, Section};
+use bonfire_wire::payload::{
+    EncodedSection, EncodedVector, Encoder, Precision, RowNumbers, Schema, Section, is_sent_whole,
+};
 use bytes::Bytes;
 
 use crate::run_file::Compression;
@@ -159,10 +161,23 @@ impl Codec {
         floats_to_bytes([parameters])
     }
 
-    /// The payload of those parameters that changed: of tables only these rows, the list of each.
+    /// The payload of those parameters that changed: of tables only these rows, the list of each. A table of which most rows
+    /// changed is sent whole.
     pub fn pack_changes(&mut self, parameters: &[f32], rows: &[&[u32]]) -> Bytes {
         let mut page = self.shelf.take();
-        self.encoder.encode(&self.schema, parameters, rows, Precision::F32, &mut page.bytes);
+        let tables = self.schema.sections().iter().filter_map(|section| match section {
+            Section::Rows { range, width } => Some((range.len() / width, *width)),
+            Section::Dense { .. } => None,
+        });
+        // The encoder would send rows that are not listed as zeros, and these hold parameters, too.
+        let whole: Vec<Option<Vec<u32>>> = (tables.zip(rows))
+            .map(|((all, width), rows)| {
+                is_sent_whole(rows.len(), all, width, Precision::F32).then(|| (0..all as u32).collect())
+            })
+            .collect();
+        let rows: Vec<&[u32]> =
+            whole.iter().zip(rows).map(|(whole, rows)| whole.as_deref().unwrap_or(rows)).collect();
+        self.encoder.encode(&self.schema, parameters, &rows, Precision::F32, &mut page.bytes);
         Bytes::from_owner(page)
     }
 
@@ -388,6 +403,20 @@ mod tests {
         assert_eq!(found[36..40], new[36..40]);
         assert_eq!(found[..16], old[..16]);
         assert_eq!(found[200..], new[200..], "parameters are never rounded");
+    }
+
+    /// Then the whole table is fewer bytes than the rows with their numbers.
+    #[test]
+    fn where_almost_all_rows_changed_the_others_stay_as_they_are() {
+        let (layout, mut codec) = (layout(), Codec::new(&layout(), Compression::None));
+        let old = layout.initial(1);
+        let mut new = layout.initial(2);
+        new[..4].copy_from_slice(&old[..4]);
+        let changed: Vec<u32> = (1..50).collect();
+        let payload = codec.pack_changes(&new, &[&changed]);
+        let mut found = old.clone();
+        codec.unpack_changes(&payload, &mut found).expect("changes");
+        assert!(found == new, "{:?} instead of {:?}", &found[..8], &new[..8]);
     }
 
     #[test]

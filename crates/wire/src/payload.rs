@@ -182,7 +182,7 @@ fn encode_dense(values: &[f32], precision: Precision, out: &mut Vec<u8>) {
 fn encode_table(table: &[f32], width: usize, rows: &[u32], precision: Precision, out: &mut Vec<u8>) {
     let values_of = |row: u32| &table[row as usize * width..][..width];
     let exponent = precision.exponent(rows.iter().map(|&row| values_of(row)));
-    if rows_bytes(rows.len(), width, precision) <= precision.bytes(table.len()) {
+    if !is_sent_whole(rows.len(), table.len() / width, width, precision) {
         write_section_header(ROWS, exponent, rows.len(), out);
         out.extend(rows.iter().flat_map(|row| row.to_le_bytes()));
         rows.iter().for_each(|&row| precision.write(values_of(row), exponent, out));
@@ -197,6 +197,12 @@ fn encode_table(table: &[f32], width: usize, rows: &[u32], precision: Precision,
         precision.write(values_of(row), exponent, out);
     }
     out.resize(begin + precision.bytes(table.len()), 0);
+}
+
+/// Whether a table of `all` rows is sent whole if so many of them count: because that is fewer bytes than these rows with their
+/// numbers.
+pub fn is_sent_whole(rows: usize, all: usize, width: usize, precision: Precision) -> bool {
+    rows_bytes(rows, width, precision) > precision.bytes(all * width)
 }
 
 /// How many bytes rows take with their numbers.
@@ -309,7 +315,7 @@ impl<'a> Rest<'a> {
     ) -> Result<RowNumbers<'a>, PayloadError> {
         let all = len / width;
         // The first check keeps the product of the second from overflowing.
-        if count > all || rows_bytes(count, width, precision) > precision.bytes(len) {
+        if count > all || is_sent_whole(count, all, width, precision) {
             return Err(wrong(format!(
                 "has {count} rows of a table of {all}, which should have been sent whole"
             )));
