@@ -15,7 +15,7 @@ use crate::allreduce::{Circle, Gather};
 use crate::exchange::{Codec, Parcel, bytes_to_floats};
 use crate::mail::{Mail, News};
 use crate::replica::Replica;
-use crate::roles::registry::{Entry, Registry};
+use crate::roles::registry::{COMPARE_EVERY, Entry, Registry};
 use crate::run_file::{Compression, Overrides, Settings};
 use crate::station::{Station, pack_state, unpack_state};
 use crate::worker::Worker;
@@ -255,6 +255,7 @@ fn no_guest_takes_a_registry_down() {
             layout_digest: b"same".to_vec(),
             shipment: Some(Bytes::from_static(&[7; 100])),
             payload_bytes: 1000,
+            compare_every: COMPARE_EVERY,
         });
         let mut there = Vec::new();
         for (link, body) in said {

@@ -20,7 +20,7 @@ use super::{VERSION, listen, own_address, timeouts};
 use crate::checkpoint::layout_digest;
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::head;
-use crate::roles::registry::{Entry, Registry, turned_away};
+use crate::roles::registry::{COMPARE_EVERY, Entry, Registry, turned_away};
 use crate::run::Run;
 use crate::run_file::{Distribute, Settings};
 use crate::state::data_digest;
@@ -224,6 +224,7 @@ impl Run {
             layout_digest: layout_digest(job.layout()).into_bytes(),
             shipment,
             payload_bytes: job.layout().len() * 4 * state + (1 << 16),
+            compare_every: COMPARE_EVERY,
         })
     }
 }

@@ -27,6 +27,8 @@ pub struct Entry {
     pub lr: f32,
     pub weight: f64,
     pub payload: Bytes,
+    /// Of the parameters that it leads to, where members compare theirs with it.
+    pub digest: Option<u64>,
 }
 
 /// Where a member is to go on.
@@ -35,6 +37,8 @@ pub struct Order {
     pub number: u64,
     pub version: u64,
     pub units: Vec<Unit>,
+    /// Of the parameters of that version, where members compare theirs with it.
+    pub digest: Option<u64>,
 }
 
 impl Feed {
@@ -90,11 +94,17 @@ impl Feed {
         };
         for step in before {
             // News only: the order comes with the last of them.
-            outbox.send(step.frame(proto::Go { version: step.to, ..proto::Go::default() }))?;
+            let go = proto::Go { version: step.to, digest: step.digest, ..proto::Go::default() };
+            outbox.send(step.frame(go))?;
         }
         let units = order.units.into_iter().map(to_proto).collect();
-        let go =
-            proto::Go { order: Some(order.number), version: order.version, units, ..proto::Go::default() };
+        let go = proto::Go {
+            order: Some(order.number),
+            version: order.version,
+            units,
+            digest: order.digest,
+            ..proto::Go::default()
+        };
         match last {
             Some(step) => outbox.send(step.frame(go)),
             None => outbox.send(Body::Go(go)),
@@ -105,7 +115,8 @@ impl Feed {
 impl Entry {
     /// What a parent sent.
     pub fn of(go: &proto::Go, from: u64, payload: Bytes) -> Self {
-        Self { from, to: go.version, news: go.news(), lr: go.lr, weight: go.weight, payload }
+        let proto::Go { version: to, lr, weight, digest, .. } = *go;
+        Self { from, to, news: go.news(), lr, weight, payload, digest }
     }
 
     fn frame(&self, go: proto::Go) -> Frame {
@@ -131,12 +142,13 @@ mod tests {
         let mut feed = Feed::default();
         for from in 0..3 {
             let (news, payload) = (proto::News::Update, Bytes::from_static(b"sum"));
-            feed.add(Entry { from, to: from + 1, news, lr: 0.1, weight: 1.0, payload }, 1000);
+            let (to, digest) = (from + 1, None);
+            feed.add(Entry { from, to, news, lr: 0.1, weight: 1.0, payload, digest }, 1000);
         }
         let (sender, inbox) = channel();
         let hear = Box::new(move |incoming| sender.send(incoming).expect("room"));
         let (here, there) = memory_link(Box::new(|_| ()), hear);
-        let order = Order { number: 7, version, units: vec![Unit { epoch: 0, index: 0 }] };
+        let order = Order { number: 7, version, units: vec![Unit { epoch: 0, index: 0 }], digest: None };
         feed.send(&here, has, order, &replica).expect("a link");
         drop((here, there));
         let step = |incoming: Incoming| match incoming {

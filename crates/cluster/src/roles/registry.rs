@@ -34,7 +34,12 @@ pub struct Entry {
     pub shipment: Option<Bytes>,
     /// The largest payload that a node may send.
     pub payload_bytes: usize,
+    /// Members compare their parameters with the head's in every so many versions.
+    pub compare_every: u64,
 }
+
+/// Seldom enough to cost nothing, and often enough to notice a machine that computes wrongly.
+pub const COMPARE_EVERY: u64 = 100;
 
 #[derive(Debug)]
 enum Caller {
@@ -157,6 +162,11 @@ impl Registry {
     /// What all nodes sent to the head and received from it, those that are gone included.
     pub fn traffic(&self) -> LinkTraffic {
         self.nodes.values().fold(self.past, |sum, node| added(sum, node.outbox.traffic()))
+    }
+
+    /// Whether members compare their parameters with the head's at a version.
+    pub fn compares(&self, version: u64) -> bool {
+        version.is_multiple_of(self.entry.compare_every)
     }
 
     /// Takes a node that the caller has checked, or made, itself.

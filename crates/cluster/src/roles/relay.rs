@@ -18,7 +18,7 @@ use crate::exchange::{Codec, Parcel};
 use crate::mail::{Mail, News};
 use crate::replica::Replica;
 use crate::run_file::Settings;
-use crate::station::{take, unpack_state};
+use crate::station::{compare, take, unpack_state};
 
 /// Relays between the head and some workers until the head has something else to do for this node.
 pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Result<Next> {
@@ -65,6 +65,8 @@ struct Relaying {
     batch_size: usize,
     /// What the replica's parameters have.
     version: u64,
+    /// Of the head's parameters of that version, where members compare theirs with it.
+    digest: Option<u64>,
     feed: Feed,
     workers: BTreeMap<u64, RelayWorker>,
     /// Pushes of workers that were not summed yet, by worker and order.
@@ -127,6 +129,7 @@ impl Relaying {
             clip: file.clip_norm,
             batch_size: file.batch_size,
             version: 0,
+            digest: None,
             feed: Feed::default(),
             workers: BTreeMap::new(),
             pushes: BTreeMap::new(),
@@ -189,12 +192,15 @@ impl Relaying {
     /// Takes what the parent sent: something new, and what to do with it.
     fn ordered(&mut self, go: &proto::Go, payload: Bytes) -> Result<()> {
         take(&mut self.replica, &mut self.codec, &mut self.update, self.clip, go, payload.clone())?;
+        if let Some(trouble) = compare(&self.replica, go) {
+            let _ = self.parent.send(Body::Trouble(trouble));
+        }
         if go.news() != proto::News::Nothing && !self.is_async {
             let state_bytes =
                 self.replica.parameters.len() * 4 * (1 + self.replica.optimizer.moments().len());
             self.feed.add(Entry::of(go, self.version, payload), state_bytes);
         }
-        self.version = go.version;
+        (self.version, self.digest) = (go.version, go.digest);
         // Without an order it was news only.
         let Some(order) = go.order else { return Ok(()) };
         let units = go.units.iter().map(from_proto).collect();
@@ -204,7 +210,7 @@ impl Relaying {
 
     /// After another state came, what the workers have is of no use.
     fn restart(&mut self, version: u64) {
-        self.version = version;
+        (self.version, self.digest) = (version, None);
         self.feed.clear();
         for member in self.workers.values_mut() {
             member.has = None;
@@ -246,7 +252,7 @@ impl Relaying {
     /// Sends a worker to work. One that is gone is heard of in the mail.
     fn release(&mut self, worker: u64, number: u64, unit: Unit) {
         let Some(member) = self.workers.get_mut(&worker) else { return };
-        let order = Order { number, version: self.version, units: vec![unit] };
+        let order = Order { number, version: self.version, units: vec![unit], digest: self.digest };
         if self.is_async && member.has != Some(self.version) {
             // Its workers see the parameters only, at whatever version the relay has.
             self.feed.clear();
@@ -258,6 +264,7 @@ impl Relaying {
                 lr: 0.0,
                 weight: 0.0,
                 payload,
+                digest: self.digest,
             };
             self.feed.add(entry, usize::MAX);
         }

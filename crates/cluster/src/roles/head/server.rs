@@ -52,6 +52,8 @@ struct Serving<'h, 'a> {
     stamps: Option<Stamps>,
     /// All parameters as a payload, of a version.
     packed: Option<(u64, Bytes)>,
+    /// Of the newest parameters, where members compare theirs with it.
+    digest: Option<u64>,
     log: UpdateLog,
     /// Relays that have said how many workers they have.
     offered: BTreeMap<u64, u32>,
@@ -107,6 +109,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             has: BTreeMap::new(),
             stamps: (rule.max_staleness > 0 && touched_only).then(|| Stamps::new(layout)),
             packed: None,
+            digest: None,
             log: UpdateLog::default(),
             offered: BTreeMap::new(),
             apart: BTreeSet::new(),
@@ -353,7 +356,7 @@ impl<'h, 'a> Serving<'h, 'a> {
                 }
                 server::Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
                 server::Action::Release { member, order, version, units } => {
-                    self.release(member, Order { number: order, version, units });
+                    self.release(member, Order { number: order, version, units, digest: self.digest });
                 }
                 server::Action::Discard { member, order, late, reason } => {
                     self.held.remove(&(member, order));
@@ -426,29 +429,27 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn update(&mut self, parcels: &[Parcel], version: u64, step: Step) -> Result<()> {
         let (codec, sum, job) = (&mut self.codec, &mut self.sum, &mut self.head.run.job);
         job.pool.install(|| codec.sum(parcels, sum))?;
+        let mut sent = None;
         if self.rule.max_staleness == 0 {
             let (payload, weight) = (codec.pack(sum), sum.weight);
             if codec.rounds() {
                 // The head applies what the members apply.
                 job.pool.install(|| codec.sum(&[Parcel { payload: payload.clone(), weight }], sum))?;
             }
-            let entry = Entry {
-                from: version - 1,
-                to: version,
-                news: proto::News::Update,
-                lr: step.lr,
-                weight,
-                payload,
-            };
-            let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
-            self.feed.add(entry, state_bytes);
+            sent = Some((payload, weight));
         }
         if let Some(stamps) = &mut self.stamps {
             stamps.stamp(sum, version);
         }
         job.pool.install(|| job.replica.step(std::slice::from_ref(&*sum), step));
-        #[cfg(test)]
-        crate::simulation::witness::made(version, &job.replica);
+        let digest = self.head.registry.compares(version).then(|| job.replica.digest());
+        self.digest = digest;
+        if let Some((payload, weight)) = sent {
+            let (from, news, lr) = (version - 1, proto::News::Update, step.lr);
+            let entry = Entry { from, to: version, news, lr, weight, payload, digest };
+            let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
+            self.feed.add(entry, state_bytes);
+        }
         Ok(())
     }
 
@@ -469,6 +470,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             lr: 0.0,
             weight: 0.0,
             payload: Bytes::new(),
+            digest: order.digest,
         };
         match (&mut self.stamps, has) {
             (Some(stamps), Some(has)) => {
