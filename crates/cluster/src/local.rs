@@ -13,7 +13,7 @@ use crate::mail::mailbox;
 use crate::roles::head;
 use crate::roles::network::{Network, Switchboard};
 use crate::roles::node::{self, Desk, Equipment};
-use crate::roles::registry::{Entry, Registry};
+use crate::roles::registry::{COMPARE_EVERY, Entry, Registry};
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::run::Run;
 
@@ -40,6 +40,7 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
         layout_digest: layout_digest(run.job.layout()).into_bytes(),
         shipment: None,
         payload_bytes: usize::MAX,
+        compare_every: COMPARE_EVERY,
     });
     let settings = &run.job.settings;
     let nodes = settings.topology.nodes() + usize::from(settings.file.evaluator);

@@ -1,8 +1,8 @@
 //! A run whose nodes are processes, here or on other machines: links are gRPC.
 
 mod gate;
-mod meeting;
 mod newcomer;
+mod rendezvous;
 mod resident;
 
 use std::fs;
@@ -27,8 +27,8 @@ use bonfire_run::run_file::Settings;
 
 pub use crate::roles::head::Absent;
 pub use gate::{Access, Gate, Keys};
-pub use meeting::{Meeting, Notice, Point, Refused};
 use newcomer::{Loaded, Newcomer};
+pub use rendezvous::{Announcement, Point, Refused, Rendezvous};
 
 /// The version that all nodes of a run must share.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

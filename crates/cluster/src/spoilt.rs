@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use crate::exchange::{Codec, Parcel, bytes_to_floats};
 use crate::mail::{Mail, News};
-use crate::roles::registry::{Entry, Registry};
+use crate::roles::registry::{COMPARE_EVERY, Entry, Registry};
 use crate::station::{Station, pack_state, unpack_state};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::{Compression, Overrides, Settings};
@@ -160,6 +160,7 @@ fn no_guest_takes_a_registry_down() {
             layout_digest: b"same".to_vec(),
             shipment: Some(Bytes::from_static(&[7; 100])),
             payload_bytes: 1000,
+            compare_every: COMPARE_EVERY,
         });
         let mut there = Vec::new();
         for (link, body) in said {

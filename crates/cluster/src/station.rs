@@ -149,6 +149,14 @@ pub fn take(
     }
 }
 
+/// What the head is to hear of a replica that is not what the head's was at that version: it was not computed right, or is
+/// no longer what was computed. Bad memory does that to old machines.
+pub fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Trouble> {
+    let differs = go.digest.is_some_and(|digest| digest != replica.digest());
+    let reason = || format!("has other parameters than the head at version {}", go.version);
+    differs.then(|| proto::Trouble { reason: reason(), unreachable: 0 })
+}
+
 /// The whole of a replica as a payload, with what its frame says of it.
 pub fn pack_state(replica: &Replica, round: u64, with_moments: bool) -> (proto::State, Bytes) {
     let moments: &[Vec<f32>] = if with_moments { replica.optimizer.moments() } else { &[] };
@@ -187,4 +195,24 @@ pub fn unpack_state(replica: &mut Replica, state: &proto::State, payload: &[u8])
 pub fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {
     let &Tally { loss, weight, answers, correct, .. } = tally;
     proto::Tally { loss, weight, answers, correct, samples }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_learn::layout::Init;
+
+    #[test]
+    fn a_replica_with_a_wrong_bit_is_told() {
+        let mut layout = Layout::default();
+        layout.vector("all".into(), 100, Init::Uniform(1.0));
+        let mut replica = Replica::new(&layout, OptimizerSpec::default(), 1);
+        let go = |digest| proto::Go { version: 300, digest, ..proto::Go::default() };
+        let heads = go(Some(replica.digest()));
+        assert_eq!(compare(&replica, &heads), None);
+        replica.parameters[50] = f32::from_bits(replica.parameters[50].to_bits() ^ 1);
+        let trouble = compare(&replica, &heads).expect("a difference");
+        assert_eq!(trouble.reason, "has other parameters than the head at version 300");
+        assert_eq!(compare(&replica, &go(None)), None, "nobody asked");
+    }
 }

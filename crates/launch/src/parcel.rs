@@ -1,5 +1,7 @@
 //! A folder, or a file, as one stream of bytes: for each file a line with its length, its mode and its path, then its
 //! content; a line `end` behind the last. Without that line the parcel is not whole.
+//!
+//! A parcel has no links: a link is followed, and what it leads to is packed under the link's name.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,7 +11,8 @@ use std::path::{Component, Path, PathBuf};
 /// No path that a file system allows is longer.
 const LONGEST_LINE: u64 = 8 << 10;
 
-/// Writes what is at a path. Files that `leave_out` names are left out, and so are links and devices.
+/// Writes what is at a path. Files that `leave_out` names are left out, and so are devices, pipes and sockets. Links are
+/// followed; one that leads nowhere is an error.
 pub fn pack(path: &Path, leave_out: &[&str], out: &mut impl Write) -> io::Result<()> {
     let mut files = Vec::new();
     if path.is_dir() {

@@ -7,7 +7,7 @@ mod event;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Action, Event, RelayRule, Share};
+pub use event::{Action, Event, Rule, Share};
 
 /// The decisions of a relay: a parameter server to its workers, a member to its parent.
 ///
@@ -15,12 +15,12 @@ pub use event::{Action, Event, RelayRule, Share};
 /// gone is for the callers of [`Event::Lost`] and for the parent's rule to say.
 #[derive(Clone, Debug)]
 pub struct Relay {
-    rule: RelayRule,
+    rule: Rule,
     /// The parent's order that is not answered yet.
     open: Option<u64>,
     version: u64,
     next_order: u64,
-    workers: BTreeMap<u64, Option<Task>>,
+    workers: BTreeMap<u64, Option<WorkerOrder>>,
     /// The units nobody works on, oldest first.
     stock: BTreeSet<Unit>,
     /// What is done and not pushed up. A push outlives its worker: it has arrived whole.
@@ -30,7 +30,7 @@ pub struct Relay {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Task {
+struct WorkerOrder {
     order: u64,
     version: u64,
     unit: Unit,
@@ -38,7 +38,7 @@ struct Task {
 
 impl Relay {
     /// A relay without workers and without orders.
-    pub fn new(rule: RelayRule) -> Self {
+    pub fn new(rule: Rule) -> Self {
         Self {
             rule,
             open: None,
@@ -56,7 +56,6 @@ impl Relay {
         let mut actions = Vec::new();
         match event {
             Event::Order { order, version, units } => self.ordered(order, version, units, &mut actions),
-            Event::Parted => self.void("the parent is gone", &mut actions),
             Event::Joined { worker } => {
                 self.joined(worker);
                 actions.push(Action::Offer { lease: self.lease() });
@@ -86,16 +85,16 @@ impl Relay {
     }
 
     fn ordered(&mut self, order: u64, version: u64, units: Vec<Unit>, actions: &mut Vec<Action>) {
-        if !self.rule.is_async && self.open.is_some() {
-            self.void("the parent has given another order", actions);
+        if self.open.is_some() {
+            self.void("the parent gave another order before this one was answered", actions);
         }
         self.open = Some(order);
         self.version = version;
         self.stock.extend(units);
     }
 
-    /// Forgets what was ordered. Workers may have new work at once: their answers to what is void are not to any
-    /// order they have.
+    /// Forgets what was ordered: a parent that gives another order without an answer has given the units to others.
+    /// Workers may have new work at once: their answers to what is void are not to any order they have.
     fn void(&mut self, reason: &str, actions: &mut Vec<Action>) {
         self.open = None;
         self.stock.clear();
@@ -145,14 +144,16 @@ impl Relay {
             let Some(unit) = self.stock.pop_first() else { return };
             let (order, version) = (self.next_order, self.version);
             self.next_order += 1;
-            *task = Some(Task { order, version, unit });
+            *task = Some(WorkerOrder { order, version, unit });
             actions.push(Action::Release { worker, order, version, unit });
         }
     }
 
     fn push_up(&mut self, actions: &mut Vec<Action>) {
         let Some(order) = self.open else { return };
-        let Some(reason) = self.complete() else { return };
+        if !self.is_complete() {
+            return;
+        }
         self.open = None;
         let mut shares = mem::take(&mut self.shares);
         if !self.rule.is_async {
@@ -164,20 +165,18 @@ impl Relay {
         let unused = if self.workers.is_empty() { mem::take(&mut self.stock) } else { BTreeSet::new() };
         let unused = unused.into_iter().collect();
         let oldest = self.oldest.take().unwrap_or(self.version);
-        actions.push(Action::PushUp { order, shares, done, unused, oldest, reason });
+        actions.push(Action::PushUp { order, shares, done, unused, oldest });
     }
 
-    /// Why the open order can be answered now, if it can.
-    fn complete(&self) -> Option<String> {
-        let here = self.shares.len();
+    /// Whether the open order can be answered now: no worker is left, enough is in, or nothing more can come.
+    fn is_complete(&self) -> bool {
         if self.workers.is_empty() {
-            return Some(format!("no worker is left, {here} in"));
+            return true;
         }
         let enough = self.rule.workers.clamp(1, self.workers.len());
-        if self.rule.is_async && here >= enough {
-            return Some(format!("{here} in, {enough} suffice"));
+        if self.rule.is_async && self.shares.len() >= enough {
+            return true;
         }
-        let more = !self.stock.is_empty() || self.workers.values().any(Option::is_some);
-        (!more).then(|| format!("all {here} in"))
+        self.stock.is_empty() && self.workers.values().all(Option::is_none)
     }
 }

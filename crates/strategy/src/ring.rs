@@ -9,7 +9,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Action, Event, RingRule};
+pub use event::{Action, Event, Rule};
 pub use plan::{Plan, View};
 
 /// How many rounds a member can have done of which the head has not heard. Reports may be under way when a connection
@@ -23,10 +23,10 @@ const MOST_UNREPORTED: u64 = 1000;
 #[derive(Clone, Debug)]
 pub struct Ring {
     plan: Plan,
-    rule: RingRule,
+    rule: Rule,
     generation: u64,
     live: BTreeSet<u64>,
-    stage: Stage,
+    phase: Phase,
     /// How many units are in the state that the run was started from, as long as no round was reported since: until
     /// then that state is as good as a member's.
     start: Option<u64>,
@@ -49,7 +49,7 @@ pub struct Ring {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum Phase {
     /// Not started.
     Gathering,
     /// Started; waiting for the members of the first ring.
@@ -65,14 +65,14 @@ enum Stage {
 
 impl Ring {
     /// A ring without members.
-    pub fn new(plan: Plan, rule: RingRule) -> Self {
+    pub fn new(plan: Plan, rule: Rule) -> Self {
         assert!(plan.units_per_epoch > 0, "an epoch without a unit never ends");
         Self {
             plan,
             rule,
             generation: 0,
             live: BTreeSet::new(),
-            stage: Stage::Gathering,
+            phase: Phase::Gathering,
             start: None,
             view: None,
             settled: None,
@@ -110,8 +110,8 @@ impl Ring {
 
     /// When to send the next [`Event::Tick`], if nothing else happens before.
     pub fn next_deadline(&self) -> Option<Duration> {
-        match &self.stage {
-            Stage::Halting { answers, since } if answers.len() < self.live.len() => {
+        match &self.phase {
+            Phase::Halting { answers, since } if answers.len() < self.live.len() => {
                 Some(*since + self.rule.answer)
             }
             _ => None,
@@ -130,12 +130,12 @@ impl Ring {
 
     /// Whether [`Action::Finished`] was said.
     pub fn is_finished(&self) -> bool {
-        self.stage == Stage::Finished
+        self.phase == Phase::Finished
     }
 
     fn start(&mut self, round: u64, units_done: u64) {
-        if self.stage == Stage::Gathering {
-            self.stage = Stage::Started;
+        if self.phase == Phase::Gathering {
+            self.phase = Phase::Started;
             self.round = round;
             self.start = Some(units_done);
         }
@@ -144,11 +144,11 @@ impl Ring {
     /// Stops the ring that runs or is about to, under a new generation. Whoever was asked before is asked again: an
     /// answer counts only for the membership it was asked in.
     fn halt(&mut self, reason: String, now: Duration, actions: &mut Vec<Action>) {
-        if !matches!(self.stage, Stage::Running | Stage::Halting { .. }) {
+        if !matches!(self.phase, Phase::Running | Phase::Halting { .. }) {
             return;
         }
         self.generation += 1;
-        self.stage = Stage::Halting { answers: BTreeMap::new(), since: now };
+        self.phase = Phase::Halting { answers: BTreeMap::new(), since: now };
         let members: Vec<u64> = self.members().collect();
         if !members.is_empty() {
             actions.push(Action::Halt { generation: self.generation, members, reason });
@@ -159,11 +159,11 @@ impl Ring {
         if generation != self.generation || !self.live.contains(&id) {
             return;
         }
-        match &mut self.stage {
-            Stage::Halting { answers, .. } => {
+        match &mut self.phase {
+            Phase::Halting { answers, .. } => {
                 answers.insert(id, round);
             }
-            Stage::Running => {
+            Phase::Running => {
                 self.halt(format!("the ring broke at member {id} after round {round}"), now, actions);
             }
             _ => {}
@@ -173,7 +173,7 @@ impl Ring {
     /// Also counts during a halt: what was done is done, and who has taken the state can hand it on.
     fn done(&mut self, member: u64, generation: u64, round: u64, actions: &mut Vec<Action>) {
         let Some(view) = self.view.as_ref().filter(|view| view.generation == generation) else { return };
-        if !self.live.contains(&member) || self.stage == Stage::Finished {
+        if !self.live.contains(&member) || self.phase == Phase::Finished {
             return;
         }
         if self.behind.contains(&member) {
@@ -199,9 +199,8 @@ impl Ring {
         self.settled = Some(view.clone());
         self.report_up_to(by_all, actions);
         if self.plan.is_last(&view, self.round) {
-            self.stage = Stage::Finished;
-            let reason = format!("{} done", counted(self.round, "round"));
-            actions.push(Action::Finished { members: view.members, reason });
+            self.phase = Phase::Finished;
+            actions.push(Action::Finished { members: view.members });
         }
     }
 
@@ -216,7 +215,7 @@ impl Ring {
     }
 
     fn expel_silent(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        let Stage::Halting { answers, since } = &self.stage else { return };
+        let Phase::Halting { answers, since } = &self.phase else { return };
         let waited = now.saturating_sub(*since);
         if waited < self.rule.answer {
             return;
@@ -234,15 +233,15 @@ impl Ring {
     }
 
     fn go_on(&mut self, actions: &mut Vec<Action>) {
-        match &self.stage {
-            Stage::Gathering | Stage::Running | Stage::Finished => {}
-            Stage::Started => {
+        match &self.phase {
+            Phase::Gathering | Phase::Running | Phase::Finished => {}
+            Phase::Started => {
                 if !self.is_short(actions) {
                     self.generation += 1;
                     self.form_first(actions);
                 }
             }
-            Stage::Halting { answers, .. } => {
+            Phase::Halting { answers, .. } => {
                 let all_answered = answers.len() == self.live.len();
                 let answers = if all_answered { answers.clone() } else { return };
                 if !self.is_short(actions) {
@@ -296,9 +295,9 @@ impl Ring {
     }
 
     fn lose_state(&mut self, actions: &mut Vec<Action>) {
-        self.stage = Stage::Gathering;
+        self.phase = Phase::Gathering;
         self.view = None;
-        let reason = "no member that has the parameters is left".to_owned();
+        let reason = "no member of the ring is left that has the parameters".to_owned();
         actions.push(Action::StateLost { round: self.round, reason });
     }
 
@@ -319,7 +318,7 @@ impl Ring {
     }
 
     fn form(&mut self, view: View, source: Option<u64>, behind: Vec<u64>, actions: &mut Vec<Action>) {
-        self.stage = Stage::Running;
+        self.phase = Phase::Running;
         self.holders.retain(|id| self.live.contains(id));
         self.behind = behind.iter().copied().collect();
         self.done = view.members.iter().map(|&id| (id, view.round)).collect();

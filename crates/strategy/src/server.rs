@@ -11,10 +11,7 @@ mod member;
 mod tests;
 
 pub use event::{Action, Contribution, Event, Rule};
-pub use member::{Member, Standing};
-
-/// How many members that have left are remembered, to say how far behind they are when they come back.
-const REMEMBERED: usize = 1024;
+pub use member::{ServerMember, Standing};
 
 /// The decisions of a parameter server: when an update is made of which pushes, and who works on what.
 ///
@@ -29,18 +26,16 @@ pub struct Server {
     next_order: u64,
     started: bool,
     finished: bool,
-    members: BTreeMap<u64, Member>,
+    members: BTreeMap<u64, ServerMember>,
     /// The pushes that wait, by arrival. A push outlives its member: it has arrived whole.
-    held: Vec<Held>,
-    /// The version at which a member left.
-    left: BTreeMap<u64, u64>,
+    held: Vec<WaitingPush>,
     /// How many members were missing when it was last said.
     missing: usize,
     late_pushes: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct WaitingPush {
     member: u64,
     order: u64,
     version: u64,
@@ -62,7 +57,6 @@ impl Server {
             finished: false,
             members: BTreeMap::new(),
             held: Vec::new(),
-            left: BTreeMap::new(),
             missing: 0,
             late_pushes: 0,
         }
@@ -75,7 +69,7 @@ impl Server {
             Event::Joined { member, lease } => self.joined(member, lease, now),
             Event::Lease { member, lease } => self.leased(member, lease, now),
             Event::Start => self.started = true,
-            Event::Lost { member, reason } => self.lost(member, &reason, &mut actions),
+            Event::Lost { member } => self.lost(member),
             Event::Pushed { member, order, done, unused, empty } => {
                 self.pushed(member, order, (done, unused), empty, now, &mut actions);
             }
@@ -94,7 +88,7 @@ impl Server {
     }
 
     /// The live members in order of id.
-    pub fn members(&self) -> impl Iterator<Item = (u64, &Member)> {
+    pub fn members(&self) -> impl Iterator<Item = (u64, &ServerMember)> {
         self.members.iter().map(|(&id, member)| (id, member))
     }
 
@@ -122,37 +116,21 @@ impl Server {
         if let Some(before) = self.members.remove(&id) {
             self.give_back(before.units);
         }
-        let news = match self.left.remove(&id).map(|version| self.version - version) {
-            None => format!("joined at version {}", self.version),
-            Some(rounds) => format!("is back, {} behind", counted(rounds, "round")),
-        };
-        self.members.insert(id, Member::new(lease, now, news));
+        self.members.insert(id, ServerMember::new(lease, now));
     }
 
     fn leased(&mut self, id: u64, lease: u32, now: Duration) {
         let Some(member) = self.members.get_mut(&id) else { return };
         member.lease = lease;
         if member.standing == Standing::Resting {
-            member.is_idle(now, "is ready to work again".to_owned());
+            member.stand(Standing::Idle, now);
         }
     }
 
-    fn lost(&mut self, id: u64, reason: &str, actions: &mut Vec<Action>) {
-        let Some(member) = self.members.remove(&id) else { return };
-        self.give_back(member.units);
-        self.left.insert(id, self.version);
-        if self.left.len() > REMEMBERED {
-            self.left.pop_first();
+    fn lost(&mut self, id: u64) {
+        if let Some(member) = self.members.remove(&id) {
+            self.give_back(member.units);
         }
-        if self.finished {
-            return;
-        }
-        let reason = if self.started {
-            format!("is out, round {} goes on without it: {reason}", self.version + 1)
-        } else {
-            format!("is out: {reason}")
-        };
-        actions.push(Action::Left { member: id, reason });
     }
 
     fn pushed(
@@ -188,7 +166,7 @@ impl Server {
         member.units.retain(|unit| !done.contains(unit) && !unused.contains(unit));
         member.stand(Standing::Held { order, version }, now);
         self.give_back(unused);
-        self.held.push(Held { member: id, order, version, since: now, done, empty });
+        self.held.push(WaitingPush { member: id, order, version, since: now, done, empty });
         self.drop_late(now, actions);
     }
 
@@ -197,8 +175,8 @@ impl Server {
         if !self.started || self.ends(actions) || self.is_short(actions) {
             return;
         }
-        while let Some((count, reason)) = self.ready(now, actions) {
-            self.apply(count, reason, now, actions);
+        while let Some(count) = self.ready(now, actions) {
+            self.apply(count, now, actions);
             if self.ends(actions) {
                 return;
             }
@@ -210,16 +188,13 @@ impl Server {
         if self.finished {
             return true;
         }
-        let reason = if self.deck.is_complete() {
-            "all epochs are done".to_owned()
-        } else if self.rule.max_updates.is_some_and(|bound| self.version >= bound) {
-            format!("{} made", counted(self.version, "update"))
-        } else {
+        let is_bounded = self.rule.max_updates.is_some_and(|bound| self.version >= bound);
+        if !self.deck.is_complete() && !is_bounded {
             return false;
-        };
+        }
         self.finished = true;
         self.held.clear();
-        actions.push(Action::Finished { reason });
+        actions.push(Action::Finished);
         true
     }
 
@@ -235,38 +210,28 @@ impl Server {
 
     /// The members that compute on a version which is just within the bound: one more update, and their push is
     /// worthless. Those that are beyond it already hinder nobody.
-    fn hindered(&self) -> impl Iterator<Item = (u64, &Member)> {
+    fn hindered(&self) -> impl Iterator<Item = (u64, &ServerMember)> {
         self.members().filter(|(_, member)| match member.standing {
             Standing::Running { version, .. } => self.version - version == self.rule.max_staleness,
             _ => false,
         })
     }
 
-    /// How many of the waiting pushes make an update now, and why.
-    fn ready(&self, now: Duration, actions: &mut Vec<Action>) -> Option<(usize, String)> {
+    /// How many of the waiting pushes make an update now: the first ones of a rule that takes so many; all, if nobody
+    /// who computes falls too far behind by it, or if those who would are late.
+    fn ready(&self, now: Duration, actions: &mut Vec<Action>) -> Option<usize> {
         let first = self.held.first()?;
         let here = self.held.len();
         if let Some(enough) = self.rule.take.filter(|&enough| here >= enough) {
-            return Some((enough, format!("the first {enough} pushes are in")));
+            return Some(enough);
         }
         if self.hindered().next().is_none() {
-            let running = self.members.values().any(|m| matches!(m.standing, Standing::Running { .. }));
-            let reason = match (running, here) {
-                (false, 1) => "the only push is in".to_owned(),
-                (false, _) => format!("all {here} pushes are in"),
-                (true, _) => {
-                    format!("nobody falls more than {} behind", counted(self.rule.max_staleness, "version"))
-                }
-            };
-            return Some((here, reason));
+            return Some(here);
         }
-        let waited = now.saturating_sub(first.since);
-        if waited < self.rule.straggler? {
+        if now.saturating_sub(first.since) < self.rule.straggler? {
             return None;
         }
-        let mut missing = 0;
         for (member, running) in self.hindered() {
-            missing += 1;
             let reason = format!(
                 "is late, round {} goes on without it: no push for {:.1} s",
                 self.version + 1,
@@ -274,15 +239,14 @@ impl Server {
             );
             actions.push(Action::Late { member, reason });
         }
-        let waited = waited.as_secs_f64();
-        Some((here, format!("{here} in, {missing} missing after {waited:.1} s")))
+        Some(here)
     }
 
-    fn apply(&mut self, count: usize, reason: String, now: Duration, actions: &mut Vec<Action>) {
-        let mut applied: Vec<Held> = self.held.drain(..count).collect();
+    fn apply(&mut self, count: usize, now: Duration, actions: &mut Vec<Action>) {
+        let mut applied: Vec<WaitingPush> = self.held.drain(..count).collect();
         // By id and not by arrival: a sum of floats depends on the order, and a run shall not depend on the network.
         applied.sort_by_key(|push| (push.member, push.order));
-        let contribution = |push: &Held| Contribution {
+        let contribution = |push: &WaitingPush| Contribution {
             member: push.member,
             order: push.order,
             staleness: self.version - push.version,
@@ -292,18 +256,17 @@ impl Server {
         self.version += 1;
         let mut epochs = Vec::new();
         for push in applied {
-            let news = format!("goes on, its push is in version {}", self.version);
-            self.answered(push.member, push.order, news, now);
+            self.answered(push.member, push.order, now);
             for unit in push.done {
                 let done = self.deck.done(unit);
                 assert!(done.is_ok(), "{unit} was held and not out");
                 epochs.extend(done.ok().flatten().map(Action::EpochDone));
             }
         }
-        actions.push(Action::Apply { pushes, version: self.version, open: self.deck.open(), reason });
+        actions.push(Action::Apply { pushes, version: self.version, open: self.deck.open() });
         actions.append(&mut epochs);
         for member in self.members.values_mut().filter(|member| member.standing == Standing::Resting) {
-            member.is_idle(now, "is asked again".to_owned());
+            member.stand(Standing::Idle, now);
         }
         self.drop_late(now, actions);
     }
@@ -311,7 +274,8 @@ impl Server {
     /// Drops the waiting pushes that are beyond the bound.
     fn drop_late(&mut self, now: Duration, actions: &mut Vec<Action>) {
         let (bound, current) = (self.rule.max_staleness, self.version);
-        let late: Vec<Held> = self.held.extract_if(.., |push| current - push.version > bound).collect();
+        let late: Vec<WaitingPush> =
+            self.held.extract_if(.., |push| current - push.version > bound).collect();
         for push in late {
             self.late_pushes += 1;
             let reason = format!(
@@ -321,15 +285,15 @@ impl Server {
             let (member, order) = (push.member, push.order);
             actions.push(Action::Discard { member, order, late: true, reason });
             self.give_back(push.done);
-            self.answered(member, order, "goes on, its push was late".to_owned(), now);
+            self.answered(member, order, now);
         }
     }
 
     /// The member's push is dealt with: it may have new work. It may also be gone, or back as another.
-    fn answered(&mut self, id: u64, answered: u64, news: String, now: Duration) {
+    fn answered(&mut self, id: u64, answered: u64, now: Duration) {
         let Some(member) = self.members.get_mut(&id) else { return };
         if matches!(member.standing, Standing::Held { order, .. } if order == answered) {
-            member.is_idle(now, news);
+            member.stand(Standing::Idle, now);
         }
     }
 
@@ -348,8 +312,7 @@ impl Server {
             let (order, version) = (self.next_order, self.version);
             self.next_order += 1;
             member.stand(Standing::Running { order, version }, now);
-            let reason = mem::take(&mut member.news);
-            actions.push(Action::Release { member: id, order, version, units, reason });
+            actions.push(Action::Release { member: id, order, version, units });
         }
     }
 

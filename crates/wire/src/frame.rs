@@ -3,7 +3,7 @@ use std::fmt;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 
-use crate::pool::{Buffer, Pool};
+use crate::pool::{PayloadBuffer, PayloadPool};
 use crate::proto::{self, frame::Body};
 
 /// The largest control part of a frame: all but its payload.
@@ -73,14 +73,14 @@ fn payload_head_len(payload_len: usize) -> usize {
 
 /// Why bytes are not a frame that may come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Malformed {
+pub(crate) enum FrameError {
     /// It is no frame.
     Garbled(&'static str),
     /// It is longer than what is accepted now.
     TooLarge { bytes: u64, limit: usize },
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Garbled(what) => write!(f, "a malformed frame: {what}"),
@@ -98,8 +98,8 @@ impl fmt::Display for Malformed {
 /// limit before there is memory for it.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    pool: Pool,
-    state: State,
+    pool: PayloadPool,
+    state: DecoderState,
     /// How much of the message is still to come.
     remaining: usize,
     message_len: usize,
@@ -109,18 +109,18 @@ pub(crate) struct Decoder {
 }
 
 #[derive(Debug)]
-enum State {
+enum DecoderState {
     Prefix { bytes: [u8; PREFIX_BYTES], filled: usize },
     Key,
     Length { key: u64 },
     Control { left: usize },
     Payload { len: usize },
-    PartOfPayload { buffer: Buffer, filled: usize },
+    PartOfPayload { buffer: PayloadBuffer, filled: usize },
     SkippedVarint,
     Skipped { left: usize },
 }
 
-impl State {
+impl DecoderState {
     const START: Self = Self::Prefix { bytes: [0; PREFIX_BYTES], filled: 0 };
 }
 
@@ -132,9 +132,9 @@ struct Varint {
 }
 
 impl Varint {
-    fn push(&mut self, byte: u8) -> Result<Option<u64>, Malformed> {
+    fn push(&mut self, byte: u8) -> Result<Option<u64>, FrameError> {
         if self.shift >= 63 && byte > 1 {
-            return Err(Malformed::Garbled("a number does not end"));
+            return Err(FrameError::Garbled("a number does not end"));
         }
         self.value |= u64::from(byte & 0x7f) << self.shift;
         self.shift += 7;
@@ -146,10 +146,10 @@ impl Varint {
 }
 
 impl Decoder {
-    pub(crate) fn new(pool: Pool) -> Self {
+    pub(crate) fn new(pool: PayloadPool) -> Self {
         Self {
             pool,
-            state: State::START,
+            state: DecoderState::START,
             remaining: 0,
             message_len: 0,
             varint: Varint::default(),
@@ -160,7 +160,7 @@ impl Decoder {
 
     /// Whether all that came made whole frames.
     pub(crate) fn is_between_frames(&self) -> bool {
-        matches!(self.state, State::Prefix { filled: 0, .. })
+        matches!(self.state, DecoderState::Prefix { filled: 0, .. })
     }
 
     /// The next frame and its length on the wire, as soon as all of it has come. Takes from `input` only what it needs.
@@ -168,9 +168,9 @@ impl Decoder {
         &mut self,
         input: &mut Bytes,
         payload_limit: usize,
-    ) -> Result<Option<(Frame, usize)>, Malformed> {
+    ) -> Result<Option<(Frame, usize)>, FrameError> {
         loop {
-            let in_message = !matches!(self.state, State::Prefix { .. });
+            let in_message = !matches!(self.state, DecoderState::Prefix { .. });
             if in_message && self.remaining == 0 {
                 return self.finish().map(Some);
             }
@@ -181,9 +181,9 @@ impl Decoder {
         }
     }
 
-    fn step(&mut self, input: &mut Bytes, payload_limit: usize) -> Result<(), Malformed> {
+    fn step(&mut self, input: &mut Bytes, payload_limit: usize) -> Result<(), FrameError> {
         match &mut self.state {
-            State::Prefix { bytes, filled } => {
+            DecoderState::Prefix { bytes, filled } => {
                 let n = input.len().min(PREFIX_BYTES - *filled);
                 input.copy_to_slice(&mut bytes[*filled..*filled + n]);
                 *filled += n;
@@ -192,98 +192,100 @@ impl Decoder {
                     self.begin(flag, u32::from_be_bytes([a, b, c, d]), payload_limit)?;
                 }
             }
-            State::Key => {
+            DecoderState::Key => {
                 if let Some(key) = self.number(input)? {
                     self.field(key)?;
                 }
             }
-            State::Length { key } => {
+            DecoderState::Length { key } => {
                 let key = *key;
                 if let Some(len) = self.number(input)? {
                     self.content(key, len, payload_limit)?;
                 }
             }
-            State::SkippedVarint => {
+            DecoderState::SkippedVarint => {
                 if self.number(input)?.is_some() {
-                    self.state = State::Key;
+                    self.state = DecoderState::Key;
                 }
             }
-            State::Payload { len } => {
+            DecoderState::Payload { len } => {
                 let len = *len;
                 self.place(input, len);
             }
-            State::Control { .. } | State::PartOfPayload { .. } | State::Skipped { .. } => self.fill(input),
+            DecoderState::Control { .. }
+            | DecoderState::PartOfPayload { .. }
+            | DecoderState::Skipped { .. } => self.fill(input),
         }
         Ok(())
     }
 
-    fn begin(&mut self, flag: u8, len: u32, payload_limit: usize) -> Result<(), Malformed> {
+    fn begin(&mut self, flag: u8, len: u32, payload_limit: usize) -> Result<(), FrameError> {
         if flag != 0 {
-            return Err(Malformed::Garbled("it is compressed, which no one asked for"));
+            return Err(FrameError::Garbled("it is compressed, which no one asked for"));
         }
         let limit = payload_limit.saturating_add(MAX_CONTROL_BYTES);
         if len as usize > limit {
-            return Err(Malformed::TooLarge { bytes: u64::from(len), limit: payload_limit });
+            return Err(FrameError::TooLarge { bytes: u64::from(len), limit: payload_limit });
         }
         (self.message_len, self.remaining) = (len as usize, len as usize);
-        self.state = State::Key;
+        self.state = DecoderState::Key;
         Ok(())
     }
 
     /// One more byte of a number.
-    fn number(&mut self, input: &mut Bytes) -> Result<Option<u64>, Malformed> {
+    fn number(&mut self, input: &mut Bytes) -> Result<Option<u64>, FrameError> {
         self.remaining -= 1;
         self.varint.push(input.get_u8())
     }
 
-    fn field(&mut self, key: u64) -> Result<(), Malformed> {
+    fn field(&mut self, key: u64) -> Result<(), FrameError> {
         // Whatever is not of known length in advance is a field of a later version: all of today's are.
         self.state = match key & 7 {
-            0 => State::SkippedVarint,
-            1 => State::Skipped { left: 8 },
-            LENGTH_DELIMITED => State::Length { key },
-            5 => State::Skipped { left: 4 },
-            _ => return Err(Malformed::Garbled("a field is of no known kind")),
+            0 => DecoderState::SkippedVarint,
+            1 => DecoderState::Skipped { left: 8 },
+            LENGTH_DELIMITED => DecoderState::Length { key },
+            5 => DecoderState::Skipped { left: 4 },
+            _ => return Err(FrameError::Garbled("a field is of no known kind")),
         };
         match self.state {
-            State::Skipped { left } if left > self.remaining => {
-                Err(Malformed::Garbled("a field is longer than the frame"))
+            DecoderState::Skipped { left } if left > self.remaining => {
+                Err(FrameError::Garbled("a field is longer than the frame"))
             }
             _ => Ok(()),
         }
     }
 
-    fn content(&mut self, key: u64, len: u64, payload_limit: usize) -> Result<(), Malformed> {
+    fn content(&mut self, key: u64, len: u64, payload_limit: usize) -> Result<(), FrameError> {
         if len > self.remaining as u64 {
-            return Err(Malformed::Garbled("a field is longer than the frame"));
+            return Err(FrameError::Garbled("a field is longer than the frame"));
         }
         let size = len as usize;
         if key == PAYLOAD_KEY {
             if size > payload_limit {
-                return Err(Malformed::TooLarge { bytes: len, limit: payload_limit });
+                return Err(FrameError::TooLarge { bytes: len, limit: payload_limit });
             }
             self.payload = Bytes::new();
-            self.state = if size == 0 { State::Key } else { State::Payload { len: size } };
+            self.state = if size == 0 { DecoderState::Key } else { DecoderState::Payload { len: size } };
             return Ok(());
         }
         if self.control.len() + size + 20 > MAX_CONTROL_BYTES {
-            return Err(Malformed::TooLarge { bytes: len, limit: MAX_CONTROL_BYTES });
+            return Err(FrameError::TooLarge { bytes: len, limit: MAX_CONTROL_BYTES });
         }
         prost::encoding::encode_varint(key, &mut self.control);
         prost::encoding::encode_varint(len, &mut self.control);
-        self.state = if size == 0 { State::Key } else { State::Control { left: size } };
+        self.state = if size == 0 { DecoderState::Key } else { DecoderState::Control { left: size } };
         Ok(())
     }
 
     /// Leaves a payload where it came, if all of it is there and it may stay, or finds it another place.
     fn place(&mut self, input: &mut Bytes, len: usize) {
         if input.len() < len || len < SHARED_BYTES || !self.is_piece() {
-            self.state = State::PartOfPayload { buffer: self.pool.take(len), filled: 0 };
+            self.state = DecoderState::PartOfPayload { buffer: self.pool.take(len), filled: 0 };
             return;
         }
         self.payload = input.split_to(len);
         self.remaining -= len;
-        self.state = State::Key;
+        self.state = DecoderState::Key;
     }
 
     /// Whether what has come of the frame says that it is a piece of a ring's sum.
@@ -296,19 +298,19 @@ impl Decoder {
     fn fill(&mut self, input: &mut Bytes) {
         let (left, n);
         match &mut self.state {
-            State::Control { left: wanted } => {
+            DecoderState::Control { left: wanted } => {
                 n = input.len().min(*wanted);
                 self.control.put_slice(&input[..n]);
                 *wanted -= n;
                 left = *wanted;
             }
-            State::PartOfPayload { buffer, filled } => {
+            DecoderState::PartOfPayload { buffer, filled } => {
                 n = input.len().min(buffer.len() - *filled);
                 buffer.write(*filled, &input[..n]);
                 *filled += n;
                 left = buffer.len() - *filled;
             }
-            State::Skipped { left: wanted } => {
+            DecoderState::Skipped { left: wanted } => {
                 n = input.len().min(*wanted);
                 *wanted -= n;
                 left = *wanted;
@@ -318,22 +320,23 @@ impl Decoder {
         input.advance(n);
         self.remaining -= n;
         if left == 0
-            && let State::PartOfPayload { buffer, .. } = std::mem::replace(&mut self.state, State::Key)
+            && let DecoderState::PartOfPayload { buffer, .. } =
+                std::mem::replace(&mut self.state, DecoderState::Key)
         {
             self.payload = buffer.freeze();
         }
     }
 
-    fn finish(&mut self) -> Result<(Frame, usize), Malformed> {
-        if !matches!(self.state, State::Key) || self.varint.shift != 0 {
-            return Err(Malformed::Garbled("a field is longer than the frame"));
+    fn finish(&mut self) -> Result<(Frame, usize), FrameError> {
+        if !matches!(self.state, DecoderState::Key) || self.varint.shift != 0 {
+            return Err(FrameError::Garbled("a field is longer than the frame"));
         }
-        self.state = State::START;
+        self.state = DecoderState::START;
         let control = self.control.split().freeze();
         let payload = std::mem::take(&mut self.payload);
         let message =
-            proto::Frame::decode(control).map_err(|_| Malformed::Garbled("its fields do not parse"))?;
-        let body = message.body.ok_or(Malformed::Garbled("it says nothing that is known here"))?;
+            proto::Frame::decode(control).map_err(|_| FrameError::Garbled("its fields do not parse"))?;
+        let body = message.body.ok_or(FrameError::Garbled("it says nothing that is known here"))?;
         Ok((Frame { body, payload }, PREFIX_BYTES + self.message_len))
     }
 }

@@ -8,7 +8,7 @@
 //! 1. `link` and `frame`: what a link is to those who use it, and what goes over it;
 //! 2. `memory`: the link within a process, the shortest that keeps every promise;
 //! 3. `grpc`: the link between processes. `listen` and `connect` make it, `end` sends and reads, `pulse` notices silence;
-//! 4. `ticket`, `identity` and `watchword`: who may come in, and how each side knows the other;
+//! 4. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
 //! 5. [`payload`]: numbers as bytes, and `pool`, their memory.
 //!
 //! # Example
@@ -37,10 +37,10 @@ mod grpc;
 mod identity;
 mod link;
 mod memory;
+mod passphrase;
 pub mod payload;
 mod pool;
 mod ticket;
-mod watchword;
 
 #[allow(missing_docs, reason = "the comments of `proto/fire.proto` are the documentation")]
 pub mod proto {
@@ -50,12 +50,14 @@ pub mod proto {
 pub use frame::{Frame, MAX_CONTROL_BYTES};
 pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
 pub use identity::{Der, Fingerprint, Identity};
-pub use link::{Closed, FIRST_PAYLOAD_BYTES, Incoming, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts, Traffic};
+pub use link::{
+    Closed, FIRST_PAYLOAD_BYTES, Incoming, LinkTraffic, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts,
+};
 pub use memory::memory_link;
-pub use pool::{Buffer, Pool};
+pub use passphrase::Passphrase;
+pub use pool::{PayloadBuffer, PayloadPool};
 pub use proto::frame::Body;
 pub use ticket::{Secret, Ticket, TicketError};
-pub use watchword::{WATCHWORD_LETTERS, Watchword};
 
 #[cfg(test)]
 #[global_allocator]

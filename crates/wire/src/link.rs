@@ -34,7 +34,7 @@ impl std::error::Error for Closed {}
 
 /// What went over a link so far, as bytes of frames on the wire: headers and payloads, without HTTP/2 and TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct LinkTraffic {
     /// Bytes given to the link.
     pub sent_bytes: u64,
     /// Bytes of frames that came whole.
@@ -69,29 +69,29 @@ impl Default for Timeouts {
 /// The sending end of a link. When the last clone is dropped, the link closes as by [`Outbox::close`].
 #[derive(Clone)]
 pub struct Outbox {
-    end: Arc<End>,
+    end: Arc<LinkEnd>,
 }
 
-enum End {
+enum LinkEnd {
     Memory(MemoryEnd),
     Grpc(Arc<GrpcEnd>),
 }
 
 impl Outbox {
     pub(crate) fn memory(end: MemoryEnd) -> Self {
-        Self { end: Arc::new(End::Memory(end)) }
+        Self { end: Arc::new(LinkEnd::Memory(end)) }
     }
 
     pub(crate) fn grpc(end: Arc<GrpcEnd>) -> Self {
-        Self { end: Arc::new(End::Grpc(end)) }
+        Self { end: Arc::new(LinkEnd::Grpc(end)) }
     }
 
     /// Sends a frame, after those that were sent before. Waits while too much is on its way, but no longer than the
     /// link's patience: then the link is lost.
     pub fn send(&self, frame: impl Into<Frame>) -> Result<(), Closed> {
         match &*self.end {
-            End::Memory(end) => end.send(frame.into()),
-            End::Grpc(end) => end.send(frame.into()),
+            LinkEnd::Memory(end) => end.send(frame.into()),
+            LinkEnd::Grpc(end) => end.send(frame.into()),
         }
     }
 
@@ -99,32 +99,32 @@ impl Outbox {
     /// sent until then still comes. Does not wait for any of this; the own sink's `Closed` says that it has happened.
     pub fn close(&self) {
         match &*self.end {
-            End::Memory(end) => end.close(),
-            End::Grpc(end) => end.close(),
+            LinkEnd::Memory(end) => end.close(),
+            LinkEnd::Grpc(end) => end.close(),
         }
     }
 
     /// Ends the link at once, whatever is on its way. The own sink hears this reason.
     pub fn abort(&self, why: &str) {
         match &*self.end {
-            End::Memory(end) => end.abort(why),
-            End::Grpc(end) => end.abort(why),
+            LinkEnd::Memory(end) => end.abort(why),
+            LinkEnd::Grpc(end) => end.abort(why),
         }
     }
 
     /// What went over the link so far.
-    pub fn traffic(&self) -> Traffic {
+    pub fn traffic(&self) -> LinkTraffic {
         match &*self.end {
-            End::Memory(end) => end.traffic(),
-            End::Grpc(end) => end.traffic(),
+            LinkEnd::Memory(end) => end.traffic(),
+            LinkEnd::Grpc(end) => end.traffic(),
         }
     }
 
     /// The other side's address; `memory` when it is in this process.
     pub fn peer(&self) -> &str {
         match &*self.end {
-            End::Memory(_) => "memory",
-            End::Grpc(end) => end.peer(),
+            LinkEnd::Memory(_) => "memory",
+            LinkEnd::Grpc(end) => end.peer(),
         }
     }
 
@@ -133,8 +133,8 @@ impl Outbox {
     pub fn accept_payloads_up_to(&self, bytes: usize) {
         let bytes = bytes.min(MAX_PAYLOAD_BYTES);
         match &*self.end {
-            End::Memory(end) => end.accept_payloads_up_to(bytes),
-            End::Grpc(end) => end.accept_payloads_up_to(bytes),
+            LinkEnd::Memory(end) => end.accept_payloads_up_to(bytes),
+            LinkEnd::Grpc(end) => end.accept_payloads_up_to(bytes),
         }
     }
 }
@@ -145,7 +145,7 @@ pub const FIRST_PAYLOAD_BYTES: usize = 64 << 10;
 /// The largest payload of all.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 30;
 
-impl Drop for End {
+impl Drop for LinkEnd {
     fn drop(&mut self) {
         match self {
             Self::Memory(end) => end.close(),
@@ -160,22 +160,22 @@ impl fmt::Debug for Outbox {
     }
 }
 
-/// One direction of a [`Traffic`], counted by whoever moves the frames.
+/// One direction of a [`LinkTraffic`], counted by whoever moves the frames.
 #[derive(Debug, Default)]
-pub(crate) struct Count {
+pub(crate) struct FrameCounter {
     bytes: AtomicU64,
     frames: AtomicU64,
 }
 
-impl Count {
+impl FrameCounter {
     pub(crate) fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.frames.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Traffic {
-    pub(crate) fn of(sent: &Count, received: &Count) -> Self {
+impl LinkTraffic {
+    pub(crate) fn of(sent: &FrameCounter, received: &FrameCounter) -> Self {
         Self {
             sent_bytes: sent.bytes.load(Ordering::Relaxed),
             received_bytes: received.bytes.load(Ordering::Relaxed),

@@ -1,14 +1,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::frame::{Frame, Malformed};
-use crate::link::{Closed, Count, Incoming, MAX_PAYLOAD_BYTES, Outbox, Sink, Traffic};
+use crate::frame::{Frame, FrameError};
+use crate::link::{Closed, FrameCounter, Incoming, LinkTraffic, MAX_PAYLOAD_BYTES, Outbox, Sink};
 
 /// Two ends in one process. Sending calls the other side's sink, in the sender's thread; a sink that sends on its own
 /// link in turn must therefore not wait for its own answer.
 pub fn memory_link(a: Sink, b: Sink) -> (Outbox, Outbox) {
-    let to_a = Arc::new(Lane::new(a));
-    let to_b = Arc::new(Lane::new(b));
+    let to_a = Arc::new(Direction::new(a));
+    let to_b = Arc::new(Direction::new(b));
     let end_a = MemoryEnd { out: Arc::clone(&to_b), back: Arc::clone(&to_a) };
     let end_b = MemoryEnd { out: to_a, back: to_b };
     (Outbox::memory(end_a), Outbox::memory(end_b))
@@ -16,17 +16,17 @@ pub fn memory_link(a: Sink, b: Sink) -> (Outbox, Outbox) {
 
 /// One side of a memory link.
 pub(crate) struct MemoryEnd {
-    out: Arc<Lane>,
-    back: Arc<Lane>,
+    out: Arc<Direction>,
+    back: Arc<Direction>,
 }
 
 /// One direction of a memory link.
-struct Lane {
+struct Direction {
     /// None once it has heard that the link is closed.
     sink: Mutex<Option<Sink>>,
     /// Why nothing may come any more.
     over: OnceLock<String>,
-    count: Count,
+    count: FrameCounter,
     payload_limit: AtomicUsize,
 }
 
@@ -34,7 +34,7 @@ impl MemoryEnd {
     pub(crate) fn send(&self, frame: Frame) -> Result<(), Closed> {
         let limit = self.out.payload_limit.load(Ordering::Relaxed);
         if frame.payload.len() > limit {
-            let malformed = Malformed::TooLarge { bytes: frame.payload.len() as u64, limit };
+            let malformed = FrameError::TooLarge { bytes: frame.payload.len() as u64, limit };
             self.end(
                 &format!("the other side refused {malformed}"),
                 &format!("the other side sent {malformed}"),
@@ -54,8 +54,8 @@ impl MemoryEnd {
         self.end(why, "the connection closed");
     }
 
-    pub(crate) fn traffic(&self) -> Traffic {
-        Traffic::of(&self.out.count, &self.back.count)
+    pub(crate) fn traffic(&self) -> LinkTraffic {
+        LinkTraffic::of(&self.out.count, &self.back.count)
     }
 
     pub(crate) fn accept_payloads_up_to(&self, bytes: usize) {
@@ -72,12 +72,12 @@ impl MemoryEnd {
     }
 }
 
-impl Lane {
+impl Direction {
     fn new(sink: Sink) -> Self {
         Self {
             sink: Mutex::new(Some(sink)),
             over: OnceLock::new(),
-            count: Count::default(),
+            count: FrameCounter::default(),
             payload_limit: AtomicUsize::new(MAX_PAYLOAD_BYTES),
         }
     }

@@ -14,8 +14,8 @@
 //!
 //! Exact parts are `f32` in every precision.
 //!
-//! Both ends know the [`Form`] of the vector, so nothing in the bytes decides how much memory is used: what does not fit
-//! the form is refused.
+//! Both ends know the [`Schema`] of the vector, so nothing in the bytes decides how much memory is used: what does not fit
+//! the schema is refused.
 
 mod values;
 
@@ -27,14 +27,14 @@ use std::ops::Range;
 
 /// What a flat vector is made of, in order and without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
-    parts: Vec<Part>,
+pub struct Schema {
+    parts: Vec<Section>,
     len: usize,
 }
 
 /// A part of a flat vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Section {
     /// All values count.
     Dense { range: Range<usize> },
     /// All values count, and none is rounded in any precision.
@@ -52,13 +52,13 @@ pub struct Encoder {
 
 /// The bytes of a vector, checked from beginning to end.
 #[derive(Clone, Debug)]
-pub struct View<'a> {
-    parts: Vec<PartView<'a>>,
+pub struct EncodedVector<'a> {
+    parts: Vec<EncodedSection<'a>>,
 }
 
 /// What came of a part.
 #[derive(Clone, Copy, Debug)]
-pub enum PartView<'a> {
+pub enum EncodedSection<'a> {
     /// All values of the part; of a table too, where its rows alone would have been more bytes.
     Dense(Values<'a>),
     /// Some rows of a table, and their values one row after the other.
@@ -71,9 +71,9 @@ pub struct RowNumbers<'a> {
     numbers: &'a [[u8; 4]],
 }
 
-/// Bytes that are no vector of the form that was expected, and why.
+/// Bytes that are no vector of the schema that was expected, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct PayloadError {
     /// Counted from 0; none if it is the whole.
     part: Option<usize>,
     why: String,
@@ -85,9 +85,9 @@ const PART_HEADER: usize = 8;
 const DENSE: u8 = 0;
 const ROWS: u8 = 1;
 
-impl Form {
+impl Schema {
     /// A vector of these parts, each of which begins where the one before it ends.
-    pub fn new(parts: Vec<Part>) -> Self {
+    pub fn new(parts: Vec<Section>) -> Self {
         let mut len = 0;
         for part in &parts {
             let range = part.range();
@@ -95,7 +95,7 @@ impl Form {
                 range.start == len && range.end >= len,
                 "a part is {range:?}, but it should begin at {len}"
             );
-            if let Part::Rows { width, .. } = part {
+            if let Section::Rows { width, .. } = part {
                 assert!(*width > 0 && range.len().is_multiple_of(*width), "{range:?} is not rows of {width}");
             }
             len = range.end;
@@ -108,7 +108,7 @@ impl Form {
     }
 
     /// The parts in order.
-    pub fn parts(&self) -> &[Part] {
+    pub fn sections(&self) -> &[Section] {
         &self.parts
     }
 
@@ -122,14 +122,14 @@ impl Form {
         self.len == 0
     }
 
-    /// No payload of this form has more bytes: what a receiver must be ready for.
+    /// No payload of this schema has more bytes: what a receiver must be ready for.
     pub fn most_bytes(&self, precision: Precision) -> usize {
-        let dense = |part: &Part| PART_HEADER + part.precision(precision).bytes(part.range().len(), part.block());
+        let dense = |part: &Section| PART_HEADER + part.precision(precision).bytes(part.range().len(), part.block());
         HEADER + self.parts.iter().map(dense).sum::<usize>()
     }
 }
 
-impl Part {
+impl Section {
     /// Its place in the vector.
     pub fn range(&self) -> Range<usize> {
         match self {
@@ -155,30 +155,30 @@ impl Part {
 }
 
 impl Encoder {
-    /// Appends the bytes of `values` to `out`. For each table of the form `rows` has the rows that count, each once, in
+    /// Appends the bytes of `values` to `out`. For each table of the schema `rows` has the rows that count, each once, in
     /// any order; what the others hold is not sent, and arrives as zeros if the table is sent whole because that is
     /// fewer bytes.
     pub fn encode(
         &mut self,
-        form: &Form,
+        schema: &Schema,
         values: &[f32],
         rows: &[&[u32]],
         precision: Precision,
         out: &mut Vec<u8>,
     ) {
-        assert_eq!(values.len(), form.len, "the values must be a vector of the form");
-        let tables = form.parts.iter().filter(|part| matches!(part, Part::Rows { .. })).count();
+        assert_eq!(values.len(), schema.len, "the values must be a vector of the schema");
+        let tables = schema.parts.iter().filter(|part| matches!(part, Section::Rows { .. })).count();
         assert_eq!(rows.len(), tables, "every table needs its list of rows");
         out.extend(MAGIC);
         out.push(precision.code());
-        out.extend((form.parts.len() as u32).to_le_bytes());
+        out.extend((schema.parts.len() as u32).to_le_bytes());
         let mut rows = rows.iter();
-        for part in &form.parts {
+        for part in &schema.parts {
             match part {
-                Part::Dense { range } | Part::Exact { range } => {
+                Section::Dense { range } | Section::Exact { range } => {
                     encode_dense(&values[range.clone()], part.precision(precision), out);
                 }
-                Part::Rows { range, width } => {
+                Section::Rows { range, width } => {
                     self.sort(rows.next().copied().unwrap_or_default(), range.len() / width);
                     encode_table(&values[range.clone()], *width, &self.sorted, precision, out);
                 }
@@ -210,7 +210,7 @@ fn encode_dense(values: &[f32], precision: Precision, out: &mut Vec<u8>) {
 fn encode_table(table: &[f32], width: usize, rows: &[u32], precision: Precision, out: &mut Vec<u8>) {
     let values_of = |row: u32| &table[row as usize * width..][..width];
     let exponent = precision.exponent(rows.iter().map(|&row| values_of(row)));
-    if rows_bytes(rows.len(), width, precision) <= precision.bytes(table.len(), width) {
+    if !is_sent_whole(rows.len(), table.len() / width, width, precision) {
         write_part_header(ROWS, exponent, rows.len(), out);
         out.extend(rows.iter().flat_map(|row| row.to_le_bytes()));
         let begin = out.len();
@@ -236,6 +236,12 @@ fn encode_table(table: &[f32], width: usize, rows: &[u32], precision: Precision,
     out.resize(end, 0);
 }
 
+/// Whether a table of `all` rows is sent whole if so many of them count: because that is fewer bytes than these rows with
+/// their numbers.
+pub fn is_sent_whole(rows: usize, all: usize, width: usize, precision: Precision) -> bool {
+    rows_bytes(rows, width, precision) > precision.bytes(all * width, width)
+}
+
 /// How many bytes rows take with their numbers.
 fn rows_bytes(rows: usize, width: usize, precision: Precision) -> usize {
     4 * rows + precision.bytes(rows * width, width)
@@ -247,42 +253,42 @@ fn write_part_header(kind: u8, exponent: i16, count: usize, out: &mut Vec<u8>) {
     out.extend((count as u32).to_le_bytes());
 }
 
-impl<'a> View<'a> {
-    /// Checks that the bytes are a vector of the form, all of them and nothing after them. Whatever they are, nothing is
+impl<'a> EncodedVector<'a> {
+    /// Checks that the bytes are a vector of the schema, all of them and nothing after them. Whatever they are, nothing is
     /// allocated beyond a list of the parts.
-    pub fn parse(form: &Form, bytes: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn parse(schema: &Schema, bytes: &'a [u8]) -> Result<Self, PayloadError> {
         let mut rest = Rest { bytes };
-        let [header] = rest.take::<HEADER>(1)? else { return Err(malformed("has no header")) };
+        let [header] = rest.take::<HEADER>(1)? else { return Err(wrong("has no header")) };
         let [m0, m1, m2, code, count @ ..] = *header;
         if [m0, m1, m2] != MAGIC {
-            return Err(malformed("does not begin as a payload does"));
+            return Err(wrong("does not begin as a payload does"));
         }
         let precision = Precision::of_code(code)
-            .ok_or_else(|| malformed(format!("is of precision {code}, which this program does not know")))?;
+            .ok_or_else(|| wrong(format!("is of precision {code}, which this program does not know")))?;
         let count = u32::from_le_bytes(count) as usize;
-        if count != form.parts.len() {
-            return Err(malformed(format!("has {count} parts, expected {}", form.parts.len())));
+        if count != schema.parts.len() {
+            return Err(wrong(format!("has {count} parts, expected {}", schema.parts.len())));
         }
         let mut parts = Vec::with_capacity(count);
-        for (i, part) in form.parts.iter().enumerate() {
+        for (i, part) in schema.parts.iter().enumerate() {
             let view = rest.part(part, precision);
-            parts.push(view.map_err(|error| Malformed { part: Some(i), ..error })?);
+            parts.push(view.map_err(|error| PayloadError { part: Some(i), ..error })?);
         }
         match rest.bytes.len() {
             0 => Ok(Self { parts }),
-            more => Err(malformed(format!("has {more} bytes after its last part"))),
+            more => Err(wrong(format!("has {more} bytes after its last part"))),
         }
     }
 
-    /// Part `i` of the form.
-    pub fn part(&self, i: usize) -> PartView<'a> {
+    /// Section `i` of the schema.
+    pub fn section(&self, i: usize) -> EncodedSection<'a> {
         self.parts[i]
     }
 
     /// Whether there is neither an infinity nor anything that is not a number among all values.
     pub fn is_finite(&self) -> bool {
         self.parts.iter().all(|part| match part {
-            PartView::Dense(values) | PartView::Rows { values, .. } => values.is_finite(),
+            EncodedSection::Dense(values) | EncodedSection::Rows { values, .. } => values.is_finite(),
         })
     }
 }
@@ -294,41 +300,41 @@ struct Rest<'a> {
 
 impl<'a> Rest<'a> {
     /// The next `count` pieces of `SIZE` bytes.
-    fn take<const SIZE: usize>(&mut self, count: usize) -> Result<&'a [[u8; SIZE]], Malformed> {
+    fn take<const SIZE: usize>(&mut self, count: usize) -> Result<&'a [[u8; SIZE]], PayloadError> {
         let wanted = count.saturating_mul(SIZE);
         let missing = wanted.saturating_sub(self.bytes.len());
         let (pieces, rest) = self
             .bytes
             .split_at_checked(wanted)
-            .ok_or_else(|| malformed(format!("breaks off, at least {missing} bytes are missing")))?;
+            .ok_or_else(|| wrong(format!("breaks off, at least {missing} bytes are missing")))?;
         self.bytes = rest;
         Ok(pieces.as_chunks().0)
     }
 
-    fn part(&mut self, part: &Part, precision: Precision) -> Result<PartView<'a>, Malformed> {
+    fn part(&mut self, part: &Section, precision: Precision) -> Result<EncodedSection<'a>, PayloadError> {
         let precision = part.precision(precision);
         let [[kind, zero, e0, e1, count @ ..]] = *self.take::<PART_HEADER>(1)? else {
-            return Err(malformed("has no header"));
+            return Err(wrong("has no header"));
         };
         if zero != 0 {
-            return Err(malformed(format!("has {zero} in its header where 0 belongs")));
+            return Err(wrong(format!("has {zero} in its header where 0 belongs")));
         }
         let exponent = i16::from_le_bytes([e0, e1]);
         if !precision.allows(exponent) {
-            return Err(malformed(format!("has the scale 2^{exponent}, which no sender chooses")));
+            return Err(wrong(format!("has the scale 2^{exponent}, which no sender chooses")));
         }
         let (count, len) = (u32::from_le_bytes(count) as usize, part.range().len());
         match (kind, part) {
             (DENSE, _) if count == len => {
-                Ok(PartView::Dense(self.values(count, part.block(), precision, exponent)?))
+                Ok(EncodedSection::Dense(self.values(count, part.block(), precision, exponent)?))
             }
-            (DENSE, _) => Err(malformed(format!("has {count} values, expected {len}"))),
-            (ROWS, Part::Rows { width, .. }) => {
+            (DENSE, _) => Err(wrong(format!("has {count} values, expected {len}"))),
+            (ROWS, Section::Rows { width, .. }) => {
                 let rows = self.rows(count, *width, len, precision)?;
-                Ok(PartView::Rows { rows, values: self.values(count * width, *width, precision, exponent)? })
+                Ok(EncodedSection::Rows { rows, values: self.values(count * width, *width, precision, exponent)? })
             }
-            (ROWS, Part::Dense { .. } | Part::Exact { .. }) => Err(malformed("has rows, expected all values")),
-            (kind, _) => Err(malformed(format!("is of kind {kind}, expected 0 (dense) or 1 (rows)"))),
+            (ROWS, Section::Dense { .. } | Section::Exact { .. }) => Err(wrong("has rows, expected all values")),
+            (kind, _) => Err(wrong(format!("is of kind {kind}, expected 0 (dense) or 1 (rows)"))),
         }
     }
 
@@ -338,23 +344,23 @@ impl<'a> Rest<'a> {
         width: usize,
         len: usize,
         precision: Precision,
-    ) -> Result<RowNumbers<'a>, Malformed> {
+    ) -> Result<RowNumbers<'a>, PayloadError> {
         let all = len / width;
         // The first check keeps the product of the second from overflowing.
-        if count > all || rows_bytes(count, width, precision) > precision.bytes(len, width) {
-            return Err(malformed(format!(
+        if count > all || is_sent_whole(count, all, width, precision) {
+            return Err(wrong(format!(
                 "has {count} rows of a table of {all}, which should have been sent whole"
             )));
         }
         let rows = RowNumbers { numbers: self.take(count)? };
         if !rows.numbers.is_sorted_by(|&one, &next| u32::from_le_bytes(one) < u32::from_le_bytes(next)) {
-            return Err(malformed(
+            return Err(wrong(
                 "has rows out of order, each must have a higher number than the one before",
             ));
         }
         match rows.numbers.last().map(|&last| u32::from_le_bytes(last)) {
             Some(last) if last as usize >= all => {
-                Err(malformed(format!("has row {last} of a table that ends with row {}", all - 1)))
+                Err(wrong(format!("has row {last} of a table that ends with row {}", all - 1)))
             }
             _ => Ok(rows),
         }
@@ -366,7 +372,7 @@ impl<'a> Rest<'a> {
         block: usize,
         precision: Precision,
         exponent: i16,
-    ) -> Result<Values<'a>, Malformed> {
+    ) -> Result<Values<'a>, PayloadError> {
         let before = self.bytes.len();
         let values = match precision {
             Precision::F32 => Values::of_singles(self.take(count)?),
@@ -378,7 +384,7 @@ impl<'a> Rest<'a> {
         };
         let padding = self.take::<1>(precision.bytes(count, block) - (before - self.bytes.len()))?;
         if padding.iter().any(|&byte| byte != [0]) {
-            return Err(malformed("has something after its values where zeros belong"));
+            return Err(wrong("has something after its values where zeros belong"));
         }
         Ok(values)
     }
@@ -411,11 +417,11 @@ impl<'a> RowNumbers<'a> {
     }
 }
 
-fn malformed(why: impl Into<String>) -> Malformed {
-    Malformed { part: None, why: why.into() }
+fn wrong(why: impl Into<String>) -> PayloadError {
+    PayloadError { part: None, why: why.into() }
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for PayloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.part {
             None => write!(f, "the payload {}", self.why),
@@ -424,7 +430,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for PayloadError {}
 
 #[cfg(test)]
 mod tests;

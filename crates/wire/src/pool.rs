@@ -13,65 +13,65 @@ const IDLE_BYTES: usize = 256 << 20;
 
 /// Buffers for payloads, used again and again: after some rounds of a run no payload needs new memory.
 #[derive(Clone, Debug, Default)]
-pub struct Pool {
-    shelf: Arc<Mutex<Shelf>>,
+pub struct PayloadPool {
+    idle: Arc<Mutex<IdleBuffers>>,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct IdleBuffers {
     /// By the power of two that is their size.
-    idle: Vec<Vec<Vec<u8>>>,
-    idle_bytes: usize,
+    by_class: Vec<Vec<Vec<u8>>>,
+    bytes: usize,
 }
 
-impl Pool {
+impl PayloadPool {
     /// A buffer of exactly this length. Its content is whatever was there before.
-    pub fn take(&self, len: usize) -> Buffer {
+    pub fn take(&self, len: usize) -> PayloadBuffer {
         let class = len.max(SMALLEST_BYTES).next_power_of_two();
-        let memory = self.shelf().take(class);
+        let memory = self.idle().take(class);
         let memory = memory.unwrap_or_else(|| vec![0; class + ALIGNMENT]);
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Buffer { memory, start, len, pool: self.clone() }
+        PayloadBuffer { memory, start, len, pool: self.clone() }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, IdleBuffers> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl IdleBuffers {
     fn take(&mut self, class: usize) -> Option<Vec<u8>> {
-        let memory = self.idle.get_mut(class.ilog2() as usize)?.pop()?;
-        self.idle_bytes -= class;
+        let memory = self.by_class.get_mut(class.ilog2() as usize)?.pop()?;
+        self.bytes -= class;
         Some(memory)
     }
 
-    /// Gives the memory back when the shelf is full.
+    /// Gives the memory back when there is enough already.
     fn put(&mut self, memory: Vec<u8>) -> Option<Vec<u8>> {
         let class = memory.len() - ALIGNMENT;
-        if self.idle_bytes + class > IDLE_BYTES {
+        if self.bytes + class > IDLE_BYTES {
             return Some(memory);
         }
         let place = class.ilog2() as usize;
-        if self.idle.len() <= place {
-            self.idle.resize_with(place + 1, Vec::new);
+        if self.by_class.len() <= place {
+            self.by_class.resize_with(place + 1, Vec::new);
         }
-        self.idle[place].push(memory);
-        self.idle_bytes += class;
+        self.by_class[place].push(memory);
+        self.bytes += class;
         None
     }
 }
 
 /// Aligned memory of a pool, which returns to it when dropped.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct PayloadBuffer {
     memory: Vec<u8>,
     start: usize,
     len: usize,
-    pool: Pool,
+    pool: PayloadPool,
 }
 
-impl Buffer {
+impl PayloadBuffer {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -92,23 +92,23 @@ impl Buffer {
     }
 }
 
-impl AsMut<[u8]> for Buffer {
+impl AsMut<[u8]> for PayloadBuffer {
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]
     }
 }
 
-impl AsRef<[u8]> for Buffer {
+impl AsRef<[u8]> for PayloadBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.len]
     }
 }
 
-impl Drop for Buffer {
+impl Drop for PayloadBuffer {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
-        // What the shelf does not want is freed here, after its lock: freeing much memory takes long.
-        let surplus = self.pool.shelf().put(memory);
+        // What is too much is freed here, after its lock: freeing much memory takes long.
+        let surplus = self.pool.idle().put(memory);
         drop(surplus);
     }
 }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_come_back() {
-        let pool = Pool::default();
+        let pool = PayloadPool::default();
         for len in [1, 4096, 4097, 200_000, 1 << 20] {
             let mut buffer = pool.take(len);
             buffer.write(0, &[7]);
@@ -136,9 +136,9 @@ mod tests {
 
     #[test]
     fn a_pool_does_not_keep_everything() {
-        let pool = Pool::default();
+        let pool = PayloadPool::default();
         let many: Vec<_> = (0..5).map(|_| pool.take(64 << 20)).collect();
         drop(many);
-        assert_eq!(pool.shelf().idle_bytes, IDLE_BYTES);
+        assert_eq!(pool.idle().bytes, IDLE_BYTES);
     }
 }

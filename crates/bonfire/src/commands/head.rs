@@ -82,10 +82,10 @@ fn as_rank(args: HeadArgs, place: &Place) -> Result<ExitCode> {
         place.size
     );
     ensure!(args.advertise.is_none(), "--advertise is --master where the head is one of several ranks");
-    let meeting = args.ranks.meeting(place, args.insecure)?;
+    let rendezvous = args.ranks.rendezvous(place, args.insecure)?;
     let started = Ranks { size: place.size as usize, head_apart: true, mpi: place.launcher.knows_mpi() };
-    let training = args.run.training().inspect_err(|error| meeting.refuse(&format!("{error:#}")))?;
-    let summary = ranks::lead(training.ranks(started), &meeting, Duration::from_secs(args.wait), true)?;
+    let training = args.run.training().inspect_err(|error| rendezvous.refuse(&format!("{error:#}")))?;
+    let summary = ranks::lead(training.ranks(started), &rendezvous, Duration::from_secs(args.wait), true)?;
     Ok(exit_code(&summary))
 }
 

@@ -94,9 +94,9 @@ fn as_rank(args: &NodeArgs, tell: &mut dyn FnMut(&Stage)) -> Result<ExitCode> {
         "this is rank 0 of {}: it must be `bonfire head`, or all `bonfire train`",
         place.size
     );
-    let meeting = args.ranks.meeting(&place, args.insecure)?;
+    let rendezvous = args.ranks.rendezvous(&place, args.insecure)?;
     let part = Part { patience: Duration::ZERO, ..part(args, Some(place.rank)) };
-    ranks::follow(&place, &meeting, &part, Duration::from_secs(args.wait), tell)
+    ranks::follow(&place, &rendezvous, &part, Duration::from_secs(args.wait), tell)
 }
 
 /// Where things are kept that can be had again.

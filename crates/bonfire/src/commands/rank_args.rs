@@ -1,7 +1,7 @@
 use anyhow::{Context, Result, bail, ensure};
-use bonfire_cluster::remote::{Meeting, Point};
+use bonfire_cluster::remote::{Point, Rendezvous};
 use bonfire_launch::foreign::{self, Launcher, Place};
-use bonfire_wire::Watchword;
+use bonfire_wire::Passphrase;
 
 use super::node::cache;
 
@@ -20,8 +20,8 @@ pub struct RankArgs {
     /// Where node 0 is reached
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     master: Option<Point>,
-    /// A word that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which nobody sees in a list of processes]
-    #[arg(long, value_name = "WORD", hide_default_value = true)]
+    /// A passphrase that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which nobody sees in a list of processes]
+    #[arg(long, value_name = "PASSPHRASE", hide_default_value = true)]
     secret: Option<String>,
 }
 
@@ -48,29 +48,30 @@ impl RankArgs {
         Ok(place.filter(|place| place.size > 1))
     }
 
-    /// How the ranks are to meet.
-    pub fn meeting(&self, place: &Place, insecure: bool) -> Result<Meeting> {
+    /// How the ranks find each other.
+    pub fn rendezvous(&self, place: &Place, insecure: bool) -> Result<Rendezvous> {
         let told = place.master.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let master = self.master.clone().or(told);
-        let word = self
+        let passphrase = self
             .secret
             .clone()
-            .or_else(|| std::env::var("BONFIRE_SECRET").ok().filter(|word| !word.is_empty()));
-        let word = word.map(|word| Watchword::new(&word)).transpose().context("--secret")?;
-        match (master, word) {
-            (Some(master), word) if insecure => Ok(Meeting::Plain { master, word }),
+            .or_else(|| std::env::var("BONFIRE_SECRET").ok().filter(|found| !found.is_empty()));
+        let passphrase =
+            passphrase.map(|passphrase| Passphrase::new(&passphrase)).transpose().context("--secret")?;
+        match (master, passphrase) {
+            (Some(master), passphrase) if insecure => Ok(Rendezvous::Plain { master, passphrase }),
             (None, _) if insecure => bail!("--insecure needs --master ADDRESS: where rank 0 is reached"),
-            (Some(master), Some(word)) => Ok(Meeting::Word { master, word }),
+            (Some(master), Some(passphrase)) => Ok(Rendezvous::Passphrase { master, passphrase }),
             (None, Some(_)) => bail!("--secret needs --master ADDRESS: where rank 0 is reached"),
             (master, None) => {
                 let Some(cache) = cache() else {
                     bail!(
-                        "neither HOME nor XDG_CACHE_HOME is set, so ranks share no folder: give all of them --secret WORD and --master ADDRESS"
+                        "neither HOME nor XDG_CACHE_HOME is set, so ranks share no folder: give all of them --secret PASSPHRASE and --master ADDRESS"
                     )
                 };
                 let here = place.local_size == Some(place.size);
-                let path = Meeting::file(&cache.join("meet"), &self.job(place)?);
-                Ok(Meeting::File { path, master, here })
+                let path = Rendezvous::file(&cache.join("meet"), &self.job(place)?);
+                Ok(Rendezvous::File { path, master, here })
             }
         }
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
-use bonfire_cluster::remote::{Absent, Meeting, Part, Refused, Stage};
+use bonfire_cluster::remote::{Absent, Part, Refused, Rendezvous, Stage};
 use bonfire_launch::foreign::Place;
 use bonfire_report::Summary;
 
@@ -22,21 +22,26 @@ const GRACE: Duration = Duration::from_secs(10);
 const SUMMARY: Duration = Duration::from_millis(400);
 
 /// Leads the run as rank 0, which also works unless it is to be the head only.
-pub fn lead(training: Training<'_>, meeting: &Meeting, wait: Duration, head_apart: bool) -> Result<Summary> {
-    let access = meeting.access(wait);
-    let keys = meeting.keys(&access);
+pub fn lead(
+    training: Training<'_>,
+    rendezvous: &Rendezvous,
+    wait: Duration,
+    head_apart: bool,
+) -> Result<Summary> {
+    let access = rendezvous.access(wait);
+    let keys = rendezvous.keys(&access);
     let opened = training.open_with(&access, keys).and_then(|(run, gate)| {
-        let notice = meeting.announce(gate.ticket())?;
-        Ok((run, gate, notice))
+        let announcement = rendezvous.announce(gate.ticket())?;
+        Ok((run, gate, announcement))
     });
-    let (run, gate, _notice) = opened.inspect_err(|error| meeting.refuse(&format!("{error:#}")))?;
+    let (run, gate, _announcement) = opened.inspect_err(|error| rendezvous.refuse(&format!("{error:#}")))?;
     let stop = stop_on_ctrl_c()?;
     let led = match head_apart {
         true => gate.lead(run, stop),
         false => gate.lead_at_work(run, stop),
     };
     led.map_err(|error| match error.is::<Absent>() {
-        true => Error::new(Failed(format!("the run failed: {error:#}; {}", meeting.advice()))),
+        true => Error::new(Failed(format!("the run failed: {error:#}; {}", rendezvous.advice()))),
         false => error.context(Failed("the run failed".to_owned())),
     })
 }
@@ -44,7 +49,7 @@ pub fn lead(training: Training<'_>, meeting: &Meeting, wait: Duration, head_apar
 /// Works as another rank until the run is over.
 pub fn follow(
     place: &Place,
-    meeting: &Meeting,
+    rendezvous: &Rendezvous,
     part: &Part,
     wait: Duration,
     tell: &mut dyn FnMut(&Stage),
@@ -55,7 +60,7 @@ pub fn follow(
         interrupted |= matches!(stage, Stage::Stopped { interrupted: true, .. });
         tell(&stage);
     };
-    let joined = meeting.join(part, wait, &mut hear);
+    let joined = rendezvous.join(part, wait, &mut hear);
     let (rank, size) = (place.rank, place.size);
     joined.map_err(|error| match error.is::<Refused>() {
         // Wrong input there is wrong input here.

@@ -20,7 +20,7 @@ use crate::failure::Failed;
                         bonfire train --resume runs/first --set epochs=10\n  \
                         mpirun -n 4 bonfire train run.yml               every rank is a worker\n  \
                         srun -n 4 bonfire train run.yml\n  \
-                        bonfire train run.yml -n 3 -nr 1 --master 10.0.0.1 --secret WORD    on node 1 of 3"
+                        bonfire train run.yml -n 3 -nr 1 --master 10.0.0.1 --secret PASSPHRASE    on node 1 of 3"
 )]
 pub struct TrainArgs {
     #[command(flatten)]
@@ -54,7 +54,7 @@ fn alone(args: TrainArgs) -> Result<ExitCode> {
 }
 
 fn as_rank(args: TrainArgs, place: &Place) -> Result<ExitCode> {
-    let meeting = args.ranks.meeting(place, args.insecure)?;
+    let rendezvous = args.ranks.rendezvous(place, args.insecure)?;
     let (wait, is_here) = (Duration::from_secs(args.wait), args.run.is_here());
     let started = Ranks { size: place.size as usize, head_apart: false, mpi: place.launcher.knows_mpi() };
     if place.rank > 0 {
@@ -63,11 +63,11 @@ fn as_rank(args: TrainArgs, place: &Place) -> Result<ExitCode> {
             training(args.run, args.workers)?.ranks(started).settings()?;
         }
         let part = ranks::part(place.rank, node::cache().map(|cache| cache.join("data")), wait);
-        return ranks::follow(place, &meeting, &part, wait, &mut |_| ());
+        return ranks::follow(place, &rendezvous, &part, wait, &mut |_| ());
     }
     let training =
-        training(args.run, args.workers).inspect_err(|error| meeting.refuse(&format!("{error:#}")))?;
-    let summary = ranks::lead(training.ranks(started), &meeting, wait, false)?;
+        training(args.run, args.workers).inspect_err(|error| rendezvous.refuse(&format!("{error:#}")))?;
+    let summary = ranks::lead(training.ranks(started), &rendezvous, wait, false)?;
     Ok(exit_code(&summary))
 }
 

@@ -231,8 +231,8 @@ impl Adversary {
                     };
                     head.send(Body::Ready(ready)).expect("sent");
                 }
-                Body::Go(go) if go.order > 0 => {
-                    misbehave(orders, &head, &go, &layout);
+                Body::Go(proto::Go { order: Some(order), units, .. }) => {
+                    misbehave(orders, &head, order, units, &layout);
                     orders += 1;
                     if orders == MISDEEDS {
                         head.close();
@@ -250,16 +250,9 @@ impl Adversary {
 /// How many ways there are to answer an order wrongly.
 const MISDEEDS: usize = 7;
 
-fn misbehave(number: usize, head: &Outbox, go: &proto::Go, layout: &Layout) {
-    let unit = go.units.clone();
+fn misbehave(number: usize, head: &Outbox, order: u64, units: Vec<proto::Unit>, layout: &Layout) {
     let tally = proto::Tally { loss: 1.0, weight: 1.0, answers: 1, correct: 1, samples: 1 };
-    let push = proto::Push {
-        order: go.order,
-        weight: 1.0,
-        tally: Some(tally),
-        units: unit,
-        ..proto::Push::default()
-    };
+    let push = proto::Push { order, weight: 1.0, tally: Some(tally), units, ..proto::Push::default() };
     let mut gradient = Gradient::new(layout);
     gradient.weight = 1.0;
     gradient.clear();
@@ -287,7 +280,7 @@ fn misbehave(number: usize, head: &Outbox, go: &proto::Go, layout: &Layout) {
         3 => send(&proto::Push { weight: f64::INFINITY, ..push }, fine.to_vec()),
         // An order that was never given, before the one that was; and units that nobody has.
         4 => {
-            send(&proto::Push { order: go.order + 1_000_000, ..push.clone() }, fine.to_vec());
+            send(&proto::Push { order: order + 1_000_000, ..push.clone() }, fine.to_vec());
             let nowhere = vec![proto::Unit { epoch: u64::MAX, index: u32::MAX }; 1000];
             send(&proto::Push { units: nowhere, ..push }, fine.to_vec());
         }

@@ -203,14 +203,14 @@ fn who_waits_in_vain_is_told_what_to_do() {
     };
     let alone = rank(1).run().expect(1);
     assert!(alone.stderr.contains("rank 0 left no word in"), "{}", alone.stderr);
-    assert!(alone.stderr.contains("--secret WORD"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("--secret PASSPHRASE"), "{}", alone.stderr);
     let alone = rank(0).run().expect(1);
     assert!(
         alone.stderr.contains("only 1 of 2 nodes were there after 2 s; missing: 1 worker"),
         "{}",
         alone.stderr
     );
-    assert!(alone.stderr.contains("--secret WORD"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("--secret PASSPHRASE"), "{}", alone.stderr);
     let nowhere = format!("train --wait 1 -n 2 -nr 1 --master 127.0.0.1:{} --secret glowing-embers", port());
     let alone = dir.bonfire(&nowhere).run().expect(1);
     assert!(alone.stderr.contains("cannot reach 127.0.0.1:"), "{}", alone.stderr);

@@ -365,7 +365,7 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
         let frame = party.frame(&mut Vec::new())?;
         let Body::Go(go) = frame.body else { return Ok(false) };
         codec.sum(&[Parcel { payload: frame.payload, weight: go.weight }], &mut sum)?;
-        Ok(go.order > 0)
+        Ok(go.order.is_some())
     };
     if party.index > 0 {
         let (started, mut count) = (Instant::now(), 1);
@@ -410,7 +410,7 @@ fn serve(party: &Party, callers: &mut Vec<Outbox>) -> Result<f64> {
         codec.sum(&parcels, &mut sum)?;
         let payload = codec.pack(&sum);
         for outbox in &*callers {
-            let go = proto::Go { order: u64::from(goes_on), weight: sum.weight, ..proto::Go::default() };
+            let go = proto::Go { order: goes_on.then_some(1), weight: sum.weight, ..proto::Go::default() };
             outbox.send(Frame { body: Body::Go(go), payload: payload.clone() })?;
         }
         if !goes_on {

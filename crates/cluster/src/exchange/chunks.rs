@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bonfire_learn::layout::{Kind, Layout};
-use bonfire_wire::payload::{Form, Part, Precision};
+use bonfire_wire::payload::{Schema, Section, Precision};
 
 /// A layout in chunks. All nodes of a run cut it alike.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Chunk {
     /// What lies in it, in order and without gaps.
     pub stretches: Vec<Stretch>,
     /// The same for payloads, counted from the beginning of the chunk.
-    pub form: Form,
+    pub schema: Schema,
 }
 
 /// What a chunk has of one tensor.
@@ -86,7 +86,7 @@ impl Chunks {
 
     /// No chunk has more bytes on its way.
     pub fn most_bytes(&self) -> usize {
-        self.list.iter().map(|chunk| chunk.form.most_bytes(Precision::F32)).max().unwrap_or(0)
+        self.list.iter().map(|chunk| chunk.schema.most_bytes(Precision::F32)).max().unwrap_or(0)
     }
 }
 
@@ -105,16 +105,16 @@ impl Chunk {
         let part = |stretch: &Stretch| {
             let range = stretch.range.start - start..stretch.range.end - start;
             match stretch.kind {
-                Kind::Dense => Part::Dense { range },
-                Kind::Buffer => Part::Exact { range },
-                Kind::Rows { width } => Part::Rows { range, width },
+                Kind::Dense => Section::Dense { range },
+                Kind::Buffer => Section::Exact { range },
+                Kind::Rows { width } => Section::Rows { range, width },
             }
         };
-        let form = Form::new(stretches.iter().map(part).collect());
-        Self { range: start..end, stretches, form }
+        let schema = Schema::new(stretches.iter().map(part).collect());
+        Self { range: start..end, stretches, schema }
     }
 
-    /// Whether all of its values travel whatever was touched, so that in full precision they need no form.
+    /// Whether all of its values travel whatever was touched, so that in full precision they need no schema.
     pub fn is_plain(&self) -> bool {
         !self.stretches.iter().any(|stretch| matches!(stretch.kind, Kind::Rows { .. }))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use bonfire_learn::Gradient;
 use bonfire_learn::layout::Kind;
-use bonfire_wire::payload::{Encoder, PartView, Precision, Values, View};
+use bonfire_wire::payload::{Encoder, EncodedSection, Precision, Values, EncodedVector};
 use bytes::Bytes;
 
 use super::chunks::{Chunk, Chunks, Stretch};
@@ -71,12 +71,12 @@ impl ChunkEncoder {
         let lists: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
         if !self.rounds() {
             let values = &gradient.values[chunk.range.clone()];
-            self.encoder.encode(&chunk.form, values, &lists, Precision::F32, page.bytes());
+            self.encoder.encode(&chunk.schema, values, &lists, Precision::F32, page.bytes());
             return Parcel { payload: page.freeze(), is_plain: false, weight };
         }
         let precision = if exact { Precision::F32 } else { self.precision };
         add_lost(chunk, gradient, lost, &rows, &mut self.sent);
-        self.encoder.encode(&chunk.form, &self.sent, &lists, precision, page.bytes());
+        self.encoder.encode(&chunk.schema, &self.sent, &lists, precision, page.bytes());
         let payload = page.freeze();
         let mut lost = lost.clone();
         lost.resize(chunk.range.len(), 0.0);
@@ -87,7 +87,7 @@ impl ChunkEncoder {
 
     /// Notes what the receivers of a payload lack.
     fn subtract(&mut self, chunk: &Chunk, payload: &[u8], rows: &[Vec<u32>], lost: &mut [f32]) {
-        let Ok(view) = View::parse(&chunk.form, payload) else {
+        let Ok(view) = EncodedVector::parse(&chunk.schema, payload) else {
             unreachable!("what was encoded can be decoded");
         };
         self.decoded.resize(chunk.range.len(), 0.0);
@@ -96,9 +96,9 @@ impl ChunkEncoder {
             let place = stretch.range.start - chunk.range.start..stretch.range.end - chunk.range.start;
             let (sent, decoded) = (&self.sent[place.clone()], &mut self.decoded[place.clone()]);
             let lost = &mut lost[place];
-            match (stretch.kind, view.part(i)) {
+            match (stretch.kind, view.section(i)) {
                 (Kind::Buffer, _) => {}
-                (Kind::Dense, PartView::Dense(values)) => {
+                (Kind::Dense, EncodedSection::Dense(values)) => {
                     values.copy_to(decoded);
                     difference(sent, decoded, lost);
                 }
@@ -106,14 +106,14 @@ impl ChunkEncoder {
                     for (k, &row) in rows.next().into_iter().flatten().enumerate() {
                         let row = row as usize * width..(row as usize + 1) * width;
                         match part {
-                            PartView::Dense(values) => values.slice(row.clone()),
-                            PartView::Rows { values, .. } => values.slice(k * width..(k + 1) * width),
+                            EncodedSection::Dense(values) => values.slice(row.clone()),
+                            EncodedSection::Rows { values, .. } => values.slice(k * width..(k + 1) * width),
                         }
                         .copy_to(&mut decoded[row.clone()]);
                         difference(&sent[row.clone()], &decoded[row.clone()], &mut lost[row]);
                     }
                 }
-                (Kind::Dense, PartView::Rows { .. }) => unreachable!("a view fits its form"),
+                (Kind::Dense, EncodedSection::Rows { .. }) => unreachable!("a view fits its schema"),
             }
         }
     }
@@ -212,7 +212,7 @@ fn add_lost(chunk: &Chunk, gradient: &Gradient, lost: &[f32], rows: &[Vec<u32>],
 /// A chunk that came, checked.
 #[derive(Debug)]
 pub struct Arrived<'a> {
-    parts: Vec<PartView<'a>>,
+    parts: Vec<EncodedSection<'a>>,
     weight: f64,
 }
 
@@ -225,12 +225,12 @@ impl<'a> Arrived<'a> {
             ensure!(chunk.is_plain() && payload.len() == len, "{} bytes are not this chunk", payload.len());
             let part = |stretch: &Stretch| {
                 let start = (stretch.range.start - chunk.range.start) * 4;
-                PartView::Dense(Values::plain(&payload[start..start + stretch.range.len() * 4]))
+                EncodedSection::Dense(Values::plain(&payload[start..start + stretch.range.len() * 4]))
             };
             chunk.stretches.iter().map(part).collect()
         } else {
-            let view = View::parse(&chunk.form, payload)?;
-            (0..chunk.stretches.len()).map(|i| view.part(i)).collect()
+            let view = EncodedVector::parse(&chunk.schema, payload)?;
+            (0..chunk.stretches.len()).map(|i| view.section(i)).collect()
         };
         Ok(Self { parts, weight: *weight })
     }
@@ -238,7 +238,7 @@ impl<'a> Arrived<'a> {
     /// Whether all of its values are numbers.
     pub fn is_finite(&self) -> bool {
         self.parts.iter().all(|part| match part {
-            PartView::Dense(values) | PartView::Rows { values, .. } => values.is_finite(),
+            EncodedSection::Dense(values) | EncodedSection::Rows { values, .. } => values.is_finite(),
         })
     }
 }
@@ -290,15 +290,15 @@ pub fn add_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient) {
     }
 }
 
-fn dense(part: PartView<'_>) -> Values<'_> {
+fn dense(part: EncodedSection<'_>) -> Values<'_> {
     match part {
-        PartView::Dense(values) => values,
-        PartView::Rows { .. } => unreachable!("a view fits its form"),
+        EncodedSection::Dense(values) => values,
+        EncodedSection::Rows { .. } => unreachable!("a view fits its schema"),
     }
 }
 
 /// Adds rows to those of a table.
-fn add_rows(part: PartView<'_>, stretch: &Stretch, width: usize, total: &mut Gradient) {
+fn add_rows(part: EncodedSection<'_>, stretch: &Stretch, width: usize, total: &mut Gradient) {
     let first = stretch.rows(width).start;
     let mut add = |row: u32, values: Values<'_>| {
         let is_touched = total.rows(stretch.tensor).is_some_and(|rows| rows.is_touched(first + row));
@@ -309,12 +309,12 @@ fn add_rows(part: PartView<'_>, stretch: &Stretch, width: usize, total: &mut Gra
         }
     };
     match part {
-        PartView::Rows { rows, values } => {
+        EncodedSection::Rows { rows, values } => {
             for (k, row) in rows.iter().enumerate() {
                 add(row, values.slice(k * width..(k + 1) * width));
             }
         }
-        PartView::Dense(values) => {
+        EncodedSection::Dense(values) => {
             for row in 0..stretch.rows(width).len() {
                 add(row as u32, values.slice(row * width..(row + 1) * width));
             }
@@ -331,12 +331,12 @@ pub fn replace_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient)
         };
         let first = stretch.rows(width).start;
         match arrived.parts[i] {
-            PartView::Rows { rows, values } => {
+            EncodedSection::Rows { rows, values } => {
                 for (k, row) in rows.iter().enumerate() {
                     values.slice(k * width..(k + 1) * width).copy_to(total.touch(stretch.tensor, first + row));
                 }
             }
-            PartView::Dense(values) => {
+            EncodedSection::Dense(values) => {
                 for row in 0..stretch.rows(width).len() {
                     let to = total.touch(stretch.tensor, first + row as u32);
                     values.slice(row * width..(row + 1) * width).copy_to(to);

@@ -13,7 +13,9 @@ use anyhow::{Result, ensure};
 use bonfire_learn::layout::Kind;
 use bonfire_learn::sum::{Addend, sum};
 use bonfire_learn::{Gradient, Layout};
-use bonfire_wire::payload::{Encoder, Form, Part, PartView, Precision, RowNumbers, View};
+use bonfire_wire::payload::{
+    EncodedSection, EncodedVector, Encoder, Precision, RowNumbers, Schema, Section, is_sent_whole,
+};
 use bytes::Bytes;
 
 use bonfire_run::run_file::Compression;
@@ -22,7 +24,7 @@ use bonfire_run::run_file::Compression;
 #[derive(Debug)]
 pub struct Codec {
     layout: Layout,
-    form: Form,
+    schema: Schema,
     precision: Precision,
     encoder: Encoder,
     shelf: Shelf,
@@ -82,14 +84,14 @@ pub struct Parcel {
 
 impl Codec {
     pub fn new(layout: &Layout, compression: Compression) -> Self {
-        let part = |tensor: &bonfire_learn::layout::Tensor| match tensor.kind {
-            Kind::Dense => Part::Dense { range: tensor.range.clone() },
-            Kind::Buffer => Part::Exact { range: tensor.range.clone() },
-            Kind::Rows { width } => Part::Rows { range: tensor.range.clone(), width },
+        let section = |tensor: &bonfire_learn::layout::Tensor| match tensor.kind {
+            Kind::Dense => Section::Dense { range: tensor.range.clone() },
+            Kind::Buffer => Section::Exact { range: tensor.range.clone() },
+            Kind::Rows { width } => Section::Rows { range: tensor.range.clone(), width },
         };
         Self {
             layout: layout.clone(),
-            form: Form::new(layout.tensors().iter().map(part).collect()),
+            schema: Schema::new(layout.tensors().iter().map(section).collect()),
             precision: precision(compression),
             encoder: Encoder::default(),
             shelf: Shelf::default(),
@@ -99,7 +101,7 @@ impl Codec {
 
     /// No payload of this layout has more bytes.
     pub fn most_bytes(&self) -> usize {
-        self.form.most_bytes(Precision::F32)
+        self.schema.most_bytes(Precision::F32)
     }
 
     /// Whether a gradient loses digits on its way.
@@ -112,13 +114,13 @@ impl Codec {
         let tables = (0..self.layout.tensors().len()).filter_map(|i| gradient.rows(i));
         let rows: Vec<&[u32]> = tables.map(|rows| rows.touched.as_slice()).collect();
         let mut page = self.shelf.take();
-        self.encoder.encode(&self.form, &gradient.values, &rows, self.precision, &mut page.bytes);
+        self.encoder.encode(&self.schema, &gradient.values, &rows, self.precision, &mut page.bytes);
         Bytes::from_owner(page)
     }
 
     /// Whether a payload is a gradient of this layout, and of numbers only.
     pub fn check(&self, payload: &[u8]) -> Result<()> {
-        let view = View::parse(&self.form, payload)?;
+        let view = EncodedVector::parse(&self.schema, payload)?;
         ensure!(view.is_finite(), "it has values that are no numbers");
         Ok(())
     }
@@ -127,7 +129,7 @@ impl Codec {
     pub fn sum(&mut self, parcels: &[Parcel], total: &mut Gradient) -> Result<()> {
         let heavy: Vec<&Parcel> = parcels.iter().filter(|parcel| parcel.weight > 0.0).collect();
         let arrived: Result<Option<Vec<Arrived<'_>>>> =
-            heavy.iter().map(|parcel| Arrived::parse(&self.form, parcel)).collect();
+            heavy.iter().map(|parcel| Arrived::parse(&self.schema, parcel)).collect();
         if let Some(arrived) = arrived? {
             sum(&self.layout, &arrived, total);
             return Ok(());
@@ -136,7 +138,7 @@ impl Codec {
             self.unpacked.push(Gradient::new(&self.layout));
         }
         for (parcel, gradient) in heavy.iter().zip(&mut self.unpacked) {
-            unpack(&self.form, parcel, gradient)?;
+            unpack(&self.schema, parcel, gradient)?;
         }
         sum(&self.layout, &self.unpacked[..heavy.len()], total);
         Ok(())
@@ -144,14 +146,14 @@ impl Codec {
 
     /// Adds a gradient to a sum; `spare` is memory to use.
     pub fn add(&mut self, parcel: &Parcel, total: &mut Gradient, spare: &mut Gradient) -> Result<()> {
-        if let Some(arrived) = Arrived::parse(&self.form, parcel)? {
+        if let Some(arrived) = Arrived::parse(&self.schema, parcel)? {
             let parts: [&dyn Addend; 2] = [&*total, &arrived];
             sum(&self.layout, &parts, spare);
         } else {
             if self.unpacked.is_empty() {
                 self.unpacked.push(Gradient::new(&self.layout));
             }
-            unpack(&self.form, parcel, &mut self.unpacked[0])?;
+            unpack(&self.schema, parcel, &mut self.unpacked[0])?;
             sum(&self.layout, &[&*total, &self.unpacked[0]], spare);
         }
         std::mem::swap(total, spare);
@@ -163,20 +165,33 @@ impl Codec {
         floats_to_bytes([parameters])
     }
 
-    /// The payload of those parameters that changed: of tables only these rows, the list of each.
+    /// The payload of those parameters that changed: of tables only these rows, the list of each. A table of which most rows
+    /// changed is sent whole.
     pub fn pack_changes(&mut self, parameters: &[f32], rows: &[&[u32]]) -> Bytes {
         let mut page = self.shelf.take();
-        self.encoder.encode(&self.form, parameters, rows, Precision::F32, &mut page.bytes);
+        let tables = self.schema.sections().iter().filter_map(|section| match section {
+            Section::Rows { range, width } => Some((range.len() / width, *width)),
+            Section::Dense { .. } | Section::Exact { .. } => None,
+        });
+        // The encoder would send rows that are not listed as zeros, and these hold parameters, too.
+        let whole: Vec<Option<Vec<u32>>> = (tables.zip(rows))
+            .map(|((all, width), rows)| {
+                is_sent_whole(rows.len(), all, width, Precision::F32).then(|| (0..all as u32).collect())
+            })
+            .collect();
+        let rows: Vec<&[u32]> =
+            whole.iter().zip(rows).map(|(whole, rows)| whole.as_deref().unwrap_or(rows)).collect();
+        self.encoder.encode(&self.schema, parameters, &rows, Precision::F32, &mut page.bytes);
         Bytes::from_owner(page)
     }
 
     /// Puts changed parameters in their places.
     pub fn unpack_changes(&self, payload: &[u8], parameters: &mut [f32]) -> Result<()> {
-        let view = View::parse(&self.form, payload)?;
-        for (i, part) in self.form.parts().iter().enumerate() {
-            let range = part.range();
-            match (view.part(i), part) {
-                (PartView::Rows { rows, values }, Part::Rows { width, .. }) => {
+        let view = EncodedVector::parse(&self.schema, payload)?;
+        for (i, section) in self.schema.sections().iter().enumerate() {
+            let range = section.range();
+            match (view.section(i), section) {
+                (EncodedSection::Rows { rows, values }, Section::Rows { width, .. }) => {
                     for (place, row) in rows.iter().enumerate() {
                         let at = range.start + row as usize * width;
                         values
@@ -184,8 +199,10 @@ impl Codec {
                             .copy_to(&mut parameters[at..at + width]);
                     }
                 }
-                (PartView::Dense(values), _) => values.copy_to(&mut parameters[range]),
-                (PartView::Rows { .. }, Part::Dense { .. } | Part::Exact { .. }) => unreachable!("a view fits its form"),
+                (EncodedSection::Dense(values), _) => values.copy_to(&mut parameters[range]),
+                (EncodedSection::Rows { .. }, Section::Dense { .. } | Section::Exact { .. }) => {
+                    unreachable!("what was parsed fits its schema")
+                }
             }
         }
         Ok(())
@@ -242,20 +259,20 @@ struct Lying<'a> {
 
 impl<'a> Arrived<'a> {
     /// None if the values cannot be read where they lie.
-    fn parse(form: &Form, parcel: &'a Parcel) -> Result<Option<Self>> {
-        let view = View::parse(form, &parcel.payload)?;
-        let lying = |(i, part): (usize, &Part)| {
-            let (start, width) = match part {
-                Part::Dense { range } | Part::Exact { range } => (range.start, 1),
-                Part::Rows { range, width } => (range.start, *width),
+    fn parse(schema: &Schema, parcel: &'a Parcel) -> Result<Option<Self>> {
+        let view = EncodedVector::parse(schema, &parcel.payload)?;
+        let lying = |(i, section): (usize, &Section)| {
+            let (start, width) = match section {
+                Section::Dense { range } | Section::Exact { range } => (range.start, 1),
+                Section::Rows { range, width } => (range.start, *width),
             };
-            let (rows, values) = match view.part(i) {
-                PartView::Dense(values) => (None, values),
-                PartView::Rows { rows, values } => (Some(rows), values),
+            let (rows, values) = match view.section(i) {
+                EncodedSection::Dense(values) => (None, values),
+                EncodedSection::Rows { rows, values } => (Some(rows), values),
             };
             Some(Lying { start, width, rows, values: values.floats()? })
         };
-        let parts: Option<Vec<Lying<'_>>> = form.parts().iter().enumerate().map(lying).collect();
+        let parts: Option<Vec<Lying<'_>>> = schema.sections().iter().enumerate().map(lying).collect();
         Ok(parts.map(|parts| Self { parts, weight: parcel.weight }))
     }
 }
@@ -286,22 +303,22 @@ impl Addend for Arrived<'_> {
 }
 
 /// Replaces a gradient by one that came in half precision.
-fn unpack(form: &Form, parcel: &Parcel, gradient: &mut Gradient) -> Result<()> {
-    let view = View::parse(form, &parcel.payload)?;
+fn unpack(schema: &Schema, parcel: &Parcel, gradient: &mut Gradient) -> Result<()> {
+    let view = EncodedVector::parse(schema, &parcel.payload)?;
     gradient.clear();
     gradient.weight = parcel.weight;
-    for (i, part) in form.parts().iter().enumerate() {
-        match (view.part(i), part) {
-            (PartView::Dense(values), Part::Dense { .. } | Part::Exact { .. }) => {
+    for (i, section) in schema.sections().iter().enumerate() {
+        match (view.section(i), section) {
+            (EncodedSection::Dense(values), Section::Dense { .. } | Section::Exact { .. }) => {
                 values.copy_to(gradient.write(i));
             }
-            (PartView::Dense(values), Part::Rows { range, width }) => {
+            (EncodedSection::Dense(values), Section::Rows { range, width }) => {
                 for row in 0..range.len() / width {
                     values.slice(row * width..(row + 1) * width).copy_to(gradient.touch(i, row as u32));
                 }
             }
-            (PartView::Rows { rows, values }, part) => {
-                let Part::Rows { width, .. } = part else { continue };
+            (EncodedSection::Rows { rows, values }, section) => {
+                let Section::Rows { width, .. } = section else { continue };
                 for (place, row) in rows.iter().enumerate() {
                     values.slice(place * width..(place + 1) * width).copy_to(gradient.touch(i, row));
                 }
@@ -401,6 +418,20 @@ mod tests {
         assert_eq!(found[36..40], new[36..40]);
         assert_eq!(found[..16], old[..16]);
         assert_eq!(found[200..], new[200..], "parameters are never rounded");
+    }
+
+    /// Then the whole table is fewer bytes than the rows with their numbers.
+    #[test]
+    fn where_almost_all_rows_changed_the_others_stay_as_they_are() {
+        let (layout, mut codec) = (layout(), Codec::new(&layout(), Compression::None));
+        let old = layout.initial(1);
+        let mut new = layout.initial(2);
+        new[..4].copy_from_slice(&old[..4]);
+        let changed: Vec<u32> = (1..50).collect();
+        let payload = codec.pack_changes(&new, &[&changed]);
+        let mut found = old.clone();
+        codec.unpack_changes(&payload, &mut found).expect("changes");
+        assert!(found == new, "{:?} instead of {:?}", &found[..8], &new[..8]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bonfire_data::pack;
 use bonfire_report::{Event, HostFacts, Summary};
-use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Secret, Ticket, Watchword, Wire};
+use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Passphrase, Secret, Ticket, Wire};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use super::resident::Resident;
 use super::{VERSION, listen, own_address, timeouts};
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::head;
-use crate::roles::registry::{Entry, Registry, turned_away};
+use crate::roles::registry::{COMPARE_EVERY, Entry, Registry, turned_away};
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::run::Run;
 use bonfire_run::run_file::{Distribute, Settings};
@@ -64,13 +64,13 @@ impl Keys {
         Ok(Self { listen, advertise: access.advertise.clone(), secret, identity })
     }
 
-    /// Those that follow from a word; without TLS only its secret is used.
-    pub(super) fn of_word(access: &Access, word: &Watchword) -> Self {
-        let der = word.identity.to_der();
+    /// Those that follow from a passphrase; without TLS only its secret is used.
+    pub(super) fn of_passphrase(access: &Access, passphrase: &Passphrase) -> Self {
+        let der = passphrase.identity.to_der();
         Self {
             listen: access.listen.clone().unwrap_or_else(|| LISTEN.to_owned()),
             advertise: access.advertise.clone(),
-            secret: word.secret.reveal(),
+            secret: passphrase.secret.reveal(),
             identity: (!access.insecure).then(|| (der.certificate.clone(), der.key.clone())),
         }
     }
@@ -224,5 +224,6 @@ fn entry(run: &Run) -> Result<Entry> {
         layout_digest: layout_digest(job.layout()).into_bytes(),
         shipment,
         payload_bytes: job.layout().len() * 4 * state + (1 << 16),
+        compare_every: COMPARE_EVERY,
     })
 }

@@ -27,6 +27,8 @@ pub struct Entry {
     pub lr: f32,
     pub weight: f64,
     pub payload: Bytes,
+    /// Of the parameters that it leads to, where members compare theirs with it.
+    pub digest: Option<u64>,
 }
 
 /// Where a member is to go on.
@@ -35,6 +37,8 @@ pub struct Order {
     pub number: u64,
     pub version: u64,
     pub units: Vec<Unit>,
+    /// Of the parameters of that version, where members compare theirs with it.
+    pub digest: Option<u64>,
 }
 
 impl Feed {
@@ -89,10 +93,18 @@ impl Feed {
             None => (None, &[][..]),
         };
         for step in before {
-            outbox.send(step.frame(proto::Go { version: step.to, ..proto::Go::default() }))?;
+            // News only: the order comes with the last of them.
+            let go = proto::Go { version: step.to, digest: step.digest, ..proto::Go::default() };
+            outbox.send(step.frame(go))?;
         }
         let units = order.units.into_iter().map(to_proto).collect();
-        let go = proto::Go { order: order.number, version: order.version, units, ..proto::Go::default() };
+        let go = proto::Go {
+            order: Some(order.number),
+            version: order.version,
+            units,
+            digest: order.digest,
+            ..proto::Go::default()
+        };
         match last {
             Some(step) => outbox.send(step.frame(go)),
             None => outbox.send(Body::Go(go)),
@@ -103,11 +115,55 @@ impl Feed {
 impl Entry {
     /// What a parent sent.
     pub fn of(go: &proto::Go, from: u64, payload: Bytes) -> Self {
-        Self { from, to: go.version, news: go.news(), lr: go.lr, weight: go.weight, payload }
+        let proto::Go { version: to, lr, weight, digest, .. } = *go;
+        Self { from, to, news: go.news(), lr, weight, payload, digest }
     }
 
     fn frame(&self, go: proto::Go) -> Frame {
         let go = proto::Go { news: self.news.into(), lr: self.lr, weight: self.weight, ..go };
         Frame { body: Body::Go(go), payload: self.payload.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use bonfire_learn::layout::Init;
+    use bonfire_learn::{Layout, OptimizerSpec};
+    use bonfire_wire::{Incoming, memory_link};
+
+    /// What a member that has a version is sent, by version and order.
+    fn sent(has: Option<u64>, version: u64) -> Vec<(u64, Option<u64>)> {
+        let mut layout = Layout::default();
+        layout.vector("all".into(), 3, Init::Uniform(1.0));
+        let replica = Replica::new(&layout, OptimizerSpec::default(), 1);
+        let mut feed = Feed::default();
+        for from in 0..3 {
+            let (news, payload) = (proto::News::Update, Bytes::from_static(b"sum"));
+            let (to, digest) = (from + 1, None);
+            feed.add(Entry { from, to, news, lr: 0.1, weight: 1.0, payload, digest }, 1000);
+        }
+        let (sender, inbox) = channel();
+        let hear = Box::new(move |incoming| sender.send(incoming).expect("room"));
+        let (here, there) = memory_link(Box::new(|_| ()), hear);
+        let order = Order { number: 7, version, units: vec![Unit { epoch: 0, index: 0 }], digest: None };
+        feed.send(&here, has, order, &replica).expect("a link");
+        drop((here, there));
+        let step = |incoming: Incoming| match incoming {
+            Incoming::Frame(Frame { body: Body::Go(go), .. }) => Some((go.version, go.order)),
+            Incoming::Frame(Frame { body: Body::State(state), .. }) => Some((state.round, None)),
+            _ => None,
+        };
+        inbox.iter().filter_map(step).collect()
+    }
+
+    #[test]
+    fn only_the_last_frame_is_an_order() {
+        assert_eq!(sent(Some(0), 3), [(1, None), (2, None), (3, Some(7))]);
+        assert_eq!(sent(Some(2), 3), [(3, Some(7))]);
+        assert_eq!(sent(Some(3), 3), [(3, Some(7))], "nothing is new");
+        assert_eq!(sent(None, 3), [(3, None), (3, Some(7))], "the state, then the order");
     }
 }

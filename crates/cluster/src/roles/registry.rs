@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Frame, Outbox, Traffic, proto};
+use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
 use bytes::Bytes;
 
 use super::claim::{plain, wrong_join};
@@ -20,7 +20,7 @@ pub struct Registry {
     next: u64,
     entry: Entry,
     /// What those who are gone had sent and received.
-    past: Traffic,
+    past: LinkTraffic,
 }
 
 /// What a node must know, and be, to take part.
@@ -34,7 +34,12 @@ pub struct Entry {
     pub shipment: Option<Bytes>,
     /// The largest payload that a node may send.
     pub payload_bytes: usize,
+    /// Members compare their parameters with the head's in every so many versions.
+    pub compare_every: u64,
 }
+
+/// Seldom enough to cost nothing, and often enough to notice a machine that computes wrongly.
+pub const COMPARE_EVERY: u64 = 100;
 
 #[derive(Debug)]
 enum Caller {
@@ -131,7 +136,7 @@ impl Node {
 
 impl Registry {
     pub fn new(entry: Entry) -> Self {
-        Self { nodes: BTreeMap::new(), links: HashMap::new(), next: 1, entry, past: Traffic::default() }
+        Self { nodes: BTreeMap::new(), links: HashMap::new(), next: 1, entry, past: LinkTraffic::default() }
     }
 
     pub fn get(&self, node: u64) -> Option<&Node> {
@@ -155,8 +160,13 @@ impl Registry {
     }
 
     /// What all nodes sent to the head and received from it, those that are gone included.
-    pub fn traffic(&self) -> Traffic {
+    pub fn traffic(&self) -> LinkTraffic {
         self.nodes.values().fold(self.past, |sum, node| added(sum, node.outbox.traffic()))
+    }
+
+    /// Whether members compare their parameters with the head's at a version.
+    pub fn compares(&self, version: u64) -> bool {
+        version.is_multiple_of(self.entry.compare_every)
     }
 
     /// Takes a node that the caller has checked, or made, itself.
@@ -319,8 +329,8 @@ fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
-fn added(a: Traffic, b: Traffic) -> Traffic {
-    Traffic {
+fn added(a: LinkTraffic, b: LinkTraffic) -> LinkTraffic {
+    LinkTraffic {
         sent_bytes: a.sent_bytes + b.sent_bytes,
         received_bytes: a.received_bytes + b.received_bytes,
         sent_frames: a.sent_frames + b.sent_frames,

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_learn::{Gradient, Layout};
-use bonfire_strategy::Unit;
-use bonfire_strategy::relay::{Action, Event, Relay, RelayRule, Share};
+use bonfire_strategy::{Relay, Unit, relay};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Frame, Outbox, Traffic, proto};
+use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
 use bytes::Bytes;
 
 use super::claim::{seconds, wrong_push};
@@ -17,9 +16,9 @@ use super::node::{Desk, Next};
 use super::worker::{from_proto, to_proto};
 use crate::exchange::{Codec, Parcel};
 use crate::mail::{Mail, News};
-use crate::station::{take, unpack_state};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
+use crate::station::{compare, take, unpack_state};
 
 /// Relays between the head and some workers until the head has something else to do for this node.
 pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Result<Next> {
@@ -66,15 +65,17 @@ struct Relaying {
     batch_size: usize,
     /// What the replica's parameters have.
     version: u64,
+    /// Of the head's parameters of that version, where members compare theirs with it.
+    digest: Option<u64>,
     feed: Feed,
-    workers: BTreeMap<u64, Member>,
+    workers: BTreeMap<u64, RelayWorker>,
     /// Pushes of workers that were not summed yet, by worker and order.
     pushes: BTreeMap<(u64, u64), Pushed>,
     sum: Sum,
     update: Gradient,
 }
 
-struct Member {
+struct RelayWorker {
     link: u64,
     outbox: Outbox,
     /// The version that it was last brought to.
@@ -82,10 +83,10 @@ struct Member {
     /// What it did since that was last told.
     part: proto::Part,
     /// What had been sent and received then.
-    told: Traffic,
+    told: LinkTraffic,
 }
 
-impl Member {
+impl RelayWorker {
     /// What the member did since this was last asked.
     fn part(&mut self) -> proto::Part {
         let traffic = self.outbox.traffic();
@@ -116,7 +117,7 @@ struct Sum {
 impl Relaying {
     fn new(parent: Outbox, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Self {
         let file = &settings.file;
-        let rule = RelayRule { is_async: role.is_async, workers: role.workers.len() };
+        let rule = relay::Rule { is_async: role.is_async, workers: role.workers as usize };
         let empty = || Gradient::new(layout);
         let tally = proto::Tally::default();
         Self {
@@ -128,6 +129,7 @@ impl Relaying {
             clip: file.clip_norm,
             batch_size: file.batch_size,
             version: 0,
+            digest: None,
             feed: Feed::default(),
             workers: BTreeMap::new(),
             pushes: BTreeMap::new(),
@@ -148,15 +150,15 @@ impl Relaying {
         }
         // All replicas begin alike.
         let (part, told) = Default::default();
-        let member = Member { link, outbox, has: Some(0), part, told };
+        let member = RelayWorker { link, outbox, has: Some(0), part, told };
         self.workers.insert(node, member);
-        let actions = self.strategy.on(Event::Joined { worker: node });
+        let actions = self.strategy.on(relay::Event::Joined { worker: node });
         self.act(actions)
     }
 
     fn lost(&mut self, worker: u64) -> Result<()> {
         self.workers.remove(&worker);
-        let actions = self.strategy.on(Event::Lost { worker });
+        let actions = self.strategy.on(relay::Event::Lost { worker });
         self.act(actions)
     }
 
@@ -183,60 +185,74 @@ impl Relaying {
             member.part.compute_s += pushed.seconds;
         }
         self.pushes.insert((worker, push.order), pushed);
-        let actions = self.strategy.on(Event::Pushed { worker, order: push.order, unit });
+        let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, unit });
         self.act(actions)
     }
 
     /// Takes what the parent sent: something new, and what to do with it.
     fn ordered(&mut self, go: &proto::Go, payload: Bytes) -> Result<()> {
         take(&mut self.replica, &mut self.codec, &mut self.update, self.clip, go, payload.clone())?;
+        if let Some(trouble) = compare(&self.replica, go) {
+            let _ = self.parent.send(Body::Trouble(trouble));
+        }
         if go.news() != proto::News::Nothing && !self.is_async {
             let state_bytes =
                 self.replica.parameters.len() * 4 * (1 + self.replica.optimizer.moments().len());
             self.feed.add(Entry::of(go, self.version, payload), state_bytes);
         }
-        self.version = go.version;
-        if go.order == 0 {
-            return Ok(());
-        }
+        (self.version, self.digest) = (go.version, go.digest);
+        // Without an order it was news only.
+        let Some(order) = go.order else { return Ok(()) };
         let units = go.units.iter().map(from_proto).collect();
-        let actions = self.strategy.on(Event::Order { order: go.order, version: go.version, units });
+        let actions = self.strategy.on(relay::Event::Order { order, version: go.version, units });
         self.act(actions)
     }
 
     /// After another state came, what the workers have is of no use.
     fn restart(&mut self, version: u64) {
-        self.version = version;
+        (self.version, self.digest) = (version, None);
         self.feed.clear();
         for member in self.workers.values_mut() {
             member.has = None;
         }
     }
 
-    fn act(&mut self, actions: Vec<Action>) -> Result<()> {
+    fn act(&mut self, actions: Vec<relay::Action>) -> Result<()> {
         for action in actions {
             match action {
-                Action::Release { worker, order, unit, .. } => self.release(worker, order, unit),
-                Action::Accumulate { worker, order } => self.accumulate(worker, order)?,
-                Action::PushUp { order, shares, done, unused, .. } => {
+                relay::Action::Release { worker, order, unit, .. } => self.release(worker, order, unit),
+                relay::Action::Accumulate { worker, order } => self.accumulate(worker, order)?,
+                relay::Action::PushUp { order, shares, done, unused, .. } => {
                     self.push_up(order, &shares, &done, &unused)?;
                 }
                 // A parent that is gone is heard of in the mail.
-                Action::Offer { lease } => {
+                relay::Action::Offer { lease } => {
                     let offer = proto::Offer { lease, workers: self.workers.len() as u32 };
                     let _ = self.parent.send(Body::Offer(offer));
                 }
-                Action::Discard { worker, order, .. } => drop(self.pushes.remove(&(worker, order))),
-                Action::Forget { .. } => self.pushes.clear(),
+                relay::Action::Discard { worker, order, reason } => {
+                    self.pushes.remove(&(worker, order));
+                    self.complain(format!("dropped a gradient: node {worker} {reason}"));
+                }
+                relay::Action::Forget { reason } => {
+                    self.pushes.clear();
+                    self.sum.clear();
+                    self.complain(format!("dropped what was done: {reason}"));
+                }
             }
         }
         Ok(())
     }
 
+    /// Tells the head what those who watch it should know.
+    fn complain(&self, reason: String) {
+        let _ = self.parent.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
+    }
+
     /// Sends a worker to work. One that is gone is heard of in the mail.
     fn release(&mut self, worker: u64, number: u64, unit: Unit) {
         let Some(member) = self.workers.get_mut(&worker) else { return };
-        let order = Order { number, version: self.version, units: vec![unit] };
+        let order = Order { number, version: self.version, units: vec![unit], digest: self.digest };
         if self.is_async && member.has != Some(self.version) {
             // Its workers see the parameters only, at whatever version the relay has.
             self.feed.clear();
@@ -248,6 +264,7 @@ impl Relaying {
                 lr: 0.0,
                 weight: 0.0,
                 payload,
+                digest: self.digest,
             };
             self.feed.add(entry, usize::MAX);
         }
@@ -261,7 +278,7 @@ impl Relaying {
         self.codec.add(&pushed.parcel, &mut self.sum.gradient, &mut self.sum.spare)
     }
 
-    fn push_up(&mut self, order: u64, shares: &[Share], done: &[Unit], unused: &[Unit]) -> Result<()> {
+    fn push_up(&mut self, order: u64, shares: &[relay::Share], done: &[Unit], unused: &[Unit]) -> Result<()> {
         if !self.is_async {
             let taken = shares.iter().filter_map(|share| self.pushes.remove(&(share.worker, share.order)));
             let taken: Vec<Pushed> = taken.collect();
@@ -312,3 +329,6 @@ impl Sum {
         self.seconds = 0.0;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use bonfire_run::course::Course;
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::{RingOp, Settings, Topology};
-use bonfire_strategy::ring::{Plan, View};
+use bonfire_strategy::ring;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
@@ -29,7 +29,7 @@ pub fn take_part(
     station: &mut Station,
     world: Option<&World>,
 ) -> Result<Next> {
-    let mut member = Member::new(settings, station, world);
+    let mut member = Participant::new(settings, station, world);
     loop {
         let outcome = match member.formed.is_some() {
             true => member.round(desk, station),
@@ -54,9 +54,9 @@ pub fn take_part(
 }
 
 /// What all members have to do together on the course of a run.
-pub fn plan_of(course: &Course) -> Plan {
+pub fn plan_of(course: &Course) -> ring::Plan {
     let (epochs, max_rounds) = course.ends();
-    Plan { units_per_epoch: course.units_per_epoch() as u32, epochs, max_rounds }
+    ring::Plan { units_per_epoch: course.units_per_epoch() as u32, epochs, max_rounds }
 }
 
 /// Why a round, or a wait, was left.
@@ -84,11 +84,11 @@ impl From<anyhow::Error> for Break {
     }
 }
 
-struct Member<'w> {
+struct Participant<'w> {
     op: RingOp,
     /// What carries the sums, if that is MPI.
     world: Option<&'w World>,
-    plan: Plan,
+    plan: ring::Plan,
     course: Course,
     /// The last round that this member has done; 0 also as long as it lacks the state that it is to begin with.
     round: u64,
@@ -112,7 +112,7 @@ struct Giver {
 
 /// The members as they were named last, this one among them.
 struct Formed {
-    view: View,
+    view: ring::View,
     index: usize,
     /// To every member; none to this one.
     links: Vec<Option<Outbox>>,
@@ -198,7 +198,7 @@ fn overhear(desk: &mut Desk, link: u64, news: News) -> Result<Heard, Break> {
     }
 }
 
-impl<'w> Member<'w> {
+impl<'w> Participant<'w> {
     fn new(settings: &Settings, station: &Station, world: Option<&'w World>) -> Self {
         let op = match settings.topology {
             Topology::Ring { op, .. } => op,
@@ -245,7 +245,7 @@ impl<'w> Member<'w> {
         let index = members.iter().position(|&node| node == desk.node);
         let index = index.context("the head named members without this one")?;
         let parts = vec![1.0; members.len()];
-        let view = View { generation: ring.generation, members, round: ring.round, units_done: ring.units_done };
+        let view = ring::View { generation: ring.generation, members, round: ring.round, units_done: ring.units_done };
         if ring.behind {
             self.round = 0;
         }

@@ -9,7 +9,7 @@ use bonfire_wire::{Frame, Outbox, proto};
 
 use super::node::{Desk, Next};
 use crate::mail::{Mail, News};
-use crate::station::{Station, unpack_state};
+use crate::station::{Station, compare, unpack_state};
 
 /// Works for a parent until the head has something else to do for this node.
 pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>) -> Result<Next> {
@@ -25,7 +25,8 @@ pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>
         let is_parent = mail.link == link;
         match mail.news {
             News::Frame(frame) if is_parent && matches!(frame.body, Body::Go(_) | Body::State(_)) => {
-                answer(station, &outbox, frame).context("the parent sent something that does not fit")?;
+                answer(desk, station, &outbox, frame)
+                    .context("the parent sent something that does not fit")?;
             }
             News::Closed(_) if is_parent && parent.is_some() => return word_or_again(desk),
             news => {
@@ -106,22 +107,25 @@ fn close(parent: Option<&proto::Peer>, outbox: &Outbox) {
 }
 
 /// Takes what is new, and computes what is asked for.
-fn answer(station: &mut Station, outbox: &Outbox, frame: Frame) -> Result<()> {
+fn answer(desk: &Desk, station: &mut Station, outbox: &Outbox, frame: Frame) -> Result<()> {
     let go = match frame.body {
         Body::Go(go) => go,
         Body::State(state) => return unpack_state(&mut station.replica, &state, &frame.payload),
         _ => return Ok(()),
     };
     station.take(&go, frame.payload)?;
-    #[cfg(test)]
-    crate::simulation::witness::has(go.version, &station.replica);
+    if let Some(trouble) = compare(&station.replica, &go) {
+        let _ = desk.head.send(Body::Trouble(trouble));
+    }
+    // Without an order it was news only.
+    let Some(order) = go.order else { return Ok(()) };
     for unit in &go.units {
         ensure!(station.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
         let computed = station.compute(from_proto(unit));
         let weight = station.gradient.weight;
         let payload = station.codec.pack(&station.gradient);
         let push = proto::Push {
-            order: go.order,
+            order,
             weight,
             tally: Some(computed.tally),
             units: vec![*unit],

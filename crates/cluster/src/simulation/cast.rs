@@ -108,6 +108,8 @@ impl Play {
             layout_digest: layout_digest(&self.layout).into_bytes(),
             shipment: None,
             payload_bytes: usize::MAX,
+            // Every node, whenever it is brought to a version.
+            compare_every: 1,
         });
         let led = head::lead(&mut run, registry, &mailbox, &AtomicBool::new(false), WAIT);
         run.end(led)

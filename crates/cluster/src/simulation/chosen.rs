@@ -74,3 +74,16 @@ fn a_worker_that_cannot_reach_its_relay_gets_another_parent() {
         assert!(last.is_some_and(|node| node.sent_bytes > 0), "it works for {parent}: {events:?}");
     }
 }
+
+#[test]
+fn a_ring_says_how_it_goes_on_without_a_member() {
+    let kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", nodes: 3, samples: 90 };
+    let killed = Fault::Crash { machine: 2, silent: false, back: None };
+    let events = events(kind, false, vec![(Duration::from_millis(1000), killed)]);
+    let told = |words: &str| {
+        let has = |event: &&Event| matches!(event, Event::Noted { message } if message.contains(words));
+        events.iter().filter(has).count()
+    };
+    assert_eq!(told("the ring goes on: 2 members after round"), 1, "{events:?}");
+    assert_eq!(told("3 members after round"), 0, "of the first ring the joins tell: {events:?}");
+}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use bonfire_wire::{Incoming, Outbox, Sink, memory_link, proto};
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{Frame, Incoming, Outbox, Sink, memory_link, proto};
 
 use super::world::{Entry, State, World};
 use crate::roles::network::Network;
@@ -65,6 +66,7 @@ impl Link {
 impl State {
     /// Puts something onto a link, from where it arrives in time.
     fn dispatch(&mut self, link: usize, to: usize, incoming: Incoming) -> Option<Incoming> {
+        self.overhear(link, to, &incoming);
         if self.links[link].is_cut || self.links[link].lanes[to].is_closed {
             return Some(incoming);
         }
@@ -72,6 +74,16 @@ impl State {
         let time = self.latency(from);
         self.enqueue(link, to, incoming, self.now + time);
         None
+    }
+
+    /// Whoever has a version has the same parameters: a node that finds otherwise says so to the head.
+    fn overhear(&mut self, link: usize, to: usize, incoming: &Incoming) {
+        if let Incoming::Frame(Frame { body: Body::Trouble(trouble), .. }) = incoming
+            && trouble.reason.contains("other parameters")
+        {
+            let from = self.links[link].ends[1 - to];
+            self.blame(format!("{} {}", self.machines[from].name, trouble.reason));
+        }
     }
 
     fn enqueue(&mut self, link: usize, to: usize, incoming: Incoming, at: Duration) {

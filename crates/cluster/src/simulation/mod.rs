@@ -11,7 +11,6 @@ mod fault;
 mod link;
 #[cfg(test)]
 mod tests;
-pub mod witness;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,7 +129,6 @@ impl Case {
         for machine in 0..=nodes {
             let (play, sender) = (Arc::clone(play), sender.clone());
             thread::spawn(move || {
-                witness::enter(&play.world);
                 let summary = match machine {
                     0 => play.stage(0, |life| play.head(life)),
                     _ => play.stage(machine, |_| play.node(machine)).and(None),

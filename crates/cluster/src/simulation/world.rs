@@ -33,8 +33,6 @@ pub struct State {
     pub random: Random,
     /// Who is found at an address.
     pub listeners: HashMap<String, (usize, Post)>,
-    /// What the parameters of a version are, as a digest.
-    pub versions: BTreeMap<u64, u64>,
     /// The first thing that must not happen.
     pub wrong: Option<String>,
     /// Whether every frame is told of.
@@ -113,7 +111,6 @@ impl World {
             blocked: Vec::new(),
             random: Random::new(seed),
             listeners: HashMap::new(),
-            versions: BTreeMap::new(),
             wrong: None,
             is_told,
             story: Vec::new(),
@@ -156,11 +153,7 @@ impl World {
 
     /// Says what must not happen, and ends everything.
     pub fn blame(&self, wrong: String) {
-        let mut state = self.lock();
-        state.wrong.get_or_insert(wrong);
-        for machine in &mut state.machines {
-            (machine.is_doomed, machine.back) = (true, None);
-        }
+        self.lock().blame(wrong);
     }
 
     pub fn sleep(&self, machine: usize, time: Duration) {
@@ -261,6 +254,14 @@ impl State {
     pub fn tell(&mut self, what: String) {
         let line = format!("{:>9.3} {what}", self.now.as_secs_f64());
         self.story.push(line);
+    }
+
+    /// Says what must not happen, and ends everything.
+    pub fn blame(&mut self, wrong: String) {
+        self.wrong.get_or_insert(wrong);
+        for machine in &mut self.machines {
+            (machine.is_doomed, machine.back) = (true, None);
+        }
     }
 
     /// Lets a machine run that waits, unless it is frozen.

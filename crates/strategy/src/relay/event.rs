@@ -2,7 +2,7 @@ use crate::Unit;
 
 /// How a relay treats its workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelayRule {
+pub struct Rule {
     /// An async relay lets its workers go on while its own push is under way; a sync one does an order at a time.
     pub is_async: bool,
     /// How many workers it is meant to have: an async relay sums up that many pushes before it pushes itself, fewer
@@ -14,10 +14,8 @@ pub struct RelayRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The parent wants an answer, and the parameters are there in this version. The units come on top of those the
-    /// relay still has.
+    /// relay still has. If the order before was not answered, that one is void with all that was done for it.
     Order { order: u64, version: u64, units: Vec<Unit> },
-    /// The parent is gone, and with it everything it had ordered.
-    Parted,
     /// A worker is there, for the first time or again.
     Joined { worker: u64 },
     /// A worker is gone; another does its unit.
@@ -35,7 +33,8 @@ pub struct Share {
     pub unit: Unit,
 }
 
-/// What the caller has to do now, in this order. A `reason` that comes with a worker is the text after its name.
+/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of a
+/// worker is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Tell a worker to do `unit` on `version`, the newest the relay has.
@@ -45,11 +44,11 @@ pub enum Action {
     /// Answer the parent's `order`. A sync relay now sums up the pushes of `shares` in this order; an async one has
     /// the sum and begins a new one. `oldest` is the lowest version that a share was computed on, the order's own
     /// when there is none.
-    PushUp { order: u64, shares: Vec<Share>, done: Vec<Unit>, unused: Vec<Unit>, oldest: u64, reason: String },
+    PushUp { order: u64, shares: Vec<Share>, done: Vec<Unit>, unused: Vec<Unit>, oldest: u64 },
     /// Tell the parent how many units the relay can have in its hands from now on.
     Offer { lease: u32 },
     /// Drop a worker's push.
     Discard { worker: u64, order: u64, reason: String },
-    /// Drop the pushes or the sum so far: nobody waits for them any more.
+    /// Drop the pushes that are held and, async, the sum so far: nobody waits for them any more.
     Forget { reason: String },
 }

@@ -4,7 +4,7 @@ use super::View;
 
 /// When a ring goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RingRule {
+pub struct Rule {
     /// With fewer members than that the ring is not formed.
     pub min_members: usize,
     /// How long a member may take to say how far it is after a halt; then it is put out.
@@ -32,7 +32,8 @@ pub enum Event {
     Tick,
 }
 
-/// What the caller has to do now, in this order. A `reason` that comes with a member is the text after its name.
+/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of a
+/// member is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Tell these members to stop and to answer with [`Event::Broken`] in this generation.
@@ -50,5 +51,5 @@ pub enum Action {
     /// Nobody who has the parameters is left. Answer with [`Event::Start`] at the newest checkpoint.
     StateLost { round: u64, reason: String },
     /// Nothing is left to do; `members` have the final state.
-    Finished { members: Vec<u64>, reason: String },
+    Finished { members: Vec<u64> },
 }

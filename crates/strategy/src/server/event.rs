@@ -28,8 +28,8 @@ pub enum Event {
     Lease { member: u64, lease: u32 },
     /// Enough members are there. Nothing is released before.
     Start,
-    /// A member is gone; `reason` says how that was noticed ("silent for 5.0 s").
-    Lost { member: u64, reason: String },
+    /// A member is gone; what it had in work goes to the others.
+    Lost { member: u64 },
     /// A member answers its order. It may name any units it holds: `done` ones are in the push, `unused` ones it
     /// gives back, and what it does not name it keeps. `empty` says that the push weighs nothing.
     Pushed { member: u64, order: u64, done: Vec<Unit>, unused: Vec<Unit>, empty: bool },
@@ -48,26 +48,25 @@ pub struct Contribution {
     pub empty: bool,
 }
 
-/// What the caller has to do now, in this order. A `reason` that comes with a member is the text after its name.
+/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of a
+/// member is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make one update of these pushes, summed in this order; the parameters then have `version`. The `open` units were
     /// dealt and are not in it: a checkpoint of this version must know them.
-    Apply { pushes: Vec<Contribution>, version: u64, open: Vec<Unit>, reason: String },
+    Apply { pushes: Vec<Contribution>, version: u64, open: Vec<Unit> },
     /// Tell a member to go on from `version`. The units come on top of those it still holds; a relay that holds some
     /// may get none.
-    Release { member: u64, order: u64, version: u64, units: Vec<Unit>, reason: String },
+    Release { member: u64, order: u64, version: u64, units: Vec<Unit> },
     /// Drop a push. If it is `late`, it is one that was taken in, in this event or before. If not, it is the one that
     /// has just come, a mistake or a replay: what was taken in under the same order stays.
     Discard { member: u64, order: u64, late: bool, reason: String },
     /// The update that follows goes on without this member, which still computes; its push will be dropped.
     Late { member: u64, reason: String },
-    /// A member is out; what it had in work goes to the others.
-    Left { member: u64, reason: String },
     /// Every unit of this epoch is in the parameters.
     EpochDone(u64),
     /// Too few members; said once per number that is missing.
     Waiting { reason: String },
     /// Nothing is left to do. Pushes that still come are ignored without a word.
-    Finished { reason: String },
+    Finished,
 }

@@ -4,7 +4,7 @@ use crate::Unit;
 
 /// What the server knows about one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct ServerMember {
     /// How many units it may have in its hands.
     pub lease: u32,
     /// The units in its hands. Those of a push that has arrived are not among them.
@@ -12,8 +12,6 @@ pub struct Member {
     pub standing: Standing,
     /// When it came into this standing.
     pub since: Duration,
-    /// Why it is idle: what its next release will say.
-    pub(super) news: String,
 }
 
 /// What a member is doing.
@@ -30,19 +28,14 @@ pub enum Standing {
     Resting,
 }
 
-impl Member {
-    pub(super) fn new(lease: u32, now: Duration, news: String) -> Self {
-        Self { lease, units: Vec::new(), standing: Standing::Idle, since: now, news }
+impl ServerMember {
+    pub(super) fn new(lease: u32, now: Duration) -> Self {
+        Self { lease, units: Vec::new(), standing: Standing::Idle, since: now }
     }
 
     pub(super) fn stand(&mut self, standing: Standing, now: Duration) {
         self.standing = standing;
         self.since = now;
-    }
-
-    pub(super) fn is_idle(&mut self, now: Duration, news: String) {
-        self.stand(Standing::Idle, now);
-        self.news = news;
     }
 
     /// Whether the units of a push are this member's to name, each once.

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bonfire_strategy::relay::{self, Relay, RelayRule};
-use bonfire_strategy::server::{self, Contribution, Rule, Server};
-use bonfire_strategy::{Deck, Unit};
+use bonfire_strategy::server::Contribution;
+use bonfire_strategy::{Deck, Relay, Server, Unit, relay, server};
 
 use crate::chance::Chance;
 
@@ -69,18 +68,18 @@ pub struct Node {
 }
 
 pub struct RelayNode {
-    pub rule: RelayRule,
+    pub rule: relay::Rule,
     relay: Relay,
     pushes: BTreeMap<(u64, u64), Gradient>,
     sum: Vec<Gradient>,
 }
 
 /// The shape of a cluster: for each member of the head, a relay's kind and size, or a worker.
-pub type Shape = Vec<Option<RelayRule>>;
+pub type Shape = Vec<Option<relay::Rule>>;
 
 pub struct Cluster {
     pub chance: Chance,
-    pub rule: Rule,
+    pub rule: server::Rule,
     head: Server,
     pub nodes: Vec<Node>,
     agenda: BTreeMap<(Duration, u64), What>,
@@ -95,8 +94,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(chance: Chance, rule: Rule, deck: Deck, shape: &Shape) -> Self {
-        let node = |parent, rule: Option<RelayRule>| Node {
+    pub fn new(chance: Chance, rule: server::Rule, deck: Deck, shape: &Shape) -> Self {
+        let node = |parent, rule: Option<relay::Rule>| Node {
             parent,
             relay: rule.map(RelayNode::new),
             connected: false,
@@ -234,11 +233,10 @@ impl Cluster {
             };
             return self.tell_relay(parent, event, gradient);
         }
-        let reason = "closed".to_owned();
         match note {
             Note::Joined { lease } => self.tell_head(server::Event::Joined { member: id, lease }, None),
             Note::Lease { lease } => self.tell_head(server::Event::Lease { member: id, lease }, None),
-            Note::Closed => self.tell_head(server::Event::Lost { member: id, reason }, None),
+            Note::Closed => self.tell_head(server::Event::Lost { member: id }, None),
             Note::Pushed { order, done, unused, sum } => {
                 let units: Vec<Unit> = sum.iter().map(|gradient| gradient.unit).collect();
                 assert_eq!(units, done, "the sum is what it says");
@@ -372,7 +370,7 @@ impl Cluster {
 }
 
 impl RelayNode {
-    pub fn new(rule: RelayRule) -> Self {
+    pub fn new(rule: relay::Rule) -> Self {
         Self { relay: Relay::new(rule.clone()), rule, pushes: BTreeMap::new(), sum: Vec::new() }
     }
 }

@@ -1,7 +1,5 @@
 //! What goes wrong in a simulated cluster.
 
-use bonfire_strategy::relay;
-
 use crate::cluster::{Cluster, Note, RelayNode};
 
 impl Cluster {
@@ -13,11 +11,8 @@ impl Cluster {
             return;
         }
         let may_stay_away = !self.is_needed(node) && self.chance.percent(30);
-        if self.nodes[node].relay.is_some() && self.chance.percent(50) {
-            self.restart_relay(node);
-        } else {
-            self.cut(node);
-        }
+        self.cut(node);
+        self.restart_relay(node);
         if may_stay_away {
             self.nodes[node].gone_for_good = true;
         } else {
@@ -39,14 +34,10 @@ impl Cluster {
         }
         self.up(child, Note::Closed);
         self.nodes[child].connected = false;
-        if self.nodes[child].relay.is_some() {
-            self.tell_relay(child, relay::Event::Parted, None);
-        }
     }
 
-    /// A relay begins anew: its workers have to come back to it.
+    /// A relay that has lost its parent begins anew: its workers have to come back to it.
     fn restart_relay(&mut self, relay: usize) {
-        self.cut(relay);
         let Some(node) = &mut self.nodes[relay].relay else { return };
         *node = RelayNode::new(node.rule.clone());
         for worker in self.children(relay) {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use bonfire_strategy::Deck;
-use bonfire_strategy::relay::RelayRule;
-use bonfire_strategy::server::Rule;
+use bonfire_strategy::{Deck, relay, server};
 
 use crate::chance::Chance;
 use crate::cluster::{Cluster, Shape};
@@ -12,10 +10,16 @@ use crate::for_each_seed;
 
 const HISTORIES: u64 = 2000;
 
-fn rule(chance: &mut Chance, max_staleness: u64, members: usize) -> Rule {
+fn rule(chance: &mut Chance, max_staleness: u64, members: usize) -> server::Rule {
     let take = (max_staleness == 0 && chance.percent(30)).then(|| 1 + chance.index(members));
     let straggler = chance.percent(40).then(|| chance.within(300) + Duration::from_millis(5));
-    Rule { max_staleness, take, straggler, min_members: 1 + chance.index(members.min(2)), max_updates: None }
+    server::Rule {
+        max_staleness,
+        take,
+        straggler,
+        min_members: 1 + chance.index(members.min(2)),
+        max_updates: None,
+    }
 }
 
 fn run(mut chance: Chance, max_staleness: u64, shape: &Shape) {
@@ -37,7 +41,7 @@ fn hierarchy(seed: u64, bounds: &[u64], is_async: bool) {
     let mut chance = Chance::new(seed);
     let mut shape: Shape = Vec::new();
     for _ in 0..1 + chance.index(3) {
-        shape.push(Some(RelayRule { is_async, workers: 1 + chance.index(3) }));
+        shape.push(Some(relay::Rule { is_async, workers: 1 + chance.index(3) }));
     }
     // A worker whose relay is gone may work for the head itself.
     if chance.percent(30) {

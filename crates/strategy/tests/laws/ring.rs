@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use bonfire_strategy::Unit;
-use bonfire_strategy::ring::{Action, Event, Plan, Ring, RingRule, View};
+use bonfire_strategy::{Ring, Unit, ring};
 
 use crate::chance::Chance;
 use crate::for_each_seed;
@@ -15,7 +14,7 @@ type State = Vec<Vec<Unit>>;
 #[derive(Clone, Debug)]
 enum Order {
     Halt(u64),
-    Form { view: View, source: Option<u64>, is_behind: bool },
+    Form { view: ring::View, source: Option<u64>, is_behind: bool },
 }
 
 #[derive(Debug, Default)]
@@ -23,18 +22,18 @@ struct Member {
     alive: bool,
     state: State,
     /// The ring it is in, if it was not halted.
-    view: Option<View>,
+    view: Option<ring::View>,
     /// Whom it has to take the state from before it can go on.
     source: Option<u64>,
     /// Whether it has sent its part of the next round.
     entered: bool,
     orders: VecDeque<Order>,
-    notes: VecDeque<Event>,
+    notes: VecDeque<ring::Event>,
 }
 
 struct Loop {
     chance: Chance,
-    plan: Plan,
+    plan: ring::Plan,
     ring: Ring,
     members: Vec<Member>,
     /// Who has sent its part of a round: (generation, round) to members and the state they sent it in.
@@ -51,14 +50,14 @@ struct Loop {
 impl Loop {
     fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
-        let plan = Plan {
+        let plan = ring::Plan {
             units_per_epoch: 1 + chance.below(12) as u32,
             epochs: Some(1 + chance.below(3)),
             max_rounds: None,
         };
         let count = 1 + chance.index(5);
         let needed = 1 + chance.index(count.min(2));
-        let rule = RingRule { min_members: needed, answer: Duration::from_secs(5) };
+        let rule = ring::Rule { min_members: needed, answer: Duration::from_secs(5) };
         Self {
             ring: Ring::new(plan.clone(), rule),
             plan,
@@ -78,7 +77,7 @@ impl Loop {
         for id in 0..self.members.len() {
             self.join(id);
         }
-        self.tell(Event::Start { round: 0, units_done: 0 });
+        self.tell(ring::Event::Start { round: 0, units_done: 0 });
         let mut steps = 0;
         while !self.ring.is_finished() || self.is_catching_up() {
             self.step();
@@ -109,10 +108,10 @@ impl Loop {
         let member = &mut self.members[id];
         member.alive = true;
         // It may be back before its loss was noticed.
-        if unnoticed && matches!(member.notes.back(), Some(Event::Lost { .. })) {
+        if unnoticed && matches!(member.notes.back(), Some(ring::Event::Lost { .. })) {
             member.notes.pop_back();
         }
-        member.notes.push_back(Event::Joined { member: id as u64 });
+        member.notes.push_back(ring::Event::Joined { member: id as u64 });
     }
 
     fn fault(&mut self, id: usize) {
@@ -142,7 +141,7 @@ impl Loop {
         let kept = self.chance.index(member.notes.len() + 1);
         member.notes.truncate(kept);
         let reason = "closed".to_owned();
-        member.notes.push_back(Event::Lost { member: id as u64, reason });
+        member.notes.push_back(ring::Event::Lost { member: id as u64, reason });
     }
 
     fn deliver_order(&mut self, id: usize) {
@@ -154,14 +153,14 @@ impl Loop {
                 member.view = None;
                 member.source = None;
                 member.entered = false;
-                member.notes.push_back(Event::Broken { member: id as u64, generation, round });
+                member.notes.push_back(ring::Event::Broken { member: id as u64, generation, round });
             }
             Some(Order::Form { view, source, is_behind }) => {
                 member.source = if is_behind { source } else { None };
                 if source.is_none() {
                     member.state = self.saved.clone();
                     let (generation, round) = (view.generation, view.round);
-                    member.notes.push_back(Event::Done { member: id as u64, generation, round });
+                    member.notes.push_back(ring::Event::Done { member: id as u64, generation, round });
                 }
                 assert!(is_behind || member.state.len() as u64 == view.round, "it is where the ring is");
                 member.view = Some(view);
@@ -179,7 +178,8 @@ impl Loop {
             if has_it && other.view.as_ref() == Some(&view) {
                 self.members[id].state = other.state.clone();
                 self.members[id].source = None;
-                let done = Event::Done { member: id as u64, generation: view.generation, round: view.round };
+                let done =
+                    ring::Event::Done { member: id as u64, generation: view.generation, round: view.round };
                 self.members[id].notes.push_back(done);
             }
             return;
@@ -202,7 +202,7 @@ impl Loop {
             member.state.push(units);
             member.entered = false;
             let generation = view.generation;
-            member.notes.push_back(Event::Done { member: id as u64, generation, round });
+            member.notes.push_back(ring::Event::Done { member: id as u64, generation, round });
         }
     }
 
@@ -220,30 +220,30 @@ impl Loop {
         let generation = view.generation;
         member.view = None;
         member.source = None;
-        member.notes.push_back(Event::Broken { member: id as u64, generation, round });
+        member.notes.push_back(ring::Event::Broken { member: id as u64, generation, round });
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: ring::Event) {
         for action in self.ring.on(event, Duration::ZERO) {
             self.does(action);
         }
     }
 
-    fn does(&mut self, action: Action) {
+    fn does(&mut self, action: ring::Action) {
         match action {
-            Action::Halt { generation, members, .. } => {
+            ring::Action::Halt { generation, members, .. } => {
                 for id in members {
                     self.order(id, Order::Halt(generation));
                 }
             }
-            Action::Form { view, source, behind, .. } => {
+            ring::Action::Form { view, source, behind, .. } => {
                 assert!(view.members.len() >= self.needed);
                 for &id in &view.members {
                     let is_behind = behind.contains(&id);
                     self.order(id, Order::Form { view: view.clone(), source, is_behind });
                 }
             }
-            Action::RoundDone { round, epoch_done } => {
+            ring::Action::RoundDone { round, epoch_done } => {
                 assert_eq!(round, self.round + 1, "every round is reported once");
                 self.round = round;
                 self.epochs_done.extend(epoch_done);
@@ -254,25 +254,25 @@ impl Loop {
                     self.saved = member.state[..round as usize].to_vec();
                 }
             }
-            Action::StateLost { round, .. } => {
+            ring::Action::StateLost { round, .. } => {
                 assert_eq!(round, self.round);
                 self.state_lost = true;
                 self.round = self.saved.len() as u64;
                 let units_done = self.saved.iter().map(|units| units.len() as u64).sum();
-                self.tell(Event::Start { round: self.round, units_done });
+                self.tell(ring::Event::Start { round: self.round, units_done });
             }
-            Action::Finished { members, .. } => {
+            ring::Action::Finished { members, .. } => {
                 assert!(members.len() >= self.needed);
             }
-            Action::Expel { .. } => panic!("no time passes here"),
-            Action::Waiting { .. } => {}
+            ring::Action::Expel { .. } => panic!("no time passes here"),
+            ring::Action::Waiting { .. } => {}
         }
     }
 
     /// An order to a member that is gone, or back on another connection of which the head has not heard, is lost.
     fn order(&mut self, id: u64, order: Order) {
         let member = &mut self.members[id as usize];
-        let reconnected = member.notes.iter().any(|note| matches!(note, Event::Joined { .. }));
+        let reconnected = member.notes.iter().any(|note| matches!(note, ring::Event::Joined { .. }));
         if member.alive && !reconnected {
             member.orders.push_back(order);
         }

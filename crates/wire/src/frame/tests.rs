@@ -5,7 +5,7 @@ use bonfire_spoil::{Chance, Trial};
 const LIMIT: usize = 1 << 20;
 
 fn decoder() -> Decoder {
-    Decoder::new(Pool::default())
+    Decoder::new(PayloadPool::default())
 }
 
 fn wire(frame: &Frame) -> Vec<u8> {
@@ -147,10 +147,15 @@ fn body(chance: &mut Chance) -> Body {
             units: vec![unit; many],
             ..proto::Push::default()
         }),
-        2 => Body::Go(proto::Go { order, units: vec![unit; many], lr: 0.5, ..proto::Go::default() }),
+        2 => Body::Go(proto::Go {
+            order: (many > 0).then_some(order),
+            units: vec![unit; many],
+            lr: 0.5,
+            ..proto::Go::default()
+        }),
         3 => Body::Ring(Ring { generation, members: vec![peer; many], round, ..Ring::default() }),
         4 => Body::Piece(Piece { generation, round, ..Piece::default() }),
-        5 => Body::State(proto::State { round, steps: order, moments: many as u32 }),
+        5 => Body::State(proto::State { round, steps: order, moments: many as u32, offset: 7 }),
         6 => Body::Trouble(proto::Trouble { reason: text, unreachable: 0 }),
         7 => Body::Welcome(proto::Welcome { node: order, run_file: text, ..proto::Welcome::default() }),
         8 => Body::Fetch(proto::Fetch { offset: order }),
@@ -161,10 +166,7 @@ fn body(chance: &mut Chance) -> Body {
             ..proto::RingRound::default()
         }),
         10 => Body::Assignment(proto::Assignment {
-            role: Some(proto::assignment::Role::Relay(proto::Relay {
-                is_async: true,
-                workers: vec![peer; many],
-            })),
+            role: Some(proto::assignment::Role::Relay(proto::Relay { is_async: true, workers: many as u32 })),
             threads: order as u32,
         }),
         _ => Body::Hello(Hello { node: order, generation }),

@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::end::{Fate, Parts, Role, drive, start_reader, text};
-use super::pulse::{Heard, Pulse};
-use super::status::{CONTENT_TYPE, Status};
+use super::end::{Fate, FrameBytes, Side, drive, start_reader, text};
+use super::pulse::{Pulse, WatchedStream};
+use super::status::{CONTENT_TYPE, GrpcStatus};
 use super::{ENCRYPTED_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES, WINDOW_BYTES, Wire};
 use crate::identity::{Fingerprint, NAME, client_config};
 use crate::link::{MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts};
@@ -113,7 +113,7 @@ impl Wire {
         let (sending, receiving) = called?;
         let end = GrpcEnd::new(
             address.to_owned(),
-            Role::Caller,
+            Side::Caller,
             timeouts,
             MAX_PAYLOAD_BYTES,
             sending,
@@ -132,7 +132,7 @@ fn local(error: io::Error) -> ConnectErrorKind {
     ConnectErrorKind::Local(error.to_string())
 }
 
-type Streams = (SendStream<Parts>, RecvStream);
+type Streams = (SendStream<FrameBytes>, RecvStream);
 
 async fn reach(
     address: &str,
@@ -143,13 +143,13 @@ async fn reach(
 ) -> Result<Streams, ConnectErrorKind> {
     let tcp = dial(address, timeouts.handshake).await?;
     let pulse = Pulse::new();
-    let io = Heard::new(tcp, &pulse).map_err(local)?;
+    let io = WatchedStream::new(tcp, &pulse).map_err(local)?;
     let io: Pin<Box<dyn Channel>> = match security {
         ConnectSecurity::Plain => Box::pin(io),
         ConnectSecurity::Tls(fingerprint) => Box::pin(encrypt(io, fingerprint).await?),
     };
     let (mut caller, connection) =
-        settings().handshake::<_, Parts>(io).await.map_err(|error| no_http2(security, error))?;
+        settings().handshake::<_, FrameBytes>(io).await.map_err(|error| no_http2(security, error))?;
     tokio::spawn(carry(connection, pulse, Arc::clone(fate), timeouts.silence));
     let (response, sending) =
         caller.send_request(request(secret), false).map_err(|error| no_http2(security, error))?;
@@ -183,9 +183,9 @@ async fn dial(address: &str, limit: Duration) -> Result<TcpStream, ConnectErrorK
 }
 
 async fn encrypt(
-    io: Heard,
+    io: WatchedStream,
     fingerprint: Fingerprint,
-) -> Result<tokio_rustls::client::TlsStream<Heard>, ConnectErrorKind> {
+) -> Result<tokio_rustls::client::TlsStream<WatchedStream>, ConnectErrorKind> {
     let config = client_config(fingerprint).map_err(|error| ConnectErrorKind::Local(error.to_string()))?;
     let name = ServerName::try_from(NAME).map_err(|error| ConnectErrorKind::Local(error.to_string()))?;
     let connected = TlsConnector::from(config).connect(name, io.reading_ahead()).await;
@@ -235,7 +235,7 @@ fn settings() -> client::Builder {
 }
 
 async fn carry(
-    mut connection: client::Connection<Pin<Box<dyn Channel>>, Parts>,
+    mut connection: client::Connection<Pin<Box<dyn Channel>>, FrameBytes>,
     pulse: Pulse,
     fate: Arc<Fate>,
     silence: Duration,
@@ -262,11 +262,11 @@ fn request(secret: &Secret) -> Request<()> {
 
 fn examine(response: &Response<RecvStream>) -> Result<(), ConnectErrorKind> {
     let headers = response.headers();
-    if Status::Unauthenticated.is_in(headers) {
+    if GrpcStatus::Unauthenticated.is_in(headers) {
         return Err(ConnectErrorKind::WrongSecret);
     }
-    if Status::is_failure(headers) {
-        return Err(ConnectErrorKind::NotBonfire(Status::message(headers).to_owned()));
+    if GrpcStatus::is_failure(headers) {
+        return Err(ConnectErrorKind::NotBonfire(GrpcStatus::message(headers).to_owned()));
     }
     let is_grpc = text(headers, "content-type").is_some_and(|kind| kind.starts_with("application/grpc"));
     if response.status() != StatusCode::OK || !is_grpc {

@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 
 use super::park::wait;
 use super::pulse::Pulse;
-use super::status::Status;
-use crate::frame::{Decoder, Frame, Malformed};
-use crate::link::{Closed, Count, Incoming, Sink, Timeouts, Traffic};
-use crate::pool::Pool;
+use super::status::GrpcStatus;
+use crate::frame::{Decoder, Frame, FrameError};
+use crate::link::{Closed, FrameCounter, Incoming, LinkTraffic, Sink, Timeouts};
+use crate::pool::PayloadPool;
 
 /// A frame for HTTP/2: its head, then its payload.
-pub(crate) type Parts = Chain<Bytes, Bytes>;
+pub(crate) type FrameBytes = Chain<Bytes, Bytes>;
 
 /// One side of a link over gRPC, shared by those who send on it, the thread that reads it, and the task that moves its
 /// bytes. Frames go from the sender's thread straight into the HTTP/2 stream's queue, and from there straight into the
@@ -27,19 +27,19 @@ pub(crate) type Parts = Chain<Bytes, Bytes>;
 #[derive(Debug)]
 pub(crate) struct GrpcEnd {
     peer: String,
-    role: Role,
+    side: Side,
     patience: Duration,
-    sent: Count,
-    received: Count,
+    sent: FrameCounter,
+    received: FrameCounter,
     payload_limit: AtomicUsize,
     /// None after the last frame.
-    stream: Mutex<Option<SendStream<Parts>>>,
+    stream: Mutex<Option<SendStream<FrameBytes>>>,
     fate: Arc<Fate>,
 }
 
 /// Who called whom: a call ends with a status, which only the called side gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum Side {
     Caller,
     Called,
 }
@@ -65,18 +65,18 @@ impl Fate {
 impl GrpcEnd {
     pub(crate) fn new(
         peer: String,
-        role: Role,
+        side: Side,
         timeouts: Timeouts,
         payload_limit: usize,
-        stream: SendStream<Parts>,
+        stream: SendStream<FrameBytes>,
         fate: Arc<Fate>,
     ) -> Self {
         Self {
             peer,
-            role,
+            side,
             patience: timeouts.patience,
-            sent: Count::default(),
-            received: Count::default(),
+            sent: FrameCounter::default(),
+            received: FrameCounter::default(),
             payload_limit: AtomicUsize::new(payload_limit),
             stream: Mutex::new(Some(stream)),
             fate,
@@ -95,7 +95,7 @@ impl GrpcEnd {
     }
 
     /// Waits until less is queued than the HTTP/2 connection is set to buffer, and the peer's window is open.
-    fn make_room(&self, stream: &mut SendStream<Parts>) -> Result<(), Closed> {
+    fn make_room(&self, stream: &mut SendStream<FrameBytes>) -> Result<(), Closed> {
         stream.reserve_capacity(1);
         if stream.capacity() > 0 {
             return Ok(());
@@ -116,17 +116,19 @@ impl GrpcEnd {
     }
 
     pub(crate) fn close(&self) {
-        self.finish(Status::Ok, "");
+        self.finish(GrpcStatus::Ok, "");
     }
 
     /// Ends the outgoing half. Only the called side can say how it went.
-    fn finish(&self, status: Status, message: &str) {
+    fn finish(&self, status: GrpcStatus, message: &str) {
         let Some(mut stream) = self.stream().take() else { return };
         // An error means that the stream is over anyway.
-        let _ = match self.role {
-            Role::Called => stream.send_trailers(status.trailers(message)),
-            Role::Caller if status == Status::Ok => stream.send_data(Bytes::new().chain(Bytes::new()), true),
-            Role::Caller => {
+        let _ = match self.side {
+            Side::Called => stream.send_trailers(status.trailers(message)),
+            Side::Caller if status == GrpcStatus::Ok => {
+                stream.send_data(Bytes::new().chain(Bytes::new()), true)
+            }
+            Side::Caller => {
                 stream.send_reset(Reason::CANCEL);
                 Ok(())
             }
@@ -137,8 +139,8 @@ impl GrpcEnd {
         self.fate.cut(why.to_owned());
     }
 
-    pub(crate) fn traffic(&self) -> Traffic {
-        Traffic::of(&self.sent, &self.received)
+    pub(crate) fn traffic(&self) -> LinkTraffic {
+        LinkTraffic::of(&self.sent, &self.received)
     }
 
     pub(crate) fn peer(&self) -> &str {
@@ -149,7 +151,7 @@ impl GrpcEnd {
         self.payload_limit.store(bytes, Ordering::Relaxed);
     }
 
-    fn stream(&self) -> MutexGuard<'_, Option<SendStream<Parts>>> {
+    fn stream(&self) -> MutexGuard<'_, Option<SendStream<FrameBytes>>> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,7 +160,7 @@ impl GrpcEnd {
 pub(crate) fn start_reader(
     end: Arc<GrpcEnd>,
     stream: RecvStream,
-    pool: Pool,
+    pool: PayloadPool,
     sink: impl FnOnce() -> Sink + Send + 'static,
 ) -> io::Result<()> {
     let reader = move || {
@@ -172,14 +174,14 @@ pub(crate) fn start_reader(
 }
 
 /// Gives the sink every frame that comes. Returns why no more come.
-fn read(end: &GrpcEnd, mut stream: RecvStream, pool: Pool, sink: &mut Sink) -> String {
+fn read(end: &GrpcEnd, mut stream: RecvStream, pool: PayloadPool, sink: &mut Sink) -> String {
     let mut decoder = Decoder::new(pool);
     loop {
         match wait(None, |context| stream.poll_data(context)).flatten() {
             Some(Ok(mut bytes)) => {
                 let len = bytes.len();
                 if let Err(malformed) = deliver(end, &mut decoder, &mut bytes, sink) {
-                    end.finish(Status::of(&malformed), &malformed.to_string());
+                    end.finish(GrpcStatus::of(&malformed), &malformed.to_string());
                     return format!("the other side sent {malformed}");
                 }
                 // Only now may the peer send more, so a sink that blocks makes it wait. An error comes again above.
@@ -197,7 +199,7 @@ fn deliver(
     decoder: &mut Decoder,
     bytes: &mut Bytes,
     sink: &mut Sink,
-) -> Result<(), Malformed> {
+) -> Result<(), FrameError> {
     while let Some((frame, len)) = decoder.next(bytes, end.payload_limit.load(Ordering::Relaxed))? {
         if end.fate.why.get().is_some() {
             // Who aborts a link wants no more of it.
@@ -226,8 +228,8 @@ impl GrpcEnd {
         }
         match wait(None, |context| stream.poll_trailers(context)) {
             Some(Err(error)) => self.broken_off(&error),
-            Some(Ok(Some(trailers))) if Status::is_failure(&trailers) => {
-                format!("the other side refused {}", Status::message(&trailers))
+            Some(Ok(Some(trailers))) if GrpcStatus::is_failure(&trailers) => {
+                format!("the other side refused {}", GrpcStatus::message(&trailers))
             }
             _ if self.stream().is_none() => "closed here".to_owned(),
             _ => "the other side closed the link".to_owned(),

@@ -16,18 +16,18 @@ use tokio::task::AbortHandle;
 use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::end::{Fate, Parts, Role, drive, start_reader, text};
-use super::lobby::{Lobby, Place};
-use super::pulse::{Heard, Pulse};
+use super::end::{Fate, FrameBytes, Side, drive, start_reader, text};
+use super::handshakes::{HandshakeSlot, Handshakes};
+use super::pulse::{Pulse, WatchedStream};
 use super::reports::Reports;
-use super::status::{CONTENT_TYPE, Status};
+use super::status::{CONTENT_TYPE, GrpcStatus};
 use super::{
     CONNECTION_WINDOW_BYTES, ENCRYPTED_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES,
     UNKNOWN_BYTES, WINDOW_BYTES, Wire,
 };
 use crate::identity::Identity;
 use crate::link::{FIRST_PAYLOAD_BYTES, Outbox, Sink, Timeouts};
-use crate::pool::Pool;
+use crate::pool::PayloadPool;
 use crate::ticket::Secret;
 
 /// How many peers may be connected.
@@ -125,14 +125,14 @@ struct Door {
     acceptor: Option<TlsAcceptor>,
     secret: Secret,
     timeouts: Timeouts,
-    pool: Pool,
+    pool: PayloadPool,
     accept: Accept,
     strangers: Strangers,
     reports: Mutex<Reports>,
 }
 
 async fn stand_at(door: Arc<Door>, listener: TcpListener) {
-    let (peers, lobby) = (Arc::new(Semaphore::new(MAX_PEERS)), Arc::new(Lobby::default()));
+    let (peers, handshakes) = (Arc::new(Semaphore::new(MAX_PEERS)), Arc::new(Handshakes::default()));
     let mut looks = interval(LOOK);
     loop {
         let came = tokio::select! {
@@ -144,9 +144,9 @@ async fn stand_at(door: Arc<Door>, listener: TcpListener) {
         };
         match came {
             Ok((tcp, address)) => match Arc::clone(&peers).try_acquire_owned() {
-                Ok(seat) => {
-                    let place = lobby.enter(address.ip());
-                    tokio::spawn(greet(Arc::clone(&door), tcp, address, place, seat));
+                Ok(permit) => {
+                    let slot = handshakes.enter(address.ip());
+                    tokio::spawn(greet(Arc::clone(&door), tcp, address, slot, permit));
                 }
                 Err(_) => door.report(address, "is one too many: all places are taken"),
             },
@@ -161,30 +161,35 @@ async fn greet(
     door: Arc<Door>,
     tcp: TcpStream,
     address: SocketAddr,
-    place: Place,
-    _seat: OwnedSemaphorePermit,
+    slot: HandshakeSlot,
+    _permit: OwnedSemaphorePermit,
 ) {
-    if !has_something_to_say(&door, &tcp, address, &place).await {
+    if !has_something_to_say(&door, &tcp, address, &slot).await {
         return;
     }
     let pulse = Pulse::of_unknown(UNKNOWN_BYTES);
-    let Ok(io) = Heard::new(tcp, &pulse) else { return };
+    let Ok(io) = WatchedStream::new(tcp, &pulse) else { return };
     match &door.acceptor {
-        None => meet(&door, async { Ok(io) }, address, pulse, place).await,
+        None => meet(&door, async { Ok(io) }, address, pulse, slot).await,
         Some(acceptor) => {
             let encrypted = async {
                 let mut io = acceptor.accept(io.reading_ahead()).await.map_err(|error| no_tls(&error))?;
                 io.get_mut().1.set_buffer_limit(Some(ENCRYPTED_BYTES));
                 Ok(io)
             };
-            meet(&door, encrypted, address, pulse, place).await;
+            meet(&door, encrypted, address, pulse, slot).await;
         }
     }
 }
 
 /// Waits for a caller's first word. Who hangs up without one only looked whether somebody is here, as a launcher does
 /// before it starts nodes.
-async fn has_something_to_say(door: &Door, tcp: &TcpStream, address: SocketAddr, place: &Place) -> bool {
+async fn has_something_to_say(
+    door: &Door,
+    tcp: &TcpStream,
+    address: SocketAddr,
+    slot: &HandshakeSlot,
+) -> bool {
     let mut first = [0];
     let word = timeout(door.timeouts.handshake, tcp.peek(&mut first));
     let silent = tokio::select! {
@@ -193,7 +198,7 @@ async fn has_something_to_say(door: &Door, tcp: &TcpStream, address: SocketAddr,
             Ok(_) => return true,
             Err(_) => LATE,
         },
-        () = place.is_taken() => DISPLACED,
+        () = slot.is_taken() => DISPLACED,
     };
     door.report(address, silent);
     false
@@ -219,18 +224,18 @@ async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
     io: impl Future<Output = Result<IO, &'static str>>,
     address: SocketAddr,
     pulse: Pulse,
-    place: Place,
+    slot: HandshakeSlot,
 ) {
     let handshake = timeout(door.timeouts.handshake, async {
         let io = io.await?;
-        place.progress();
+        slot.progress();
         let mut connection = settings().handshake(io).await.map_err(|_| "did not speak HTTP/2")?;
         let call = connection.accept().await.and_then(Result::ok).ok_or("did not call")?;
         Ok((connection, call))
     });
     let called = tokio::select! {
         called = handshake => called.unwrap_or(Err(LATE)),
-        () = place.is_taken() => Err(DISPLACED),
+        () = slot.is_taken() => Err(DISPLACED),
     };
     match called {
         Err(_) if pulse.is_spent() => door.report(address, "said too much before it showed a secret"),
@@ -243,11 +248,11 @@ async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
                 let refusal = timeout(FAREWELL, refuse(&mut connection, respond, status, what));
                 tokio::select! {
                     _ = refusal => {}
-                    () = place.is_taken() => {}
+                    () = slot.is_taken() => {}
                 }
             }
             Ok(()) => {
-                if !place.leave() {
+                if !slot.leave() {
                     return;
                 }
                 pulse.is_known();
@@ -273,16 +278,16 @@ fn settings() -> server::Builder {
 }
 
 impl Door {
-    fn examine(&self, request: &Request<RecvStream>) -> Result<(), (Status, &'static str)> {
+    fn examine(&self, request: &Request<RecvStream>) -> Result<(), (GrpcStatus, &'static str)> {
         let headers = request.headers();
         let is_grpc = text(headers, "content-type").is_some_and(|kind| kind.starts_with("application/grpc"));
         if request.uri().path() != PATH || request.method() != http::Method::POST || !is_grpc {
-            return Err((Status::Unimplemented, "made a call that is not known here"));
+            return Err((GrpcStatus::Unimplemented, "made a call that is not known here"));
         }
         match text(headers, "authorization") {
             Some(shown) if self.secret.is_shown_by(shown) => Ok(()),
-            Some(_) => Err((Status::Unauthenticated, "showed a wrong secret")),
-            None => Err((Status::Unauthenticated, "showed no secret")),
+            Some(_) => Err((GrpcStatus::Unauthenticated, "showed a wrong secret")),
+            None => Err((GrpcStatus::Unauthenticated, "showed no secret")),
         }
     }
 
@@ -291,7 +296,7 @@ impl Door {
         self: &Arc<Self>,
         address: SocketAddr,
         request: Request<RecvStream>,
-        mut respond: SendResponse<Parts>,
+        mut respond: SendResponse<FrameBytes>,
     ) -> Option<Arc<Fate>> {
         let mut response = Response::new(());
         response.headers_mut().insert(http::header::CONTENT_TYPE, CONTENT_TYPE);
@@ -299,7 +304,7 @@ impl Door {
         let fate = Arc::new(Fate::default());
         let end = GrpcEnd::new(
             address.to_string(),
-            Role::Called,
+            Side::Called,
             self.timeouts,
             FIRST_PAYLOAD_BYTES,
             sending,
@@ -333,13 +338,13 @@ impl Door {
     }
 }
 
-type Connection<IO> = server::Connection<IO, Parts>;
+type Connection<IO> = server::Connection<IO, FrameBytes>;
 
 /// Answers a call with a status, and waits until the caller has it and leaves.
 async fn refuse<IO: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut Connection<IO>,
-    mut respond: SendResponse<Parts>,
-    status: Status,
+    mut respond: SendResponse<FrameBytes>,
+    status: GrpcStatus,
     what: &str,
 ) {
     if respond.send_response(status.refusal(&format!("the caller {what}")), true).is_ok() {

@@ -5,8 +5,8 @@
 
 mod connect;
 mod end;
+mod handshakes;
 mod listen;
-mod lobby;
 mod park;
 mod pulse;
 mod reports;
@@ -21,7 +21,7 @@ pub use connect::{ConnectError, ConnectErrorKind, ConnectSecurity};
 pub(crate) use end::GrpcEnd;
 pub use listen::{ListenSecurity, Listener};
 
-use crate::pool::Pool;
+use crate::pool::PayloadPool;
 
 /// The one call.
 const PATH: &str = "/bonfire.v1.Fire/Link";
@@ -54,7 +54,7 @@ const HEADER_BYTES: u32 = 8 << 10;
 pub struct Wire {
     /// Always there, until the drop takes it.
     runtime: Option<Runtime>,
-    pool: Pool,
+    pool: PayloadPool,
 }
 
 impl Wire {
@@ -69,7 +69,7 @@ impl Wire {
             .thread_name("wire")
             .enable_all()
             .build()?;
-        Ok(Self { runtime: Some(runtime), pool: Pool::default() })
+        Ok(Self { runtime: Some(runtime), pool: PayloadPool::default() })
     }
 
     fn runtime(&self) -> io::Result<&Runtime> {

@@ -89,7 +89,7 @@ const NO_END: usize = usize::MAX;
 
 /// A connection that notes in its pulse when something comes.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct WatchedStream {
     tcp: TcpStream,
     pulse: Pulse,
     ahead: Option<Ahead>,
@@ -108,7 +108,7 @@ const AHEAD_BYTES: usize = 256 << 10;
 /// The same for a peer that is not known yet: there may be many.
 const UNKNOWN_AHEAD_BYTES: usize = 4 << 10;
 
-impl Heard {
+impl WatchedStream {
     pub(crate) fn new(tcp: TcpStream, pulse: &Pulse) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
         Ok(Self { tcp, pulse: pulse.clone(), ahead: None })
@@ -121,7 +121,7 @@ impl Heard {
     }
 }
 
-impl AsyncRead for Heard {
+impl AsyncRead for WatchedStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -181,7 +181,7 @@ fn read_some(
     Poll::Ready(Ok(()))
 }
 
-impl AsyncWrite for Heard {
+impl AsyncWrite for WatchedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -11,13 +11,13 @@ const SUM_UP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_se
 /// Who was turned away: of each address and kind the first is told, the others are counted and summed up now and then.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    kinds: HashMap<(IpAddr, &'static str), Kind>,
+    kinds: HashMap<(IpAddr, &'static str), StrangerCount>,
     /// Those at more addresses than are told apart.
-    others: Option<Kind>,
+    others: Option<StrangerCount>,
 }
 
 #[derive(Debug)]
-struct Kind {
+struct StrangerCount {
     /// The last of them.
     address: SocketAddr,
     more: u64,
@@ -26,7 +26,7 @@ struct Kind {
     gap: Duration,
 }
 
-impl Kind {
+impl StrangerCount {
     fn new(address: SocketAddr, now: Instant) -> Self {
         Self { address, more: 0, due: now + SUM_UP.0, gap: SUM_UP.0 }
     }
@@ -48,9 +48,9 @@ impl Reports {
         let is_full = self.kinds.len() >= MAX_KINDS;
         let known = match self.kinds.get_mut(&(address.ip(), what)) {
             Some(known) => known,
-            None if is_full => self.others.get_or_insert(Kind::new(address, now)),
+            None if is_full => self.others.get_or_insert(StrangerCount::new(address, now)),
             None => {
-                self.kinds.insert((address.ip(), what), Kind::new(address, now));
+                self.kinds.insert((address.ip(), what), StrangerCount::new(address, now));
                 return true;
             }
         };

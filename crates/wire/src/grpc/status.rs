@@ -1,11 +1,11 @@
 use http::{HeaderMap, HeaderValue, Response};
 
 use super::end::text;
-use crate::frame::Malformed;
+use crate::frame::FrameError;
 
 /// How a call went, by gRPC's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum GrpcStatus {
     Ok = 0,
     InvalidArgument = 3,
     ResourceExhausted = 8,
@@ -15,11 +15,11 @@ pub(crate) enum Status {
 
 pub(crate) const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
-impl Status {
-    pub(crate) fn of(malformed: &Malformed) -> Self {
-        match malformed {
-            Malformed::Garbled(_) => Self::InvalidArgument,
-            Malformed::TooLarge { .. } => Self::ResourceExhausted,
+impl GrpcStatus {
+    pub(crate) fn of(error: &FrameError) -> Self {
+        match error {
+            FrameError::Garbled(_) => Self::InvalidArgument,
+            FrameError::TooLarge { .. } => Self::ResourceExhausted,
         }
     }
 

@@ -7,18 +7,18 @@ fn value(chance: &mut Chance) -> f32 {
     unit * [1.0, 1e-2, 1e-4][chance.below(3)]
 }
 
-/// A form of tensors `(rows, width)`, where width 0 makes a dense part of so many values.
-fn form(tensors: &[(usize, usize)]) -> Form {
+/// A schema of tensors `(rows, width)`, where width 0 makes a dense part of so many values.
+fn schema(tensors: &[(usize, usize)]) -> Schema {
     let mut start = 0;
     let part = |&(count, width): &(usize, usize)| {
         let range = start..start + count * width.max(1);
         start = range.end;
-        if width == 0 { Part::Dense { range } } else { Part::Rows { range, width } }
+        if width == 0 { Section::Dense { range } } else { Section::Rows { range, width } }
     };
-    Form::new(tensors.iter().map(part).collect())
+    Schema::new(tensors.iter().map(part).collect())
 }
 
-fn forms() -> Vec<Form> {
+fn schemas() -> Vec<Schema> {
     [
         &[][..],
         &[(7, 0)],
@@ -28,16 +28,16 @@ fn forms() -> Vec<Form> {
         &[(5, 0), (40, 7), (3, 0), (60, 50), (9, 1)],
         &[(130, 0), (200, 129), (257, 0)],
     ]
-    .map(form)
+    .map(schema)
     .to_vec()
 }
 
 /// Some values, and for each table a share of its rows in any order. Rows that do not count hold rubbish.
-fn vector(form: &Form, share: f32, chance: &mut Chance) -> (Vec<f32>, Vec<Vec<u32>>) {
-    let mut values: Vec<f32> = (0..form.len()).map(|_| value(chance)).collect();
+fn vector(schema: &Schema, share: f32, chance: &mut Chance) -> (Vec<f32>, Vec<Vec<u32>>) {
+    let mut values: Vec<f32> = (0..schema.len()).map(|_| value(chance)).collect();
     let mut tables = Vec::new();
-    for part in form.parts() {
-        let Part::Rows { range, width } = part else { continue };
+    for part in schema.sections() {
+        let Section::Rows { range, width } = part else { continue };
         let mut touched = Vec::new();
         for row in 0..range.len() / width {
             if (chance.below(1000) as f32) < share * 1000.0 {
@@ -51,39 +51,39 @@ fn vector(form: &Form, share: f32, chance: &mut Chance) -> (Vec<f32>, Vec<Vec<u3
     (values, tables)
 }
 
-fn encoded(form: &Form, values: &[f32], rows: &[Vec<u32>], precision: Precision) -> Vec<u8> {
+fn encoded(schema: &Schema, values: &[f32], rows: &[Vec<u32>], precision: Precision) -> Vec<u8> {
     let rows: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
     let mut out = Vec::new();
-    Encoder::default().encode(form, values, &rows, precision, &mut out);
+    Encoder::default().encode(schema, values, &rows, precision, &mut out);
     out
 }
 
 /// The vector of a payload, in which rows that did not come are zero.
-fn decoded(form: &Form, view: &View<'_>) -> Vec<f32> {
-    let mut out = vec![0.0; form.len()];
-    for (i, part) in form.parts().iter().enumerate() {
+fn decoded(schema: &Schema, view: &EncodedVector<'_>) -> Vec<f32> {
+    let mut out = vec![0.0; schema.len()];
+    for (i, part) in schema.sections().iter().enumerate() {
         let target = &mut out[part.range()];
-        match (view.part(i), part) {
-            (PartView::Dense(values), _) => values.copy_to(target),
-            (PartView::Rows { rows, values }, Part::Rows { width, .. }) => {
+        match (view.section(i), part) {
+            (EncodedSection::Dense(values), _) => values.copy_to(target),
+            (EncodedSection::Rows { rows, values }, Section::Rows { width, .. }) => {
                 for (k, row) in rows.iter().enumerate() {
                     assert_eq!(rows.get(k), Some(row));
                     let row = &mut target[row as usize * width..][..*width];
                     values.slice(k * width..(k + 1) * width).copy_to(row);
                 }
             }
-            (PartView::Rows { .. }, Part::Dense { .. } | Part::Exact { .. }) => panic!("rows of part {i}, which has none"),
+            (EncodedSection::Rows { .. }, Section::Dense { .. } | Section::Exact { .. }) => panic!("rows of part {i}, which has none"),
         }
     }
     out
 }
 
 /// What should arrive: the values with zeros for the rows that do not count.
-fn expected(form: &Form, values: &[f32], rows: &[Vec<u32>]) -> Vec<f32> {
+fn expected(schema: &Schema, values: &[f32], rows: &[Vec<u32>]) -> Vec<f32> {
     let mut expect = values.to_vec();
-    let tables = form.parts().iter().filter_map(|part| match part {
-        Part::Rows { range, width } => Some((range, width)),
-        Part::Dense { .. } | Part::Exact { .. } => None,
+    let tables = schema.sections().iter().filter_map(|part| match part {
+        Section::Rows { range, width } => Some((range, width)),
+        Section::Dense { .. } | Section::Exact { .. } => None,
     });
     for ((range, width), touched) in tables.zip(rows) {
         for (row, values) in expect[range.clone()].chunks_exact_mut(*width).enumerate() {
@@ -102,21 +102,21 @@ fn largest(values: &[f32]) -> f32 {
 #[test]
 fn what_is_encoded_arrives() {
     let mut chance = Chance::new("payload", 1);
-    for form in forms() {
+    for schema in schemas() {
         for share in [0.0, 0.05, 0.5, 0.95, 1.0] {
-            let (values, rows) = vector(&form, share, &mut chance);
-            let expect = expected(&form, &values, &rows);
-            let bytes = encoded(&form, &values, &rows, Precision::F32);
-            let view = View::parse(&form, &bytes).unwrap();
+            let (values, rows) = vector(&schema, share, &mut chance);
+            let expect = expected(&schema, &values, &rows);
+            let bytes = encoded(&schema, &values, &rows, Precision::F32);
+            let view = EncodedVector::parse(&schema, &bytes).unwrap();
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&decoded(&form, &view)), bits(&expect), "{form:?} {share}");
-            assert!(view.is_finite() && bytes.len() <= form.most_bytes(Precision::F32));
+            assert_eq!(bits(&decoded(&schema, &view)), bits(&expect), "{schema:?} {share}");
+            assert!(view.is_finite() && bytes.len() <= schema.most_bytes(Precision::F32));
 
-            let bytes = encoded(&form, &values, &rows, Precision::F16);
-            let view = View::parse(&form, &bytes).unwrap();
-            let found = decoded(&form, &view);
-            assert!(view.is_finite() && bytes.len() <= form.most_bytes(Precision::F16));
-            for part in form.parts() {
+            let bytes = encoded(&schema, &values, &rows, Precision::F16);
+            let view = EncodedVector::parse(&schema, &bytes).unwrap();
+            let found = decoded(&schema, &view);
+            assert!(view.is_finite() && bytes.len() <= schema.most_bytes(Precision::F16));
+            for part in schema.sections() {
                 let (found, expect) = (&found[part.range()], &expect[part.range()]);
                 // Half a unit in the eleventh digit; below 2^-29 of the largest there are fewer digits.
                 let floor = largest(expect) * 2f32.powi(-38);
@@ -132,16 +132,16 @@ fn what_is_encoded_arrives() {
 #[test]
 fn bytes_are_as_near_as_their_steps() {
     let mut chance = Chance::new("bytes", 1);
-    for form in forms() {
+    for schema in schemas() {
         for share in [0.0, 0.05, 0.95, 1.0] {
-            let (values, rows) = vector(&form, share, &mut chance);
-            let expect = expected(&form, &values, &rows);
-            let bytes = encoded(&form, &values, &rows, Precision::Int8);
-            assert!(bytes.len() <= form.most_bytes(Precision::Int8), "{form:?} {share}");
-            let view = View::parse(&form, &bytes).unwrap();
+            let (values, rows) = vector(&schema, share, &mut chance);
+            let expect = expected(&schema, &values, &rows);
+            let bytes = encoded(&schema, &values, &rows, Precision::Int8);
+            assert!(bytes.len() <= schema.most_bytes(Precision::Int8), "{schema:?} {share}");
+            let view = EncodedVector::parse(&schema, &bytes).unwrap();
             assert!(view.is_finite());
-            let found = decoded(&form, &view);
-            for part in form.parts() {
+            let found = decoded(&schema, &view);
+            for part in schema.sections() {
                 let (found, expect) = (&found[part.range()], &expect[part.range()]);
                 for (found, expect) in found.chunks(part.block()).zip(expect.chunks(part.block())) {
                     let step = largest(expect) / 127.0;
@@ -156,23 +156,23 @@ fn bytes_are_as_near_as_their_steps() {
 
 #[test]
 fn what_is_no_number_shows_in_bytes() {
-    let form = form(&[(1000, 0)]);
+    let schema = schema(&[(1000, 0)]);
     for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut values = vec![1.0; 1000];
         values[700] = wrong;
-        let bytes = encoded(&form, &values, &[], Precision::Int8);
-        assert!(!View::parse(&form, &bytes).unwrap().is_finite(), "{wrong}");
+        let bytes = encoded(&schema, &values, &[], Precision::Int8);
+        assert!(!EncodedVector::parse(&schema, &bytes).unwrap().is_finite(), "{wrong}");
     }
 }
 
 #[test]
 fn exact_parts_are_never_rounded() {
-    let form = Form::new(vec![Part::Dense { range: 0..5 }, Part::Exact { range: 5..9 }]);
+    let schema = Schema::new(vec![Section::Dense { range: 0..5 }, Section::Exact { range: 5..9 }]);
     let values: Vec<f32> = (0..9).map(|i| (i as f32).sqrt()).collect();
     for precision in [Precision::F32, Precision::F16, Precision::Int8] {
-        let bytes = encoded(&form, &values, &[], precision);
-        assert!(bytes.len() <= form.most_bytes(precision));
-        let found = decoded(&form, &View::parse(&form, &bytes).unwrap());
+        let bytes = encoded(&schema, &values, &[], precision);
+        assert!(bytes.len() <= schema.most_bytes(precision));
+        let found = decoded(&schema, &EncodedVector::parse(&schema, &bytes).unwrap());
         assert_eq!(found[5..], values[5..], "{precision:?}");
         assert_eq!(found[1] == values[1] && found[2] == values[2], precision == Precision::F32);
     }
@@ -181,11 +181,11 @@ fn exact_parts_are_never_rounded() {
 #[test]
 fn a_payload_has_the_promised_size() {
     let check = |tensors: &[(usize, usize)], rows: &[Vec<u32>], precision, expect: usize| {
-        let form = form(tensors);
-        let values = vec![1.0; form.len()];
-        let bytes = encoded(&form, &values, rows, precision);
+        let schema = schema(tensors);
+        let values = vec![1.0; schema.len()];
+        let bytes = encoded(&schema, &values, rows, precision);
         assert_eq!(bytes.len(), expect, "{tensors:?} {rows:?} {precision:?}");
-        assert_eq!(decoded(&form, &View::parse(&form, &bytes).unwrap()), expected(&form, &values, rows));
+        assert_eq!(decoded(&schema, &EncodedVector::parse(&schema, &bytes).unwrap()), expected(&schema, &values, rows));
     };
     let some = |count: u32| vec![(0..count).rev().collect::<Vec<u32>>()];
     check(&[], &[], Precision::F32, 8);
@@ -206,11 +206,11 @@ fn a_payload_has_the_promised_size() {
 
 #[test]
 fn a_table_is_sent_whole_where_that_is_smaller() {
-    let form = form(&[(100, 1)]);
+    let schema = schema(&[(100, 1)]);
     let check = |count: u32, whole: bool| {
-        let bytes = encoded(&form, &[2.0; 100], &[(0..count).collect()], Precision::F32);
-        let view = View::parse(&form, &bytes).unwrap();
-        assert_eq!(matches!(view.part(0), PartView::Dense(_)), whole, "{count}");
+        let bytes = encoded(&schema, &[2.0; 100], &[(0..count).collect()], Precision::F32);
+        let view = EncodedVector::parse(&schema, &bytes).unwrap();
+        assert_eq!(matches!(view.section(0), EncodedSection::Dense(_)), whole, "{count}");
     };
     check(0, false);
     check(50, false);
@@ -221,13 +221,13 @@ fn a_table_is_sent_whole_where_that_is_smaller() {
 #[test]
 fn values_are_copied_and_added() {
     let values: Vec<f32> = (0..300).map(|i| i as f32 - 150.0).collect();
-    let form = form(&[(300, 0)]);
+    let schema = schema(&[(300, 0)]);
     for precision in [Precision::F32, Precision::F16] {
         let mut bytes = vec![0; 1];
         // Behind one byte, so that nothing is where a float should lie.
-        Encoder::default().encode(&form, &values, &[], precision, &mut bytes);
-        let view = View::parse(&form, &bytes[1..]).unwrap();
-        let PartView::Dense(sent) = view.part(0) else { panic!("not dense") };
+        Encoder::default().encode(&schema, &values, &[], precision, &mut bytes);
+        let view = EncodedVector::parse(&schema, &bytes[1..]).unwrap();
+        let EncodedSection::Dense(sent) = view.section(0) else { panic!("not dense") };
         let mut sum = vec![1.0; 300];
         sent.add_to(&mut sum);
         sent.scaled_add_to(&mut sum, 0.5);
@@ -241,11 +241,11 @@ fn values_are_copied_and_added() {
 
 #[test]
 fn halves_keep_values_of_every_size() {
-    let form = form(&[(3, 0)]);
+    let schema = schema(&[(3, 0)]);
     let check = |largest: f32| {
         let values = [largest, -largest / 3.0, largest / 1e6];
-        let bytes = encoded(&form, &values, &[], Precision::F16);
-        let found = decoded(&form, &View::parse(&form, &bytes).unwrap());
+        let bytes = encoded(&schema, &values, &[], Precision::F16);
+        let found = decoded(&schema, &EncodedVector::parse(&schema, &bytes).unwrap());
         for (found, value) in found.iter().zip(values) {
             assert!((found - value).abs() <= value.abs() * 2f32.powi(-11), "{found} for {value}");
         }
@@ -254,16 +254,16 @@ fn halves_keep_values_of_every_size() {
         check(largest);
     }
     let smallest = [f32::from_bits(1), 0.0, -f32::from_bits(3)];
-    let bytes = encoded(&form, &smallest, &[], Precision::F16);
-    assert_eq!(decoded(&form, &View::parse(&form, &bytes).unwrap()), smallest);
+    let bytes = encoded(&schema, &smallest, &[], Precision::F16);
+    assert_eq!(decoded(&schema, &EncodedVector::parse(&schema, &bytes).unwrap()), smallest);
 }
 
 #[test]
 fn halves_are_rounded_to_nearest_ties_to_even() {
-    let form = form(&[(2, 0)]);
+    let schema = schema(&[(2, 0)]);
     let check = |value: f32, expect: f32| {
-        let bytes = encoded(&form, &[1.5, value], &[], Precision::F16);
-        assert_eq!(decoded(&form, &View::parse(&form, &bytes).unwrap()), [1.5, expect]);
+        let bytes = encoded(&schema, &[1.5, value], &[], Precision::F16);
+        assert_eq!(decoded(&schema, &EncodedVector::parse(&schema, &bytes).unwrap()), [1.5, expect]);
     };
     let digit = 2f32.powi(-10);
     check(1.0 + 0.5 * digit, 1.0);
@@ -274,40 +274,40 @@ fn halves_are_rounded_to_nearest_ties_to_even() {
 
 #[test]
 fn what_is_not_finite_is_noticed() {
-    let form = form(&[(400, 0), (20, 4)]);
+    let schema = schema(&[(400, 0), (20, 4)]);
     for precision in [Precision::F32, Precision::F16, Precision::Int8] {
         for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for place in [0, 399, 400, 412] {
-                let mut values = vec![1e-3; form.len()];
+                let mut values = vec![1e-3; schema.len()];
                 values[place] = bad;
-                let bytes = encoded(&form, &values, &[vec![3, 0]], precision);
-                let view = View::parse(&form, &bytes).unwrap();
+                let bytes = encoded(&schema, &values, &[vec![3, 0]], precision);
+                let view = EncodedVector::parse(&schema, &bytes).unwrap();
                 assert!(!view.is_finite(), "{precision:?} {bad} at {place}");
-                let found = decoded(&form, &view)[place];
+                let found = decoded(&schema, &view)[place];
                 assert!(!found.is_finite(), "{found} for {bad}");
             }
             // A row that does not count is not looked at.
-            let mut values = vec![1.0; form.len()];
+            let mut values = vec![1.0; schema.len()];
             values[404] = bad;
-            let bytes = encoded(&form, &values, &[vec![3, 0]], precision);
-            assert!(View::parse(&form, &bytes).unwrap().is_finite());
+            let bytes = encoded(&schema, &values, &[vec![3, 0]], precision);
+            assert!(EncodedVector::parse(&schema, &bytes).unwrap().is_finite());
         }
     }
     // The largest float has more digits than a half, and rounded up it is beyond the floats.
-    let values = vec![f32::MAX; form.len()];
-    let bytes = encoded(&form, &values, &[vec![]], Precision::F16);
-    let view = View::parse(&form, &bytes).unwrap();
-    assert_eq!(view.is_finite(), decoded(&form, &view).iter().all(|value| value.is_finite()));
+    let values = vec![f32::MAX; schema.len()];
+    let bytes = encoded(&schema, &values, &[vec![]], Precision::F16);
+    let view = EncodedVector::parse(&schema, &bytes).unwrap();
+    assert_eq!(view.is_finite(), decoded(&schema, &view).iter().all(|value| value.is_finite()));
 }
 
 #[test]
 fn wrong_bytes_are_refused_in_words() {
-    let form = form(&[(3, 0), (10, 3)]);
-    let good = encoded(&form, &[1.0; 33], &[vec![2, 5]], Precision::F16);
+    let schema = schema(&[(3, 0), (10, 3)]);
+    let good = encoded(&schema, &[1.0; 33], &[vec![2, 5]], Precision::F16);
     let check = |place: usize, bytes: &[u8], expect: &str| {
         let mut bad = good.clone();
         bad[place..place + bytes.len()].copy_from_slice(bytes);
-        let error = View::parse(&form, &bad).unwrap_err().to_string();
+        let error = EncodedVector::parse(&schema, &bad).unwrap_err().to_string();
         assert!(error.contains(expect), "{error:?} should say {expect:?}");
     };
     check(0, b"x", "the payload does not begin as a payload does");
@@ -325,55 +325,55 @@ fn wrong_bytes_are_refused_in_words() {
     check(24 + 8, &[5], "has rows out of order");
     check(24 + 8, &[6], "has rows out of order");
     check(24 + 12, &[10], "has row 10 of a table that ends with row 9");
-    let error = View::parse(&form, &good[..good.len() - 3]).unwrap_err().to_string();
+    let error = EncodedVector::parse(&schema, &good[..good.len() - 3]).unwrap_err().to_string();
     assert_eq!(error, "part 1 of the payload breaks off, at least 3 bytes are missing");
     let longer = [&good[..], &[0; 4]].concat();
-    let error = View::parse(&form, &longer).unwrap_err().to_string();
+    let error = EncodedVector::parse(&schema, &longer).unwrap_err().to_string();
     assert_eq!(error, "the payload has 4 bytes after its last part");
 }
 
-/// Small payloads with the forms they belong to.
-fn samples() -> Vec<(Form, Vec<u8>)> {
+/// Small payloads with the schemas they belong to.
+fn samples() -> Vec<(Schema, Vec<u8>)> {
     let mut chance = Chance::new("payload", 3);
     let mut samples = Vec::new();
-    for form in forms().into_iter().filter(|form| form.len() < 4000) {
+    for schema in schemas().into_iter().filter(|schema| schema.len() < 4000) {
         for (share, precision) in
             [(0.1, Precision::F32), (0.1, Precision::F16), (0.9, Precision::F16), (0.5, Precision::Int8)]
         {
-            let (values, rows) = vector(&form, share, &mut chance);
-            samples.push((form.clone(), encoded(&form, &values, &rows, precision)));
+            let (values, rows) = vector(&schema, share, &mut chance);
+            samples.push((schema.clone(), encoded(&schema, &values, &rows, precision)));
         }
     }
     samples
 }
 
 /// Whether bytes are a payload; if so it can be used.
-fn is_read(form: &Form, bytes: &[u8]) -> bool {
-    let Ok(view) = View::parse(form, bytes) else { return false };
-    let finite = decoded(form, &view).iter().all(|value| value.is_finite());
+fn is_read(schema: &Schema, bytes: &[u8]) -> bool {
+    let Ok(view) = EncodedVector::parse(schema, bytes) else { return false };
+    let finite = decoded(schema, &view).iter().all(|value| value.is_finite());
     assert_eq!(view.is_finite(), finite);
     true
 }
 
 #[test]
 fn no_payload_is_read_without_its_end() {
-    for (form, bytes) in samples() {
-        assert!(is_read(&form, &bytes));
+    for (schema, bytes) in samples() {
+        assert!(is_read(&schema, &bytes));
         for len in 0..bytes.len() {
-            assert!(!is_read(&form, &bytes[..len]), "{len} of {} bytes of {form:?}", bytes.len());
+            assert!(!is_read(&schema, &bytes[..len]), "{len} of {} bytes of {schema:?}", bytes.len());
         }
     }
 }
 
 #[test]
 fn no_changed_byte_takes_the_program_down() {
-    for (form, mut bytes) in samples() {
+    for (schema, mut bytes) in samples() {
         // Past these are values only, or a longer payload of the same pieces.
         for place in 0..bytes.len().min(400) {
             let good = bytes[place];
             for change in [1, 2, 0x40, 0x80, 0x7F, 0xFF] {
                 bytes[place] = good ^ change;
-                is_read(&form, &bytes);
+                is_read(&schema, &bytes);
             }
             bytes[place] = good;
         }
@@ -390,7 +390,7 @@ fn no_bytes_take_the_program_down() {
         ((sample, bytes), 1024)
     };
     Trial { name: "payloads", cases: 300_000 }.run(make, |(sample, bytes)| {
-        View::parse(&samples[sample].0, &bytes).is_ok_and(|view| {
+        EncodedVector::parse(&samples[sample].0, &bytes).is_ok_and(|view| {
             std::hint::black_box(view.is_finite());
             true
         })
@@ -406,13 +406,13 @@ fn no_bytes_take_the_program_down() {
 
 #[test]
 fn an_encoder_that_is_warm_needs_no_memory() {
-    let form = form(&[(50, 3), (10, 0)]);
+    let schema = schema(&[(50, 3), (10, 0)]);
     let (mut encoder, mut out) = (Encoder::default(), Vec::new());
     let rows: Vec<u32> = (0..40).rev().collect();
     let mut sizes = Vec::new();
     for _ in 0..3 {
         out.clear();
-        encoder.encode(&form, &[1.0; 160], &[&rows], Precision::F16, &mut out);
+        encoder.encode(&schema, &[1.0; 160], &[&rows], Precision::F16, &mut out);
         sizes.push((encoder.sorted.capacity(), out.capacity(), out.as_ptr()));
     }
     assert_eq!(sizes[1], sizes[2]);
@@ -421,17 +421,17 @@ fn an_encoder_that_is_warm_needs_no_memory() {
 #[test]
 #[should_panic(expected = "it should begin at 4")]
 fn a_form_has_no_gaps() {
-    Form::new(vec![Part::Dense { range: 0..4 }, Part::Dense { range: 5..6 }]);
+    Schema::new(vec![Section::Dense { range: 0..4 }, Section::Dense { range: 5..6 }]);
 }
 
 #[test]
 #[should_panic(expected = "is not rows of 3")]
 fn a_table_has_whole_rows() {
-    Form::new(vec![Part::Rows { range: 0..4, width: 3 }]);
+    Schema::new(vec![Section::Rows { range: 0..4, width: 3 }]);
 }
 
 #[test]
 #[should_panic(expected = "must be listed once")]
 fn a_row_is_listed_once() {
-    encoded(&form(&[(9, 9)]), &[0.0; 81], &[vec![3, 1, 3]], Precision::F32);
+    encoded(&schema(&[(9, 9)]), &[0.0; 81], &[vec![3, 1, 3]], Precision::F32);
 }

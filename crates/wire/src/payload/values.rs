@@ -24,10 +24,10 @@ pub enum Precision {
 
 /// Some values that came.
 #[derive(Clone, Copy, Debug)]
-pub struct Values<'a>(Content<'a>);
+pub struct Values<'a>(RawValues<'a>);
 
 #[derive(Clone, Copy, Debug)]
-enum Content<'a> {
+enum RawValues<'a> {
     Singles(&'a [[u8; 4]]),
     /// `factor` undoes the scale.
     Halves {
@@ -194,23 +194,23 @@ impl<'a> Values<'a> {
     }
 
     pub(super) fn of_singles(singles: &'a [[u8; 4]]) -> Self {
-        Self(Content::Singles(singles))
+        Self(RawValues::Singles(singles))
     }
 
     pub(super) fn of_halves(halves: &'a [[u8; 2]], exponent: i16) -> Self {
-        Self(Content::Halves { halves, factor: power_of_two(-i32::from(exponent)) })
+        Self(RawValues::Halves { halves, factor: power_of_two(-i32::from(exponent)) })
     }
 
     pub(super) fn of_codes(codes: &'a [[u8; 1]], scales: &'a [[u8; 4]], block: usize) -> Self {
-        Self(Content::Codes { codes, scales, block })
+        Self(RawValues::Codes { codes, scales, block })
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
         match self.0 {
-            Content::Singles(singles) => singles.len(),
-            Content::Halves { halves, .. } => halves.len(),
-            Content::Codes { codes, .. } => codes.len(),
+            RawValues::Singles(singles) => singles.len(),
+            RawValues::Halves { halves, .. } => halves.len(),
+            RawValues::Codes { codes, .. } => codes.len(),
         }
     }
 
@@ -223,7 +223,7 @@ impl<'a> Values<'a> {
     /// aligned for them. That of a [`Pool`](crate::Pool) is.
     pub fn floats(&self) -> Option<&'a [f32]> {
         match self.0 {
-            Content::Singles(singles) if cfg!(target_endian = "little") => {
+            RawValues::Singles(singles) if cfg!(target_endian = "little") => {
                 bytemuck::try_cast_slice(singles).ok()
             }
             _ => None,
@@ -233,12 +233,12 @@ impl<'a> Values<'a> {
     /// Some of them, such as a row. Bytes are cut where a block begins.
     pub fn slice(&self, range: Range<usize>) -> Self {
         Self(match self.0 {
-            Content::Singles(singles) => Content::Singles(&singles[range]),
-            Content::Halves { halves, factor } => Content::Halves { halves: &halves[range], factor },
-            Content::Codes { codes, scales, block } => {
+            RawValues::Singles(singles) => RawValues::Singles(&singles[range]),
+            RawValues::Halves { halves, factor } => RawValues::Halves { halves: &halves[range], factor },
+            RawValues::Codes { codes, scales, block } => {
                 assert!(range.start.is_multiple_of(block), "bytes are cut where a block begins");
                 let scales = &scales[range.start / block..range.end.div_ceil(block)];
-                Content::Codes { codes: &codes[range], scales, block }
+                RawValues::Codes { codes: &codes[range], scales, block }
             }
         })
     }
@@ -262,18 +262,18 @@ impl<'a> Values<'a> {
     pub fn is_finite(&self) -> bool {
         match self.0 {
             // No early end: a loop that always runs to its end is done many values at a time.
-            Content::Singles(singles) => {
+            RawValues::Singles(singles) => {
                 singles.iter().fold(true, |all, &single| all & f32::from_le_bytes(single).is_finite())
             }
             // The largest decides, also whether the scale takes it beyond the floats. What is not a number has bits
             // above all numbers.
-            Content::Halves { halves, factor } => {
+            RawValues::Halves { halves, factor } => {
                 let magnitude = |&half: &[u8; 2]| u16::from_le_bytes(half) & 0x7FFF;
                 let largest = halves.iter().map(magnitude).fold(0, u16::max);
                 (f16::from_bits(largest).to_f32() * factor).is_finite()
             }
             // The largest code is below 128 in magnitude.
-            Content::Codes { scales, .. } => scales
+            RawValues::Codes { scales, .. } => scales
                 .iter()
                 .fold(true, |all, &scale| all & (128.0 * f32::from_le_bytes(scale)).is_finite()),
         }
@@ -284,12 +284,12 @@ impl<'a> Values<'a> {
     fn each(&self, out: &mut [f32], change: impl Fn(&mut f32, f32)) {
         assert_eq!(out.len(), self.len(), "values go into a slice of their own length");
         match self.0 {
-            Content::Singles(singles) => {
+            RawValues::Singles(singles) => {
                 for (out, &single) in out.iter_mut().zip(singles) {
                     change(out, f32::from_le_bytes(single));
                 }
             }
-            Content::Halves { halves, factor } => {
+            RawValues::Halves { halves, factor } => {
                 let (mut block, mut numbers) = ([f16::ZERO; CONVERTED], [0.0; CONVERTED]);
                 for (out, halves) in out.chunks_mut(CONVERTED).zip(halves.chunks(CONVERTED)) {
                     for (half, &bytes) in block.iter_mut().zip(halves) {
@@ -301,7 +301,7 @@ impl<'a> Values<'a> {
                     }
                 }
             }
-            Content::Codes { codes, scales, block } => {
+            RawValues::Codes { codes, scales, block } => {
                 let blocks = out.chunks_mut(block).zip(codes.chunks(block));
                 for ((out, codes), &scale) in blocks.zip(scales) {
                     let scale = f32::from_le_bytes(scale);

@@ -168,9 +168,9 @@ impl Head<'_> {
             }
             Role::Relay { .. } => {
                 let is_its = |role: Option<Role>| matches!(role, Some(Role::Worker { relay: Some(relay), .. }) if relay == number);
-                let workers = self.registry.nodes().filter(|node| is_its(node.role)).map(|node| node.peer());
+                let workers = self.registry.nodes().filter(|node| is_its(node.role)).count() as u32;
                 let is_async = plan.is_some_and(|plan| plan.is_async);
-                assignment::Role::Relay(proto::Relay { is_async, workers: workers.collect() })
+                assignment::Role::Relay(proto::Relay { is_async, workers })
             }
             Role::RingMember { .. } => assignment::Role::RingMember(proto::RingMember {}),
             Role::Evaluator => assignment::Role::Evaluator(proto::Evaluator {}),

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use bonfire_learn::Tally;
-use bonfire_report::{Event as Told, Exit};
-use bonfire_strategy::Unit;
-use bonfire_strategy::ring::{Action, Event, Ring, RingRule, View};
+use bonfire_report::{self as report, Exit};
+use bonfire_strategy::{Ring, Unit, ring};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 
@@ -35,7 +34,7 @@ pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
 struct Leading<'h, 'a> {
     head: &'h mut Head<'a>,
     ring: Ring,
-    view: Option<View>,
+    view: Option<ring::View>,
     /// What the members said of rounds that not all have done.
     rounds: BTreeMap<u64, Round>,
     /// Rounds that all have done and that are not counted yet: before them, something is due with the state of an earlier
@@ -83,7 +82,7 @@ struct Round {
 fn new_ring(head: &Head<'_>) -> Ring {
     let job = &head.run.job;
     let silence = Duration::from_secs_f64(job.settings.file.silence_s);
-    let rule = RingRule { min_members: job.settings.file.min_workers, answer: 2 * silence };
+    let rule = ring::Rule { min_members: job.settings.file.min_workers, answer: 2 * silence };
     Ring::new(plan_of(&job.course), rule)
 }
 
@@ -108,7 +107,7 @@ impl<'h, 'a> Leading<'h, 'a> {
     fn enroll(&mut self) -> Result<()> {
         self.enroll_members()?;
         let progress = &self.head.run.progress;
-        self.decide(Event::Start { round: progress.round, units_done: progress.units })
+        self.decide(ring::Event::Start { round: progress.round, units_done: progress.units })
     }
 
     fn enroll_members(&mut self) -> Result<()> {
@@ -119,7 +118,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         let mut members: Vec<(usize, u64)> = self.head.registry.nodes().filter_map(place).collect();
         members.sort_unstable();
         for (_, member) in members {
-            self.decide(Event::Joined { member })?;
+            self.decide(ring::Event::Joined { member })?;
         }
         Ok(())
     }
@@ -133,7 +132,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             self.head.stats.busy(begun.elapsed());
         }
         if self.ring.next_deadline().is_some_and(|at| at <= self.head.now()) {
-            self.decide(Event::Tick)?;
+            self.decide(ring::Event::Tick)?;
         }
         self.head.tell_nodes_if_due();
         if self.finished && self.due.is_none() && self.uncounted.is_empty() && self.head.is_measured() {
@@ -156,7 +155,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 Ok(())
             }
             Some(Notice::Ready(node)) => match self.head.employ(node, |number| Role::RingMember { number }) {
-                Role::RingMember { .. } => self.decide(Event::Joined { member: node }),
+                Role::RingMember { .. } => self.decide(ring::Event::Joined { member: node }),
                 _ => Ok(()),
             },
             Some(Notice::Lost { node, reason }) => self.lost(&node, reason),
@@ -164,7 +163,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 Body::RingRound(done) => self.done(node, &done),
                 Body::RingBroken(broken) => {
                     let (generation, round) = (broken.generation, broken.round);
-                    self.decide(Event::Broken { member: node, generation, round })
+                    self.decide(ring::Event::Broken { member: node, generation, round })
                 }
                 Body::State(state) => self.take_piece(node, &state, &payload),
                 Body::StateWanted(wanted) => {
@@ -206,9 +205,9 @@ impl<'h, 'a> Leading<'h, 'a> {
         if node.role == Some(Role::Evaluator) {
             self.head.evaluator_lost();
         }
-        self.decide(Event::Lost { member: node.number, reason })?;
+        self.decide(ring::Event::Lost { member: node.number, reason })?;
         if let Some(node) = self.head.recruit(Role::RingMember { number: 0 }) {
-            self.decide(Event::Joined { member: node })?;
+            self.decide(ring::Event::Joined { member: node })?;
         }
         self.asked.retain(|(asking, _)| *asking != node.number);
         if self.fetch.as_ref().is_some_and(|fetch| fetch.from == node.number) {
@@ -229,7 +228,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 self.finished = false;
                 self.ring = new_ring(self.head);
                 self.enroll_members()?;
-                return self.go_back();
+                return self.go_back("no member is left that has the parameters");
             }
             // What is due is lost with that member.
             _ => self.due = None,
@@ -254,7 +253,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         if let Some(digest) = done.digest {
             self.compare(node, done.round, digest);
         }
-        self.decide(Event::Done { member: node, generation: done.generation, round: done.round })
+        self.decide(ring::Event::Done { member: node, generation: done.generation, round: done.round })
     }
 
     /// All members must have the same parameters. One that differs computes wrongly: bad memory does that to old machines.
@@ -264,7 +263,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             let name = self.head.name(node);
             let message =
                 format!("{name} has other parameters than another member of the ring after round {round}");
-            self.head.run.tell(Told::Warned { message });
+            self.head.run.tell(report::Event::Warned { message });
         }
     }
 
@@ -276,46 +275,56 @@ impl<'h, 'a> Leading<'h, 'a> {
         round.tally.correct = round.tally.correct.saturating_add(tally.correct);
     }
 
-    fn decide(&mut self, event: Event) -> Result<()> {
-        let mut is_lost = false;
+    fn decide(&mut self, event: ring::Event) -> Result<()> {
+        let mut lost = None;
         for action in self.ring.on(event, self.head.now()) {
             match action {
-                Action::Halt { generation, members, reason } => {
+                ring::Action::Halt { generation, members, reason } => {
                     if !reason.is_empty() {
-                        self.head.run.tell(Told::Noted { message: reason });
+                        self.head.run.tell(report::Event::Noted { message: reason });
                     }
                     self.send(&members, &Body::Halt(proto::Halt { generation }));
                 }
-                Action::Form { view, source, behind, .. } => self.form(view, source, behind),
-                Action::RoundDone { round, epoch_done } => {
+                ring::Action::Form { view, source, behind, reason } => {
+                    // Of the first ones the joins tell.
+                    if self.view.is_some() {
+                        let message = format!("the members go on: {reason}");
+                        self.head.run.tell(report::Event::Noted { message });
+                    }
+                    self.form(view, source, behind);
+                }
+                ring::Action::RoundDone { round, epoch_done } => {
                     let plan = plan_of(&self.head.run.job.course);
                     let units = self.view.as_ref().map_or(0, |view| plan.units_done(view, round));
                     let epoch_done = epoch_done.map(|epoch| epoch + 1);
                     self.uncounted.push_back(Uncounted { round, epoch_done, units });
                 }
-                Action::Expel { member, reason } => {
+                ring::Action::Expel { member, reason } => {
                     if let Some(node) = self.head.registry.get(member) {
                         node.outbox.abort(&reason);
                     }
                 }
-                Action::Waiting { reason } => self.head.run.tell(Told::Noted { message: reason }),
-                Action::StateLost { .. } => is_lost = true,
-                Action::Finished { .. } => self.finished = true,
+                ring::Action::Waiting { reason } => self.head.run.tell(report::Event::Noted { message: reason }),
+                ring::Action::StateLost { reason, .. } => lost = Some(reason),
+                ring::Action::Finished { .. } => self.finished = true,
             }
         }
-        if is_lost { self.go_back() } else { self.count_rounds() }
+        match lost {
+            Some(reason) => self.go_back(&reason),
+            None => self.count_rounds(),
+        }
     }
 
     /// The head has the parameters of its newest checkpoint. When all members are lost, those are the newest there are.
-    fn go_back(&mut self) -> Result<()> {
-        self.head.run.go_back("no member of the ring is left that has the parameters")?;
+    fn go_back(&mut self, reason: &str) -> Result<()> {
+        self.head.run.go_back(reason)?;
         self.rounds.clear();
         self.uncounted.clear();
         self.asked.clear();
         (self.due, self.fetch) = (None, None);
         let progress = &self.head.run.progress;
         (self.has, self.has_moments) = (Some(progress.round), true);
-        self.decide(Event::Start { round: progress.round, units_done: progress.units })
+        self.decide(ring::Event::Start { round: progress.round, units_done: progress.units })
     }
 
     fn send(&self, members: &[u64], body: &Body) {
@@ -325,7 +334,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
     }
 
-    fn form(&mut self, view: View, source: Option<u64>, behind: Vec<u64>) {
+    fn form(&mut self, view: ring::View, source: Option<u64>, behind: Vec<u64>) {
         let peers: Vec<proto::Peer> = view
             .members
             .iter()

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use bonfire_learn::{Gradient, Tally};
-use bonfire_report::{Event as Told, Exit};
-use bonfire_strategy::server::{Action, Contribution, Event, Rule, Server};
-use bonfire_strategy::{Deck, Unit};
+use bonfire_report::{self as report, Exit};
+use bonfire_strategy::server::{self, Contribution};
+use bonfire_strategy::{Deck, Server, Unit};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 use bytes::Bytes;
@@ -52,6 +52,8 @@ struct Serving<'h, 'a> {
     stamps: Option<Stamps>,
     /// All parameters as a payload, of a version.
     packed: Option<(u64, Bytes)>,
+    /// Of the newest parameters, where members compare theirs with it.
+    digest: Option<u64>,
     log: UpdateLog,
     /// Relays that have said how many workers they have.
     offered: BTreeMap<u64, u32>,
@@ -83,7 +85,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             Topology::Flat { workers, backup: 1.., .. } => Some(workers),
             _ => None,
         };
-        let strategy = Rule {
+        let strategy = server::Rule {
             max_staleness: rule.max_staleness,
             take,
             straggler: rule.straggler,
@@ -107,6 +109,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             has: BTreeMap::new(),
             stamps: (rule.max_staleness > 0 && touched_only).then(|| Stamps::new(layout)),
             packed: None,
+            digest: None,
             log: UpdateLog::default(),
             offered: BTreeMap::new(),
             apart: BTreeSet::new(),
@@ -138,7 +141,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             // All replicas begin alike.
             self.has.insert(node, 0);
         }
-        self.decide(Event::Joined { member: node, lease })
+        self.decide(server::Event::Joined { member: node, lease })
     }
 
     /// The first round begins with all workers.
@@ -152,7 +155,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         let here = self.offered.values().sum::<u32>() + own;
         if !self.started && (here >= wanted || self.head.mailbox.now() >= self.start_by) {
             self.started = true;
-            self.decide(Event::Start)?;
+            self.decide(server::Event::Start)?;
         }
         Ok(())
     }
@@ -170,7 +173,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             }
         }
         if self.server.next_deadline().is_some_and(|at| at <= self.head.now()) {
-            self.decide(Event::Tick)?;
+            self.decide(server::Event::Tick)?;
         }
         self.start_if_ready()?;
         if self.head.stats.is_due(self.head.mailbox.now()) {
@@ -193,7 +196,7 @@ impl<'h, 'a> Serving<'h, 'a> {
                 let role = self.head.employ(node, |number| Role::Worker { number, relay });
                 self.join(node, role)
             }
-            Some(Notice::Lost { node, reason }) => self.lost(&node, reason),
+            Some(Notice::Lost { node, reason }) => self.lost(&node, &reason),
             Some(Notice::Frame(node, Frame { body: Body::Push(push), payload })) => {
                 self.pushed(node, push, payload)
             }
@@ -214,7 +217,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         }
         let nodes = u32::try_from(self.head.registry.nodes().count()).unwrap_or(u32::MAX);
         self.offered.insert(node, offer.workers.min(nodes));
-        self.decide(Event::Lease { member: node, lease: offer.lease.min(nodes.saturating_mul(2)) })
+        self.decide(server::Event::Lease { member: node, lease: offer.lease.min(nodes.saturating_mul(2)) })
     }
 
     /// The relay with the fewest workers of those that a worker can reach, if there is any.
@@ -230,7 +233,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         relays.min_by_key(|&relay| workers(relay))
     }
 
-    fn lost(&mut self, node: &Node, reason: String) -> Result<()> {
+    fn lost(&mut self, node: &Node, reason: &str) -> Result<()> {
         let round = self.server.version() + 1;
         let consequence = match node.role {
             Some(Role::Worker { relay: None, .. }) => format!("round {round} goes on without it"),
@@ -239,7 +242,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Role::Evaluator) => "the head measures instead".to_owned(),
             Some(Role::RingMember { .. }) | None => "the run goes on".to_owned(),
         };
-        self.head.tell_lost(node, &reason, &consequence);
+        self.head.tell_lost(node, reason, &consequence);
         self.has.remove(&node.number);
         self.offered.remove(&node.number);
         self.apart.retain(|&(worker, relay)| worker != node.number && relay != node.number);
@@ -248,12 +251,12 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Role::Relay { .. }) => self.rehouse(node.number)?,
             _ => {}
         }
-        self.decide(Event::Lost { member: node.number, reason })?;
+        self.decide(server::Event::Lost { member: node.number })?;
         match self.head.recruit(Role::Worker { number: 0, relay: None }) {
             Some(node) => {
                 self.has.remove(&node);
                 self.offered.remove(&node);
-                self.decide(Event::Joined { member: node, lease: 1 })
+                self.decide(server::Event::Joined { member: node, lease: 1 })
             }
             None => Ok(()),
         }
@@ -296,7 +299,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         self.head.appoint(node, role, None);
         self.has.remove(&node);
         match role {
-            Role::Worker { relay: None, .. } => self.decide(Event::Joined { member: node, lease: 1 }),
+            Role::Worker { relay: None, .. } => self.decide(server::Event::Joined { member: node, lease: 1 }),
             _ => Ok(()),
         }
     }
@@ -332,17 +335,17 @@ impl<'h, 'a> Serving<'h, 'a> {
         let parcel = wrong.is_none().then_some(Parcel { payload, weight: push.weight });
         let held = Held { parcel, tally, units: done.clone() };
         self.held.insert((node, push.order), held);
-        self.decide(Event::Pushed { member: node, order: push.order, done, unused, empty })
+        self.decide(server::Event::Pushed { member: node, order: push.order, done, unused, empty })
     }
 
     /// Asks the strategy what to do, and does it.
-    fn decide(&mut self, event: Event) -> Result<()> {
+    fn decide(&mut self, event: server::Event) -> Result<()> {
         let actions = self.server.on(event, self.head.now());
         // What the update ended: an epoch perhaps. What is due then comes after the members were sent to work.
         let mut updated: Option<Vec<u64>> = None;
         for action in actions {
             match action {
-                Action::Apply { pushes, version, open, .. } => {
+                server::Action::Apply { pushes, version, open } => {
                     if let Some(epochs) = updated.take() {
                         self.after_update(&epochs);
                     }
@@ -351,21 +354,22 @@ impl<'h, 'a> Serving<'h, 'a> {
                     self.head.run.progress.open = open.collect();
                     updated = Some(Vec::new());
                 }
-                Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
-                Action::Release { member, order, version, units, .. } => {
-                    self.release(member, Order { number: order, version, units });
+                server::Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
+                server::Action::Release { member, order, version, units } => {
+                    self.release(member, Order { number: order, version, units, digest: self.digest });
                 }
-                Action::Discard { member, order, late, reason } => {
+                server::Action::Discard { member, order, late, reason } => {
                     self.held.remove(&(member, order));
                     if late {
                         self.head.stats.dropped(member);
                     }
                     self.head.tell_late(member, reason);
                 }
-                Action::Late { member, reason } => self.head.tell_late(member, reason),
-                Action::Left { .. } => {}
-                Action::Waiting { reason } => self.head.run.tell(Told::Noted { message: reason }),
-                Action::Finished { .. } => self.finished = true,
+                server::Action::Late { member, reason } => self.head.tell_late(member, reason),
+                server::Action::Waiting { reason } => {
+                    self.head.run.tell(report::Event::Noted { message: reason })
+                }
+                server::Action::Finished => self.finished = true,
             }
         }
         if let Some(epochs) = updated {
@@ -426,29 +430,27 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn update(&mut self, parcels: &[Parcel], version: u64, step: Step) -> Result<()> {
         let (codec, sum, job) = (&mut self.codec, &mut self.sum, &mut self.head.run.job);
         job.pool.install(|| codec.sum(parcels, sum))?;
+        let mut sent = None;
         if self.rule.max_staleness == 0 {
             let (payload, weight) = (codec.pack(sum), sum.weight);
             if codec.rounds() {
                 // The head applies what the members apply.
                 job.pool.install(|| codec.sum(&[Parcel { payload: payload.clone(), weight }], sum))?;
             }
-            let entry = Entry {
-                from: version - 1,
-                to: version,
-                news: proto::News::Update,
-                lr: step.lr,
-                weight,
-                payload,
-            };
-            let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
-            self.feed.add(entry, state_bytes);
+            sent = Some((payload, weight));
         }
         if let Some(stamps) = &mut self.stamps {
             stamps.stamp(sum, version);
         }
         job.pool.install(|| job.replica.step(std::slice::from_ref(&*sum), step));
-        #[cfg(test)]
-        crate::simulation::witness::made(version, &job.replica);
+        let digest = self.head.registry.compares(version).then(|| job.replica.digest());
+        self.digest = digest;
+        if let Some((payload, weight)) = sent {
+            let (from, news, lr) = (version - 1, proto::News::Update, step.lr);
+            let entry = Entry { from, to: version, news, lr, weight, payload, digest };
+            let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
+            self.feed.add(entry, state_bytes);
+        }
         Ok(())
     }
 
@@ -469,6 +471,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             lr: 0.0,
             weight: 0.0,
             payload: Bytes::new(),
+            digest: order.digest,
         };
         match (&mut self.stamps, has) {
             (Some(stamps), Some(has)) => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bonfire_report::NodeLine;
-use bonfire_wire::Traffic;
+use bonfire_wire::LinkTraffic;
 
 use super::super::claim::seconds;
 use super::super::registry::Registry;
@@ -30,7 +30,7 @@ struct Count {
     pushes: u64,
     late: u64,
     /// What was sent and received when it was last said.
-    traffic: Traffic,
+    traffic: LinkTraffic,
     /// What was sent and received past the head.
     aside: (u64, u64),
 }

@@ -10,6 +10,7 @@ fn registry() -> Registry {
         layout_digest: b"layout".to_vec(),
         shipment: Some(Bytes::from(vec![7; CHUNK + 10])),
         payload_bytes: 1000,
+        compare_every: COMPARE_EVERY,
     })
 }
 

@@ -19,32 +19,19 @@ fn a_straggler_is_left_behind_once() {
         Event::Tick,
         &[
             "late 2: is late, round 1 goes on without it: no push for 6.0 s",
-            "apply [1#1-0 3#3-0] v1: 2 in, 1 missing after 5.0 s",
-            "release 1#4 v1 [0.3]: goes on, its push is in version 1",
-            "release 3#5 v1 [0.4]: goes on, its push is in version 1",
+            "apply [1#1-0 3#3-0] v1",
+            "release 1#4 v1 [0.3]",
+            "release 3#5 v1 [0.4]",
         ],
     );
     bench.push(7.0, 1, 4, "0.3", &[]);
-    bench.push(
-        7.1,
-        3,
-        5,
-        "0.4",
-        &[
-            "apply [1#4-0 3#5-0] v2: nobody falls more than 0 versions behind",
-            "release 1#6 v2 [0.5]: goes on, its push is in version 2",
-            "release 3#7 v2 [0.6]: goes on, its push is in version 2",
-        ],
-    );
+    bench.push(7.1, 3, 5, "0.4", &["apply [1#4-0 3#5-0] v2", "release 1#6 v2 [0.5]", "release 3#7 v2 [0.6]"]);
     bench.push(
         8.0,
         2,
         2,
         "0.1",
-        &[
-            "discard 2#2 late: is 2 versions behind; at most 0 are taken",
-            "release 2#8 v2 [0.1]: goes on, its push was late",
-        ],
+        &["discard 2#2 late: is 2 versions behind; at most 0 are taken", "release 2#8 v2 [0.1]"],
     );
     assert_eq!(bench.server.late_pushes(), 1);
 }
@@ -54,56 +41,35 @@ fn lost_while_it_computes() {
     let mut bench = Bench::started(sync_rule(), 3, 4);
     bench.push(1.0, 1, 1, "0.0", &[]);
     bench.push(1.0, 3, 3, "0.2", &[]);
-    bench.lose(
-        6.0,
-        2,
-        &[
-            "left 2: is out, round 1 goes on without it: silent for 5.0 s",
-            "apply [1#1-0 3#3-0] v1: all 2 pushes are in",
-            "release 1#4 v1 [0.1]: goes on, its push is in version 1",
-            "release 3#5 v1 [0.3]: goes on, its push is in version 1",
-        ],
-    );
+    bench.lose(6.0, 2, &["apply [1#1-0 3#3-0] v1", "release 1#4 v1 [0.1]", "release 3#5 v1 [0.3]"]);
     bench.push(6.5, 2, 2, "0.1", &["discard 2#2: is not a member"]);
     bench.lose(6.6, 2, &[]);
     bench.push(7.0, 1, 4, "0.1", &[]);
-    bench.push(
-        7.1,
-        3,
-        5,
-        "0.3",
-        &["apply [1#4-0 3#5-0] v2: all 2 pushes are in", "epoch 0", "finished: all epochs are done"],
-    );
+    bench.push(7.1, 3, 5, "0.3", &["apply [1#4-0 3#5-0] v2", "epoch 0", "finished"]);
 }
 
 #[test]
 fn a_push_outlives_its_member() {
     let mut bench = Bench::started(sync_rule(), 2, 3);
     bench.push(1.0, 1, 1, "0.0", &[]);
-    bench.lose(1.5, 1, &["left 1: is out, round 1 goes on without it: silent for 5.0 s"]);
-    bench.join(1.6, 1, &["release 1#3 v0 [0.2]: is back, 0 rounds behind"]);
+    bench.lose(1.5, 1, &[]);
+    bench.join(1.6, 1, &["release 1#3 v0 [0.2]"]);
     bench.push(1.7, 1, 1, "0.0", &["discard 1#1: answers order 1; its order is 3"]);
     bench.push(1.8, 2, 2, "0.1", &[]);
-    bench.push(
-        2.0,
-        1,
-        3,
-        "0.2",
-        &["apply [1#1-0 1#3-0 2#2-0] v1: all 3 pushes are in", "epoch 0", "finished: all epochs are done"],
-    );
+    bench.push(2.0, 1, 3, "0.2", &["apply [1#1-0 1#3-0 2#2-0] v1", "epoch 0", "finished"]);
 }
 
 #[test]
-fn who_comes_back_is_told_how_far_the_others_are() {
+fn who_comes_back_goes_on_where_the_others_are() {
     let mut bench = Bench::started(sync_rule(), 2, 100);
-    bench.lose(0.5, 2, &["left 2: is out, round 1 goes on without it: silent for 5.0 s"]);
+    bench.lose(0.5, 2, &[]);
     for (order, unit) in [(1, "0.0"), (3, "0.1")] {
         bench.server.on(
             Event::Pushed { member: 1, order, done: units(unit), unused: Vec::new(), empty: false },
             seconds(1.0),
         );
     }
-    bench.join(2.0, 2, &["release 2#5 v2 [0.3]: is back, 2 rounds behind"]);
+    bench.join(2.0, 2, &["release 2#5 v2 [0.3]"]);
 }
 
 #[test]
@@ -113,14 +79,7 @@ fn units_that_come_back_wake_the_idle() {
         bench.server.members().map(|(id, m)| (id, m.units.len())).collect::<Vec<_>>(),
         [(1, 1), (2, 1), (3, 0)]
     );
-    bench.lose(
-        1.0,
-        1,
-        &[
-            "left 1: is out, round 1 goes on without it: silent for 5.0 s",
-            "release 3#3 v0 [0.0]: joined at version 0",
-        ],
-    );
+    bench.lose(1.0, 1, &["release 3#3 v0 [0.0]"]);
 }
 
 #[test]
@@ -129,55 +88,29 @@ fn too_few_members_wait() {
     bench.join(0.0, 1, &[]);
     bench.check(0.0, Event::Start, &["waiting: 1 of at least 2 members are there"]);
     bench.check(0.5, Event::Tick, &[]);
-    bench.join(
-        1.0,
-        2,
-        &["release 1#1 v0 [0.0]: joined at version 0", "release 2#2 v0 [0.1]: joined at version 0"],
-    );
-    bench.lose(
-        2.0,
-        1,
-        &[
-            "left 1: is out, round 1 goes on without it: silent for 5.0 s",
-            "waiting: 1 of at least 2 members are there",
-        ],
-    );
+    bench.join(1.0, 2, &["release 1#1 v0 [0.0]", "release 2#2 v0 [0.1]"]);
+    bench.lose(2.0, 1, &["waiting: 1 of at least 2 members are there"]);
     bench.push(3.0, 2, 2, "0.1", &[]);
-    bench.lose(
-        4.0,
-        2,
-        &[
-            "left 2: is out, round 1 goes on without it: silent for 5.0 s",
-            "waiting: 0 of at least 2 members are there",
-        ],
-    );
+    bench.lose(4.0, 2, &["waiting: 0 of at least 2 members are there"]);
     bench.join(5.0, 3, &["waiting: 1 of at least 2 members are there"]);
-    bench.join(
-        6.0,
-        4,
-        &[
-            "apply [2#2-0] v1: the only push is in",
-            "release 3#3 v1 [0.0]: joined at version 0",
-            "release 4#4 v1 [0.2]: joined at version 0",
-        ],
-    );
+    bench.join(6.0, 4, &["apply [2#2-0] v1", "release 3#3 v1 [0.0]", "release 4#4 v1 [0.2]"]);
 }
 
 #[test]
 fn more_than_enough_after_a_pause_is_late() {
     let mut bench = Bench::started(Rule { take: Some(1), min_members: 3, ..sync_rule() }, 3, 100);
-    bench.server.on(Event::Lost { member: 3, reason: "closed".to_owned() }, seconds(1.0));
+    bench.server.on(Event::Lost { member: 3 }, seconds(1.0));
     bench.push(2.0, 2, 2, "0.1", &[]);
     bench.push(2.1, 1, 1, "0.0", &[]);
     bench.join(
         3.0,
         3,
         &[
-            "apply [2#2-0] v1: the first 1 pushes are in",
+            "apply [2#2-0] v1",
             "discard 1#1 late: is 1 version behind; at most 0 are taken",
-            "release 1#4 v1 [0.0]: goes on, its push was late",
-            "release 2#5 v1 [0.2]: goes on, its push is in version 1",
-            "release 3#6 v1 [0.3]: is back, 0 rounds behind",
+            "release 1#4 v1 [0.0]",
+            "release 2#5 v1 [0.2]",
+            "release 3#6 v1 [0.3]",
         ],
     );
 }
@@ -197,9 +130,9 @@ fn wrong_answers_count_nothing() {
         "0.5",
         &[
             "discard 1#1: it names unit 5 of epoch 0, which it does not hold",
-            "apply [2#2-0] v1: the only push is in",
-            "release 1#3 v1 [0.0]: is asked again",
-            "release 2#4 v1 [0.2]: goes on, its push is in version 1",
+            "apply [2#2-0] v1",
+            "release 1#3 v1 [0.0]",
+            "release 2#4 v1 [0.2]",
         ],
     );
     bench.push(2.0, 1, 3, "0.0 0.0", &["discard 1#3: it names 2 units and holds 1"]);
@@ -209,10 +142,10 @@ fn wrong_answers_count_nothing() {
 fn a_relay_without_workers_is_not_asked_in_circles() {
     let mut bench = Bench::new(sync_rule(), 4, 1);
     bench.check(0.0, Event::Joined { member: 1, lease: 2 }, &[]);
-    bench.check(0.0, Event::Start, &["release 1#1 v0 [0.0 0.1]: joined at version 0"]);
+    bench.check(0.0, Event::Start, &["release 1#1 v0 [0.0 0.1]"]);
     bench.answer(1.0, 1, 1, "", "0.0 0.1", &["discard 1#1: hands back what it was to do"]);
     bench.check(2.0, Event::Lease { member: 1, lease: 0 }, &["waiting: 0 of at least 1 members are there"]);
-    bench.check(3.0, Event::Lease { member: 1, lease: 1 }, &["release 1#2 v0 [0.0]: is ready to work again"]);
+    bench.check(3.0, Event::Lease { member: 1, lease: 1 }, &["release 1#2 v0 [0.0]"]);
 }
 
 /// The rule says "wait until the update cannot hurt", sync says "wait for all": with a bound of 0 they are one.

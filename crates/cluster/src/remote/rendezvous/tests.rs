@@ -22,16 +22,16 @@ fn addresses_with_and_without_a_port() {
 
 #[test]
 fn rank_0_listens_no_wider_than_it_must() {
-    let file = |master: Option<&str>, here: bool| Meeting::File {
+    let file = |master: Option<&str>, here: bool| Rendezvous::File {
         path: PathBuf::from("/nowhere/x.json"),
         master: master.map(point),
         here,
     };
-    let plain = |master: &str| Meeting::Plain { master: point(master), word: None };
-    let check = |meeting: Meeting, listen: &str, advertise: Option<&str>| {
-        let access = meeting.access(Duration::ZERO);
-        assert_eq!(access.listen.as_deref(), Some(listen), "{meeting:?}");
-        assert_eq!(access.advertise.as_deref(), advertise, "{meeting:?}");
+    let plain = |master: &str| Rendezvous::Plain { master: point(master), passphrase: None };
+    let check = |rendezvous: Rendezvous, listen: &str, advertise: Option<&str>| {
+        let access = rendezvous.access(Duration::ZERO);
+        assert_eq!(access.listen.as_deref(), Some(listen), "{rendezvous:?}");
+        assert_eq!(access.advertise.as_deref(), advertise, "{rendezvous:?}");
     };
     check(file(None, true), "127.0.0.1:0", None);
     check(file(Some("pi03"), true), "127.0.0.1:0", None);
@@ -48,19 +48,19 @@ fn rank_0_listens_no_wider_than_it_must() {
 fn notes_are_private_and_leave_with_who_wrote_them() {
     use std::os::unix::fs::PermissionsExt;
     let home = tempfile::tempdir().expect("a folder");
-    let path = Meeting::file(&home.path().join("cache/meet"), "job 7");
-    let meeting = Meeting::File { path: path.clone(), master: None, here: true };
+    let path = Rendezvous::file(&home.path().join("cache/meet"), "job 7");
+    let rendezvous = Rendezvous::File { path: path.clone(), master: None, here: true };
     let ticket =
         Ticket { address: "127.0.0.1:9".to_owned(), fingerprint: None, secret: Secret::from([7; 16]) };
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
-    let notice = meeting.announce(&ticket).expect("a note");
+    let announcement = rendezvous.announce(&ticket).expect("a note");
     assert_eq!((mode(&path), mode(path.parent().expect("a folder"))), (0o600, 0o700));
     assert!(matches!(read(&path), Some((Note::Ticket(found), _)) if found == ticket.to_string()));
     // What somebody else has put there since stays.
     let other = leave(&path, &Note::Refused("no data".to_owned())).expect("another note");
-    drop(notice);
+    drop(announcement);
     assert_eq!(fs::read_to_string(&path).expect("it is there"), other);
-    drop(meeting.announce(&ticket).expect("a note"));
+    drop(rendezvous.announce(&ticket).expect("a note"));
     assert!(!path.exists());
     fs::write(&path, other).expect("a note that all can read");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("a mode");
@@ -75,32 +75,32 @@ fn part() -> Part {
 #[test]
 fn an_old_refusal_is_not_for_who_comes_later() {
     let home = tempfile::tempdir().expect("a folder");
-    let path = Meeting::file(home.path(), "job 7");
-    let meeting = Meeting::File { path: path.clone(), master: None, here: true };
-    meeting.refuse("no data");
+    let path = Rendezvous::file(home.path(), "job 7");
+    let rendezvous = Rendezvous::File { path: path.clone(), master: None, here: true };
+    rendezvous.refuse("no data");
     let past = SystemTime::now() - Duration::from_secs(3);
     File::options().write(true).open(&path).and_then(|file| file.set_modified(past)).expect("an old note");
-    let vain = meeting.join(&part(), Duration::ZERO, &mut |_| ()).expect_err("nobody is there");
+    let vain = rendezvous.join(&part(), Duration::ZERO, &mut |_| ()).expect_err("nobody is there");
     assert!(!vain.is::<Refused>(), "{vain:#}");
     let said = format!("{vain:#}");
-    assert!(said.contains("rank 0 left no word in") && said.contains("--secret WORD"), "{said}");
+    assert!(said.contains("rank 0 left no word in") && said.contains("--secret PASSPHRASE"), "{said}");
     let future = SystemTime::now() + Duration::from_secs(3);
     File::options().write(true).open(&path).and_then(|file| file.set_modified(future)).expect("a new note");
-    let refused = meeting.join(&part(), Duration::ZERO, &mut |_| ()).expect_err("it was told");
+    let refused = rendezvous.join(&part(), Duration::ZERO, &mut |_| ()).expect_err("it was told");
     assert!(refused.is::<Refused>() && format!("{refused:#}").contains("no data"), "{refused:#}");
 }
 
 #[test]
 fn a_ticket_of_yesterday_is_no_reason_to_give_up() {
     let home = tempfile::tempdir().expect("a folder");
-    let path = Meeting::file(home.path(), "job 7");
-    let meeting = Meeting::File { path: path.clone(), master: None, here: true };
+    let path = Rendezvous::file(home.path(), "job 7");
+    let rendezvous = Rendezvous::File { path: path.clone(), master: None, here: true };
     let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = other.local_addr().expect("an address").to_string();
     let ticket = Ticket { address, fingerprint: None, secret: Secret::from([7; 16]) };
-    let _notice = meeting.announce(&ticket).expect("a note");
+    let _notice = rendezvous.announce(&ticket).expect("a note");
     thread::scope(|scope| {
-        let rank = scope.spawn(|| meeting.join(&part(), Duration::from_secs(60), &mut |_| ()));
+        let rank = scope.spawn(|| rendezvous.join(&part(), Duration::from_secs(60), &mut |_| ()));
         // Somebody who is not the head; and only now there is a newer note.
         drop(other.accept().expect("a call"));
         leave(&path, &Note::Refused("no data".to_owned())).expect("a newer note");

@@ -1,5 +1,5 @@
-//! How the ranks that a launcher started come by the ticket, which only rank 0 can make: by a file that they share, or
-//! by a word that all of them were told.
+//! The rendezvous of ranks that a launcher started: how they come by the ticket, which only rank 0 can make. By a file that
+//! they share, or by a passphrase that all of them were told.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Write};
@@ -9,16 +9,16 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
-use bonfire_wire::{ConnectError, ConnectErrorKind, Secret, Ticket, Watchword};
+use bonfire_wire::{ConnectError, ConnectErrorKind, Passphrase, Secret, Ticket};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::gate::NO_SECRET;
 use super::{Access, Keys, Part, Stage, join};
 
-/// Where and how the ranks of a run meet.
+/// Where and how the ranks of a run find each other.
 #[derive(Clone, Debug)]
-pub enum Meeting {
+pub enum Rendezvous {
     /// Rank 0 leaves the ticket in a file.
     File {
         path: PathBuf,
@@ -27,10 +27,10 @@ pub enum Meeting {
         /// Whether all ranks are on one machine.
         here: bool,
     },
-    /// All know a word, and where rank 0 is.
-    Word { master: Point, word: Watchword },
-    /// In plain text; the word, if there is one, still keeps strangers out.
-    Plain { master: Point, word: Option<Watchword> },
+    /// All know a passphrase, and where rank 0 is.
+    Passphrase { master: Point, passphrase: Passphrase },
+    /// In plain text; the passphrase, if there is one, still keeps strangers out.
+    Plain { master: Point, passphrase: Option<Passphrase> },
 }
 
 /// A place in the network: `HOST` or `HOST:PORT`.
@@ -40,7 +40,7 @@ pub struct Point {
     port: Option<u16>,
 }
 
-/// Where ranks meet that were told a host but no port.
+/// Where rank 0 listens if a host was told but no port.
 const PORT: u16 = 4711;
 
 /// How often a rank looks for the file.
@@ -72,9 +72,9 @@ impl std::error::Error for Refused {}
 
 /// A note that lies there for the other ranks, until this is dropped.
 #[derive(Debug)]
-pub struct Notice(Option<(PathBuf, String)>);
+pub struct Announcement(Option<(PathBuf, String)>);
 
-impl Drop for Notice {
+impl Drop for Announcement {
     fn drop(&mut self) {
         if let Some((path, text)) = &self.0
             && fs::read_to_string(path).is_ok_and(|found| found == *text)
@@ -88,8 +88,8 @@ impl Drop for Notice {
 /// The times of files are coarser than the clock: a note of now may seem to be older.
 const GRAIN: Duration = Duration::from_millis(100);
 
-impl Meeting {
-    /// The file in which ranks with the same `job` meet, below a folder of the user's.
+impl Rendezvous {
+    /// The file by which ranks with the same `job` find each other, below a folder of the user's.
     pub fn file(folder: &Path, job: &str) -> PathBuf {
         let digest = Sha256::digest(job);
         let name: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
@@ -100,7 +100,7 @@ impl Meeting {
     pub fn access(&self, wait: Duration) -> Access {
         let (master, port, here) = match self {
             Self::File { master, here, .. } => (master.as_ref(), 0, *here),
-            Self::Word { master, .. } | Self::Plain { master, .. } => (Some(master), PORT, false),
+            Self::Passphrase { master, .. } | Self::Plain { master, .. } => (Some(master), PORT, false),
         };
         let port = master.and_then(|master| master.port).unwrap_or(port);
         let any = if master.is_some_and(Point::is_v6) { "[::]" } else { "0.0.0.0" };
@@ -117,18 +117,18 @@ impl Meeting {
     pub fn keys(&self, access: &Access) -> Option<Keys> {
         match self {
             Self::File { .. } => None,
-            Self::Word { word, .. } | Self::Plain { word: Some(word), .. } => {
-                Some(Keys::of_word(access, word))
+            Self::Passphrase { passphrase, .. } | Self::Plain { passphrase: Some(passphrase), .. } => {
+                Some(Keys::of_passphrase(access, passphrase))
             }
-            Self::Plain { word: None, .. } => Some(Keys::of_nobody(access)),
+            Self::Plain { passphrase: None, .. } => Some(Keys::of_nobody(access)),
         }
     }
 
     /// Tells the other ranks where the run is.
-    pub fn announce(&self, ticket: &Ticket) -> Result<Notice> {
-        let Self::File { path, .. } = self else { return Ok(Notice(None)) };
+    pub fn announce(&self, ticket: &Ticket) -> Result<Announcement> {
+        let Self::File { path, .. } = self else { return Ok(Announcement(None)) };
         let text = leave(path, &Note::Ticket(ticket.to_string()))?;
-        Ok(Notice(Some((path.clone(), text))))
+        Ok(Announcement(Some((path.clone(), text))))
     }
 
     /// Tells the ranks that wait already that they wait in vain.
@@ -143,9 +143,11 @@ impl Meeting {
     pub fn join(&self, part: &Part, wait: Duration, tell: &mut dyn FnMut(Stage)) -> Result<()> {
         let (master, fingerprint, secret) = match self {
             Self::File { path, .. } => return self.join_by(path, part, wait, tell),
-            Self::Word { master, word } => (master, Some(word.identity.fingerprint()), word.secret.clone()),
-            Self::Plain { master, word: Some(word) } => (master, None, word.secret.clone()),
-            Self::Plain { master, word: None } => (master, None, Secret::from(NO_SECRET)),
+            Self::Passphrase { master, passphrase } => {
+                (master, Some(passphrase.identity.fingerprint()), passphrase.secret.clone())
+            }
+            Self::Plain { master, passphrase: Some(passphrase) } => (master, None, passphrase.secret.clone()),
+            Self::Plain { master, passphrase: None } => (master, None, Secret::from(NO_SECRET)),
         };
         let address = format!("{}:{}", master.host, master.port.unwrap_or(PORT));
         let ticket = Ticket { address, fingerprint, secret };
@@ -194,11 +196,11 @@ impl Meeting {
             Self::File { path, .. } => {
                 let folder = path.parent().unwrap_or(path).display();
                 format!(
-                    "where ranks do not share the folder {folder}, give all of them the same --secret WORD \
+                    "where ranks do not share the folder {folder}, give all of them the same --secret PASSPHRASE \
                      (or BONFIRE_SECRET) and --master ADDRESS of rank 0"
                 )
             }
-            Self::Word { master, .. } | Self::Plain { master, .. } => {
+            Self::Passphrase { master, .. } | Self::Plain { master, .. } => {
                 let port = master.port.unwrap_or(PORT);
                 format!(
                     "every rank must have been started, and --master {}:{port} must be an address of rank 0 that \

@@ -8,41 +8,42 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use crate::identity::{Der, Identity, NAME};
 use crate::ticket::Secret;
 
-/// A word that people have told all nodes of a run, where nothing else could carry a ticket. From it follow the head's
-/// certificate and the secret, the same wherever it is said.
+/// What follows from a passphrase that people have told all nodes of a run, where nothing else could carry a ticket: the
+/// head's certificate and the secret, the same on every node.
 ///
-/// Whoever reaches the head can see its certificate and try words against it. So the word must be hard to guess, and
-/// every try is made to take long.
+/// Whoever reaches the head can see its certificate and try passphrases against it. So a passphrase must be hard to guess,
+/// and every try is made to take long.
 #[derive(Clone, Debug)]
-pub struct Watchword {
+pub struct Passphrase {
     /// What the head shows.
     pub identity: Identity,
     /// What nodes show.
     pub secret: Secret,
 }
 
-/// Shorter words are found by trying.
-pub const WATCHWORD_LETTERS: usize = 8;
+/// Shorter ones are found by trying.
+const PASSPHRASE_LETTERS: usize = 8;
 
 /// About a fifth of a second, here as there.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(600_000).expect("not zero");
 
-/// The same for all: nodes have nothing in common but the word. It keeps tables made for others from being of use.
+/// The same for all: nodes have nothing in common but the passphrase. It keeps tables made for others from being of use.
+/// These bytes are part of what follows from a passphrase, and so they stay as they were first chosen.
 const SALT: &[u8] = b"bonfire watchword 1";
 
 /// What stands before the 32 bytes of an Ed25519 key in PKCS #8.
 const PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-impl Watchword {
-    /// What follows from a word.
-    pub fn new(word: &str) -> io::Result<Self> {
-        if word.chars().count() < WATCHWORD_LETTERS {
+impl Passphrase {
+    /// Derives certificate and secret. Takes about a fifth of a second.
+    pub fn new(passphrase: &str) -> io::Result<Self> {
+        if passphrase.chars().count() < PASSPHRASE_LETTERS {
             let message =
-                format!("a secret of fewer than {WATCHWORD_LETTERS} letters is soon found by trying");
+                format!("a secret of fewer than {PASSPHRASE_LETTERS} letters is soon found by trying");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let mut bytes = [0; 48];
-        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, SALT, word.as_bytes(), &mut bytes);
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, SALT, passphrase.as_bytes(), &mut bytes);
         let (key, secret) = bytes.split_at(32);
         let secret: [u8; 16] = std::array::from_fn(|i| secret[i]);
         Ok(Self { identity: identity(key)?, secret: Secret::from(secret) })
@@ -67,29 +68,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_word_is_the_same_certificate_and_secret() {
-        let (one, same) = (Watchword::new("glowing embers"), Watchword::new("glowing embers"));
-        let (one, same) = (one.expect("a word"), same.expect("a word"));
+    fn the_same_passphrase_is_the_same_certificate_and_secret() {
+        let (one, same) = (Passphrase::new("glowing embers"), Passphrase::new("glowing embers"));
+        let (one, same) = (one.expect("a passphrase"), same.expect("a passphrase"));
         assert_eq!(one.identity.fingerprint(), same.identity.fingerprint());
         assert_eq!(one.identity.to_der().certificate, same.identity.to_der().certificate);
         assert_eq!(one.secret, same.secret);
-        let other = Watchword::new("glowing ember").expect("a word");
+        let other = Passphrase::new("glowing ember").expect("a passphrase");
         assert_ne!(one.identity.fingerprint(), other.identity.fingerprint());
         assert_ne!(one.secret, other.secret);
     }
 
     /// Nodes of another build must come to the same: this changes only with the version in the salt.
     #[test]
-    fn what_follows_from_a_word_stays() {
-        let word = Watchword::new("glowing embers").expect("a word");
+    fn what_follows_from_a_passphrase_stays() {
+        let derived = Passphrase::new("glowing embers").expect("a passphrase");
         let hex: String =
-            word.identity.fingerprint().as_bytes()[..8].iter().map(|b| format!("{b:02x}")).collect();
+            derived.identity.fingerprint().as_bytes()[..8].iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, "1ec02b362fdd76e3");
     }
 
     #[test]
-    fn short_words_are_refused() {
-        let error = Watchword::new("ember").expect_err("too short");
+    fn short_passphrases_are_refused() {
+        let error = Passphrase::new("ember").expect_err("too short");
         assert!(error.to_string().contains("fewer than 8 letters"), "{error}");
     }
 }
