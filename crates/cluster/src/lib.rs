@@ -17,10 +17,23 @@ mod roles;
 mod simulation;
 mod state;
 mod station;
+mod updates;
 mod world;
 
-pub use exchange::Codec;
 pub use world::check_engine;
+
+/// A gradient as a worker pushes it to answer an order: frames with its chunks, as they are.
+pub fn push_frames(
+    gradient: &bonfire_learn::Gradient,
+    layout: &bonfire_learn::Layout,
+    order: u64,
+) -> Vec<bonfire_wire::Frame> {
+    let chunks = std::sync::Arc::new(exchange::chunks::Chunks::of(layout));
+    let mut encoder = exchange::codec::ChunkEncoder::new(&chunks, bonfire_wire::payload::Precision::F32);
+    let mut frames = Vec::new();
+    roles::worker::push_gradient(&mut encoder, gradient, order, false, |frame| frames.push(frame));
+    frames
+}
 
 #[cfg(test)]
 mod spoilt;

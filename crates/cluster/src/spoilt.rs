@@ -7,16 +7,23 @@ use bonfire_learn::layout::Init;
 use bonfire_learn::{Gradient, Layout, OptimizerSpec};
 use bonfire_spoil::{Chance, Trial};
 use bonfire_strategy::Unit;
+use bonfire_wire::payload::Precision;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, memory_link, proto};
 use bytes::Bytes;
 
-use crate::exchange::{Codec, Parcel, bytes_to_floats};
+use crate::exchange::bytes_to_floats;
+use crate::exchange::chunks::Chunks;
+use crate::exchange::codec::{ChunkEncoder, Parcel};
+use crate::exchange::collector::Collector;
+use crate::exchange::parameters::{ParameterEncoder, put_parameters};
 use crate::mail::{Mail, News};
 use crate::roles::registry::{COMPARE_EVERY, Entry, Registry};
-use crate::station::{Station, pack_state, unpack_state};
+use crate::state::{Intake, piece_of};
+use crate::station::Station;
+use crate::updates::step;
 use bonfire_run::replica::Replica;
-use bonfire_run::run_file::{Compression, Overrides, Settings};
+use bonfire_run::run_file::{Overrides, Settings};
 use bonfire_run::worker::Worker;
 
 /// A table of 40 rows of 3, a dense tensor of 9 and a statistic of 2.
@@ -50,17 +57,22 @@ fn vectors(count: usize) -> usize {
 
 #[test]
 fn no_state_takes_a_replica_down() {
-    let good = pack_state(&Replica::new(&layout(), adam(), 1), 3, true);
+    let from = Replica::new(&layout(), adam(), 1);
+    let wanted = proto::StateWanted { round: 3, offset: 0, parameters_only: false };
+    let good = piece_of(&from, 3, &wanted);
     let make = |chance: &mut Chance| {
         let bytes = if chance.percent(60) { chance.spoil(&good.1) } else { good.1.to_vec() };
         let moments = if chance.percent(50) { good.0.moments } else { chance.number() as u32 };
-        let state = proto::State { round: chance.number(), steps: chance.number(), moments, offset: 0 };
-        ((state, bytes), vectors(2))
+        let round = if chance.percent(50) { 3 } else { chance.number() };
+        let offset = if chance.percent(80) { 0 } else { chance.number() };
+        ((proto::State { round, steps: chance.number(), moments, offset }, bytes), vectors(2))
     };
     let mut replica = Replica::new(&layout(), adam(), 1);
     Trial { name: "states", cases: 40_000 }.run(make, |(state, bytes)| {
         let before = replica.digest();
-        let taken = unpack_state(&mut replica, &state, &bytes).is_ok();
+        let mut intake = Intake::new(&replica, 3, false);
+        intake.wanted();
+        let taken = intake.take(&mut replica, &state, &bytes).is_ok() && intake.is_whole();
         assert!(taken || replica.digest() == before, "what does not fit changes nothing");
         assert_eq!(bytes_to_floats(&bytes, &mut [0.0; 5]).is_ok(), bytes.len() == 20);
         taken
@@ -71,38 +83,57 @@ fn adam() -> OptimizerSpec {
     serde_json::from_str(r#"{"adam": {}}"#).expect("an optimiser")
 }
 
+/// A gradient on its way as one chunk: all that the layout takes.
+fn parcel(precision: Precision, chance: &mut Chance) -> Parcel {
+    ChunkEncoder::new(&Arc::new(Chunks::of(&layout())), precision).encode(&gradient(chance), 0, false)
+}
+
 #[test]
 fn no_gradient_takes_a_head_down() {
-    for (name, compression) in [("gradients", Compression::None), ("halves", Compression::F16)] {
-        let mut codec = Codec::new(&layout(), compression);
-        let goods: Vec<Bytes> =
-            (0..8).map(|seed| codec.pack(&gradient(&mut Chance::new(name, seed)))).collect();
+    let precisions = [("gradients", Precision::F32), ("halves", Precision::F16), ("bytes", Precision::Int8)];
+    for (name, precision) in precisions {
+        let goods: Vec<Parcel> = (0..8).map(|seed| parcel(precision, &mut Chance::new(name, seed))).collect();
         let make = |chance: &mut Chance| {
-            let weight = if chance.percent(80) { 3.0 } else { chance.float() };
-            let good = &goods[chance.below(goods.len())];
-            (Parcel { payload: chance.spoil(good).into(), weight }, vectors(4))
+            let good = chance.pick(&goods).clone();
+            let weight = if chance.percent(80) { good.weight } else { chance.float() };
+            let piece = proto::Piece {
+                generation: chance.below(3) as u64,
+                round: 7,
+                index: if chance.percent(90) { 0 } else { chance.number() as u32 },
+                weight,
+                plain: good.is_plain ^ chance.percent(5),
+                ..proto::Piece::default()
+            };
+            ((piece, Bytes::from(chance.spoil(&good.payload)), weight), vectors(6))
         };
-        let good = Parcel { payload: goods[0].clone(), weight: 2.0 };
-        let (mut total, mut spare) = (Gradient::new(&layout()), Gradient::new(&layout()));
-        Trial { name, cases: 20_000 }.run(make, |parcel| {
-            let is_fit = codec.check(&parcel.payload).is_ok();
-            let summed = codec.sum(&[parcel.clone(), good.clone()], &mut total);
-            assert!(!is_fit || summed.is_ok(), "what was checked can be summed: {summed:?}");
-            let added = codec.add(&parcel, &mut total, &mut spare);
-            assert!(!is_fit || added.is_ok(), "and added: {added:?}");
-            is_fit
+        let mut total = Gradient::new(&layout());
+        let mut collector = Collector::new(&layout(), precision);
+        Trial { name, cases: 20_000 }.run(make, |(piece, payload, weight)| {
+            let is_taken = collector.take(1, &piece, payload).is_ok();
+            let is_whole = is_taken && collector.check((1, 7), weight).is_ok();
+            if is_whole {
+                collector.sum_ahead(&[(1, 7)], 0, false);
+                collector.finish(&[(1, 7)], false);
+            }
+            collector.take(1, &piece, goods[0].payload.clone()).unwrap_or_default();
+            assert!(collector.accumulate((1, 7), &mut total).is_ok(), "what was taken can be added");
+            total.clear();
+            is_whole
         });
     }
 }
 
 #[test]
 fn no_changes_take_a_worker_down() {
-    let mut codec = Codec::new(&layout(), Compression::None);
-    let good = codec.pack_changes(&layout().initial(1), &[&[3, 7, 30]]);
-    let mut parameters = layout().initial(2);
-    let make = |chance: &mut Chance| (chance.spoil(&good), vectors(0));
+    let mut encoder = ParameterEncoder::new(&layout());
+    let good = encoder.changes(&layout().initial(1), &[(0, &[3, 7, 30])]).swap_remove(0);
+    let (chunks, mut parameters) = (Chunks::of(&layout()), layout().initial(2));
+    let make = |chance: &mut Chance| {
+        let payload = Bytes::from(chance.spoil(&good.payload));
+        (Parcel { payload, is_plain: chance.percent(10), weight: 0.0 }, vectors(0))
+    };
     Trial { name: "changes", cases: 40_000 }
-        .run(make, |bytes| codec.unpack_changes(&bytes, &mut parameters).is_ok());
+        .run(make, |parcel| put_parameters(&chunks[0], &parcel, &mut parameters).is_ok());
 }
 
 /// A link whose other side hears everything and says nothing.
@@ -192,19 +223,36 @@ fn no_order_takes_a_worker_down() {
     let worker = Worker::build(1, || settings.file.model.build(&dataset.shape)).expect("a worker");
     let mut station = Station::new(&settings, &dataset, worker).expect("a station");
     let len = station.layout().len();
-    let update = station.codec.pack(&Gradient::new(station.layout()));
-    let parameters = Arc::new(station.codec.pack_parameters(&station.replica.parameters));
+    let mut nothing = Gradient::new(station.layout());
+    (nothing.weight, nothing.values) = (1.0, vec![0.5; len]);
+    let update: Vec<Parcel> =
+        (0..station.encoder.chunks()).map(|i| station.encoder.encode(&nothing, i, false)).collect();
+    let parameters = ParameterEncoder::new(station.layout()).all(&station.replica.parameters);
     let make = |chance: &mut Chance| {
         let news = chance.below(5) as i32;
-        let good = if news == 2 { Bytes::clone(&parameters) } else { update.clone() };
-        let payload = if chance.percent(50) { chance.spoil(&good).into() } else { good };
-        let go =
-            proto::Go { news, lr: chance.float() as f32, weight: chance.float(), ..proto::Go::default() };
+        let is_update = news != 2;
+        let goods = if is_update { &update } else { &parameters };
+        let spoilt = chance.percent(50).then(|| chance.below(goods.len()));
+        let mut pieces = Vec::new();
+        for (index, good) in goods.iter().enumerate() {
+            let payload = match spoilt == Some(index) {
+                true => chance.spoil(&good.payload).into(),
+                false => good.payload.clone(),
+            };
+            let step = if is_update { step::SUM } else { step::PARAMETERS };
+            let (index, plain) = (index as u32, good.is_plain);
+            pieces.push((proto::Piece { round: 3, step, index, plain, ..proto::Piece::default() }, payload));
+        }
+        let (lr, weight) = (chance.float() as f32, chance.float());
+        let go = proto::Go { version: 3, news, lr, weight, ..proto::Go::default() };
         let unit = Unit { epoch: chance.number(), index: chance.number() as u32 };
-        ((go, payload, unit), 8 * len + (256 << 10))
+        ((go, pieces, unit), 8 * len + (256 << 10))
     };
-    Trial { name: "orders", cases: 1_000 }.run(make, |(go, payload, unit)| {
-        let is_taken = station.take(&go, payload).is_ok();
+    Trial { name: "orders", cases: 1_000 }.run(make, |(go, pieces, unit)| {
+        let Station { replica, updates, .. } = &mut station;
+        let mut pieces = pieces.into_iter();
+        let is_taken = pieces.all(|(piece, payload)| updates.piece(replica, &piece, payload).is_ok())
+            && updates.apply(replica, &go).is_ok();
         let has = station.has(unit);
         if has {
             station.compute(unit);

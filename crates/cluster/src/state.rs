@@ -73,6 +73,8 @@ pub struct Intake {
     /// Which round's; 0 until it is known, where that is left to who has it.
     pub round: u64,
     parameters_only: bool,
+    /// Pieces may be of different rounds: updates that come in between bring those that are here up to date.
+    is_moving: bool,
     /// How much was asked for.
     asked: usize,
     /// How much has come.
@@ -83,14 +85,20 @@ pub struct Intake {
 impl Intake {
     /// The state of a round; of whichever round it is, if that is 0.
     pub fn new(replica: &Replica, round: u64, parameters_only: bool) -> Self {
-        Self { round, parameters_only, asked: 0, have: 0, len: replica.parameters.len() }
+        let len = replica.parameters.len();
+        Self { round, parameters_only, is_moving: false, asked: 0, have: 0, len }
+    }
+
+    /// A state of which every piece is as new as it can be.
+    pub fn moving(replica: &Replica) -> Self {
+        Self { is_moving: true, ..Self::new(replica, 0, false) }
     }
 
     /// What to ask for now.
     pub fn wanted(&mut self) -> Vec<proto::StateWanted> {
         let mut wanted = Vec::new();
         // Until it is known which round's it is, one piece.
-        let ahead = if self.round == 0 { 1 } else { AHEAD };
+        let ahead = if self.round == 0 && !self.is_moving { 1 } else { AHEAD };
         while self.asked < self.len && self.asked < self.have + ahead * PIECE {
             let Self { round, parameters_only, asked, .. } = *self;
             wanted.push(proto::StateWanted { round, offset: asked as u64, parameters_only });
@@ -106,11 +114,18 @@ impl Intake {
     /// Puts a piece in its place. One that is of no use now is passed over; one that does not fit is an error and changes
     /// nothing.
     pub fn take(&mut self, replica: &mut Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
-        if self.is_whole() || state.offset != self.have as u64 || (self.round != 0 && state.round != self.round) {
+        if self.is_whole()
+            || state.offset != self.have as u64
+            || (self.round != 0 && state.round != self.round)
+        {
             return Ok(());
         }
         let moments = if self.parameters_only { 0 } else { replica.optimizer.moments().len() };
-        ensure!(state.moments as usize == moments, "a state with {} moments is of another optimiser", state.moments);
+        ensure!(
+            state.moments as usize == moments,
+            "a state with {} moments is of another optimiser",
+            state.moments
+        );
         let range = self.have..self.len.min(self.have + PIECE);
         let bytes = range.len() * 4;
         ensure!(payload.len() == bytes * (1 + moments), "a piece of {} bytes does not fit", payload.len());
@@ -121,7 +136,9 @@ impl Intake {
                 copy_floats(payload, &mut vector[range.clone()]);
             }
         }
-        self.round = state.round;
+        if !self.is_moving {
+            self.round = state.round;
+        }
         self.have = range.end;
         Ok(())
     }
@@ -146,7 +163,11 @@ mod tests {
     }
 
     /// Takes a state as fast as it can, answered by `answer`.
-    fn take(into: &mut Replica, mut intake: Intake, answer: impl Fn(&proto::StateWanted) -> (proto::State, Bytes)) {
+    fn take(
+        into: &mut Replica,
+        mut intake: Intake,
+        answer: impl Fn(&proto::StateWanted) -> (proto::State, Bytes),
+    ) {
         let mut on_the_way = std::collections::VecDeque::new();
         loop {
             on_the_way.extend(intake.wanted());
@@ -187,7 +208,9 @@ mod tests {
         let (state, payload) = piece_of(&from, 7, &first);
         assert!(intake.take(&mut into, &state, &payload[1..]).is_err());
         assert!(intake.take(&mut into, &proto::State { moments: 1, ..state }, &payload).is_err());
-        for passed_over in [proto::State { round: 8, ..state }, proto::State { offset: 3, ..state }, nothing(&first)] {
+        for passed_over in
+            [proto::State { round: 8, ..state }, proto::State { offset: 3, ..state }, nothing(&first)]
+        {
             let taken = intake.take(&mut into, &passed_over, &payload);
             assert!(passed_over.moments == 0 || taken.is_ok());
         }

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use bonfire_data::{Dataset, Samples};
 use bonfire_learn::{Gradient, Layout, OptimizerSpec, Tally};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto;
-use bytes::Bytes;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::exchange::{Codec, Parcel, bytes_to_floats, floats_to_bytes};
+use crate::exchange::chunks::Chunks;
+use crate::exchange::codec::ChunkEncoder;
+use crate::exchange::precision;
+use crate::updates::Updates;
 use bonfire_run::crew::round_seed;
 use bonfire_run::loader::{Plan, Shares};
 use bonfire_run::replica::{Replica, Step};
@@ -25,11 +27,11 @@ pub struct Station {
     worker: Worker,
     shares: Shares,
     pub replica: Replica,
-    pub codec: Codec,
+    /// What is new, on its way into the replica.
+    pub updates: Updates,
+    pub encoder: ChunkEncoder,
     /// Of the last unit that was computed.
     pub gradient: Gradient,
-    /// The sum of an update on its way into the replica.
-    update: Gradient,
     clip: Option<f32>,
     seed: u64,
     optimizer: OptimizerSpec,
@@ -59,9 +61,9 @@ impl Station {
             worker,
             shares: Shares::new(Plan::of(settings, dataset.train.len(), hands)),
             replica: Replica::new(&layout, file.optimizer.clone(), file.seed),
-            codec: Codec::new(&layout, file.compression),
+            updates: Updates::new(&layout, file.clip_norm),
+            encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(file.compression)),
             gradient: Gradient::new(&layout),
-            update: Gradient::new(&layout),
             clip: file.clip_norm,
             seed: file.seed,
             optimizer: file.optimizer.clone(),
@@ -115,37 +117,11 @@ impl Station {
         self.samples.len()
     }
 
-    /// Brings the replica up to date.
-    pub fn take(&mut self, go: &proto::Go, payload: Bytes) -> Result<()> {
-        take(&mut self.replica, &mut self.codec, &mut self.update, self.clip, go, payload)
-    }
-
     /// One step by a sum of gradients.
     pub fn step(&mut self, lr: f32) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
         let step = Step { lr, clip: self.clip };
         self.pool.install(|| replica.step(std::slice::from_ref(gradient), step));
-    }
-}
-
-/// Applies what a parent has to tell to a replica. `update` is memory to use.
-pub fn take(
-    replica: &mut Replica,
-    codec: &mut Codec,
-    update: &mut Gradient,
-    clip: Option<f32>,
-    go: &proto::Go,
-    payload: Bytes,
-) -> Result<()> {
-    match go.news() {
-        proto::News::Nothing => Ok(()),
-        proto::News::Update => {
-            codec.sum(&[Parcel { payload, weight: go.weight }], update)?;
-            replica.step(std::slice::from_ref(update), Step { lr: go.lr, clip });
-            Ok(())
-        }
-        proto::News::Parameters => bytes_to_floats(&payload, &mut replica.parameters),
-        proto::News::Changes => codec.unpack_changes(&payload, &mut replica.parameters),
     }
 }
 
@@ -155,41 +131,6 @@ pub fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Trouble> {
     let differs = go.digest.is_some_and(|digest| digest != replica.digest());
     let reason = || format!("has other parameters than the head at version {}", go.version);
     differs.then(|| proto::Trouble { reason: reason(), unreachable: 0 })
-}
-
-/// The whole of a replica as a payload, with what its frame says of it.
-pub fn pack_state(replica: &Replica, round: u64, with_moments: bool) -> (proto::State, Bytes) {
-    let moments: &[Vec<f32>] = if with_moments { replica.optimizer.moments() } else { &[] };
-    let state = proto::State { round, steps: replica.optimizer.steps(), moments: moments.len() as u32, offset: 0 };
-    let vectors = std::iter::once(replica.parameters.as_slice()).chain(moments.iter().map(Vec::as_slice));
-    (state, floats_to_bytes(vectors))
-}
-
-/// Whether a state is one of such a replica: its parameters, and all moments of its optimiser or none.
-pub fn check_state(replica: &Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
-    let (len, moments) = (replica.parameters.len(), replica.optimizer.moments().len());
-    let claimed = state.moments as usize;
-    ensure!(claimed == 0 || claimed == moments, "a state with {claimed} moments is of another optimiser");
-    ensure!(payload.len() == len * 4 * (1 + claimed), "a state of {} bytes does not fit", payload.len());
-    Ok(())
-}
-
-/// Makes a replica equal to one that came; one that does not fit changes nothing. Without moments only the parameters.
-pub fn unpack_state(replica: &mut Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
-    check_state(replica, state, payload)?;
-    let len = replica.parameters.len();
-    let (parameters, rest) = payload.split_at(len * 4);
-    if state.moments > 0 {
-        let vector = |bytes: &[u8]| {
-            let mut vector = vec![0.0; len];
-            bytes_to_floats(bytes, &mut vector).map(|()| vector)
-        };
-        let vectors: Result<Vec<Vec<f32>>> = rest.chunks((len * 4).max(1)).map(vector).collect();
-        if !replica.optimizer.restore(state.steps, vectors?) {
-            bail!("the state is of another optimiser");
-        }
-    }
-    bytes_to_floats(parameters, &mut replica.parameters)
 }
 
 pub fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {

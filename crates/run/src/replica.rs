@@ -36,6 +36,11 @@ impl Replica {
         lanes.into_iter().fold(0, |digest, lane| mix(digest ^ lane))
     }
 
+    /// The same of the first `len` parameters alone: the others are yet to come from elsewhere.
+    pub fn step_first<A: Addend>(&mut self, len: usize, gradients: &[A], step: Step) {
+        self.optimizer.step_first(len, &mut self.parameters, gradients, step.lr, step.clip);
+    }
+
     /// One update by the mean of some gradients, which are added in their order.
     pub fn step<A: Addend>(&mut self, gradients: &[A], step: Step) {
         self.optimizer.step(&mut self.parameters, gradients, step.lr, step.clip);

@@ -19,8 +19,8 @@
 
 mod values;
 
-pub use values::{Precision, Values};
 use values::BLOCK;
+pub use values::{Precision, Values};
 
 use std::fmt;
 use std::ops::Range;
@@ -124,7 +124,8 @@ impl Schema {
 
     /// No payload of this schema has more bytes: what a receiver must be ready for.
     pub fn most_bytes(&self, precision: Precision) -> usize {
-        let dense = |part: &Section| PART_HEADER + part.precision(precision).bytes(part.range().len(), part.block());
+        let dense =
+            |part: &Section| PART_HEADER + part.precision(precision).bytes(part.range().len(), part.block());
         HEADER + self.parts.iter().map(dense).sum::<usize>()
     }
 }
@@ -331,9 +332,14 @@ impl<'a> Rest<'a> {
             (DENSE, _) => Err(wrong(format!("has {count} values, expected {len}"))),
             (ROWS, Section::Rows { width, .. }) => {
                 let rows = self.rows(count, *width, len, precision)?;
-                Ok(EncodedSection::Rows { rows, values: self.values(count * width, *width, precision, exponent)? })
+                Ok(EncodedSection::Rows {
+                    rows,
+                    values: self.values(count * width, *width, precision, exponent)?,
+                })
             }
-            (ROWS, Section::Dense { .. } | Section::Exact { .. }) => Err(wrong("has rows, expected all values")),
+            (ROWS, Section::Dense { .. } | Section::Exact { .. }) => {
+                Err(wrong("has rows, expected all values"))
+            }
             (kind, _) => Err(wrong(format!("is of kind {kind}, expected 0 (dense) or 1 (rows)"))),
         }
     }
@@ -354,9 +360,7 @@ impl<'a> Rest<'a> {
         }
         let rows = RowNumbers { numbers: self.take(count)? };
         if !rows.numbers.is_sorted_by(|&one, &next| u32::from_le_bytes(one) < u32::from_le_bytes(next)) {
-            return Err(wrong(
-                "has rows out of order, each must have a higher number than the one before",
-            ));
+            return Err(wrong("has rows out of order, each must have a higher number than the one before"));
         }
         match rows.numbers.last().map(|&last| u32::from_le_bytes(last)) {
             Some(last) if last as usize >= all => {

@@ -138,10 +138,7 @@ fn run_exchange(args: &ExchangeArgs) -> Result<()> {
 
 /// One of the ranks that a launcher of MPI started.
 fn run_mpi(args: &ExchangeArgs) -> Result<()> {
-    ensure!(
-        matches!(args.via, Way::Sharded) && !args.tls,
-        "--engine mpi is for --via sharded without --tls"
-    );
+    ensure!(matches!(args.via, Way::Sharded) && !args.tls, "--engine mpi is for --via sharded without --tls");
     ensure!(
         args.workers.is_none(),
         "--workers is the number of ranks with --engine mpi: mpirun -n {} bonfire bench exchange --engine mpi",

@@ -7,10 +7,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use bonfire_cluster::Codec;
+use bonfire_cluster::push_frames;
 use bonfire_learn::{Gradient, Layout};
 use bonfire_run::checkpoint::layout_digest;
-use bonfire_run::run_file::Compression;
 use bonfire_run::{Overrides, Settings};
 use bonfire_wire::proto::{self, frame::Body};
 use bonfire_wire::{
@@ -257,39 +256,49 @@ fn misbehave(number: usize, head: &Outbox, order: u64, units: Vec<proto::Unit>, 
     gradient.weight = 1.0;
     gradient.clear();
     gradient.finish();
-    let pack = |gradient: &Gradient| Codec::new(layout, Compression::None).pack(gradient);
-    let fine = pack(&gradient);
-    let send = |push: &proto::Push, payload: Vec<u8>| {
-        let frame = Frame { body: Body::Push(push.clone()), payload: payload.into() };
-        head.send(frame).expect("sent");
+    gradient.weight = 1.0;
+    // A push with its chunks, of which the first is spoilt.
+    let send_spoilt = |push: &proto::Push, gradient: &Gradient, spoil: &dyn Fn(&mut Frame)| {
+        for (i, mut frame) in push_frames(gradient, layout, push.order).into_iter().enumerate() {
+            if i == 0 {
+                spoil(&mut frame);
+            }
+            head.send(frame).expect("sent");
+        }
+        head.send(Body::Push(push.clone())).expect("sent");
     };
+    let send = |push: &proto::Push| send_spoilt(push, &gradient, &|_| ());
     match number {
         // No gradient at all, and one of another model.
-        0 => send(&push, vec![1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        0 => send_spoilt(&push, &gradient, &|frame| frame.payload = vec![1, 2, 3, 4, 5, 6, 7, 8, 9].into()),
         1 => {
-            let mut other = fine.to_vec();
-            other[12] ^= 0x55;
-            send(&push, other);
+            let spoil = |frame: &mut Frame| {
+                if let Body::Piece(piece) = &mut frame.body {
+                    piece.index = 1_000_000;
+                }
+            };
+            send_spoilt(&push, &gradient, &spoil);
         }
         // Not a number.
         2 => {
             let tensor = layout.tensors()[0].range.start;
             gradient.write(0)[tensor] = f32::NAN;
-            send(&push, pack(&gradient).to_vec());
+            send_spoilt(&push, &gradient, &|_| ());
         }
-        3 => send(&proto::Push { weight: f64::INFINITY, ..push }, fine.to_vec()),
+        3 => send(&proto::Push { weight: f64::INFINITY, ..push }),
         // An order that was never given, before the one that was; and units that nobody has.
         4 => {
-            send(&proto::Push { order: order + 1_000_000, ..push.clone() }, fine.to_vec());
+            send(&proto::Push { order: order + 1_000_000, ..push.clone() });
             let nowhere = vec![proto::Unit { epoch: u64::MAX, index: u32::MAX }; 1000];
-            send(&proto::Push { units: nowhere, ..push }, fine.to_vec());
+            send(&proto::Push { units: nowhere, ..push });
         }
         // The same again and again.
-        5 => (0..20).for_each(|_| send(&push, fine.to_vec())),
+        5 => (0..20).for_each(|_| send(&push)),
         _ => {
             head.send(Body::Offer(proto::Offer { lease: u32::MAX, workers: u32::MAX })).expect("sent");
-            head.send(Body::State(proto::State { round: 1, steps: 1, moments: u32::MAX })).expect("sent");
-            send(&push, fine.to_vec());
+            head.send(Body::State(proto::State { round: 1, steps: 1, moments: u32::MAX, offset: 0 }))
+                .expect("sent");
+            send(&push);
         }
     }
 }

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::layout::Init;
-use bonfire_learn::{Gradient, Layout};
+use bonfire_learn::{Gradient, Layout, OptimizerSpec};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{
     Closed, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Timeouts, Wire, proto,
@@ -18,10 +19,16 @@ use bonfire_wire::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::exchange::chunks::Chunks;
+use crate::exchange::codec::ChunkEncoder;
+use crate::exchange::collector::{Answer, Collector};
 use crate::exchange::group::{Early, Gather, Group, ShardedSums};
-use crate::exchange::{Codec, Parcel, precision};
+use crate::exchange::precision;
 use crate::mail::{Mailbox, News, Post, mailbox};
+use crate::roles::feed::piece;
 use crate::roles::network::{Grpc, Network};
+use crate::updates::{Updates, step};
+use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Compression;
 
 /// How gradients are exchanged.
@@ -172,7 +179,10 @@ pub fn take_part() -> Result<()> {
     };
     let Task { via, workers, bytes, tls, compression, .. } = task;
     let gb_per_s = bytes as f64 / seconds / 1e9;
-    write_line(&mut stdout, &ExchangeSpeed { via, workers, bytes, tls, compression, ms: seconds * 1e3, gb_per_s })?;
+    write_line(
+        &mut stdout,
+        &ExchangeSpeed { via, workers, bytes, tls, compression, ms: seconds * 1e3, gb_per_s },
+    )?;
     // Until the parent has heard the same of all and lets go.
     let mut rest = String::new();
     let _ = stdin.read_line(&mut rest);
@@ -191,7 +201,7 @@ struct Party {
 
 impl Party {
     fn open(task: Task, index: usize, secret: Secret) -> Result<(Self, Peer)> {
-        let wire = std::sync::Arc::new(Wire::start()?);
+        let wire = Arc::new(Wire::start()?);
         let (post, mailbox) = mailbox();
         let identity = task.tls.then(Identity::generate).transpose()?;
         let fingerprint = identity.as_ref().map(|identity| identity.fingerprint().as_bytes().to_vec());
@@ -350,22 +360,31 @@ fn layout(bytes: usize) -> Layout {
 
 /// The seconds of a push and the answer to it. The first worker says when it is enough.
 fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
-    let Task { workers, bytes, seconds, .. } = party.task;
+    let Task { workers, bytes, seconds, compression, .. } = party.task;
     let server = party.connect(peers, workers)?;
     links.push(server.clone());
     let layout = layout(bytes);
-    let mut codec = Codec::new(&layout, party.task.compression);
+    let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(compression));
+    let mut replica = Replica::new(&layout, OptimizerSpec::default(), 1);
+    let mut updates = Updates::new(&layout, None);
     let mut gradient = Gradient::new(&layout);
     gradient.values.fill(1.0);
     gradient.weight = 1.0;
-    let mut sum = Gradient::new(&layout);
     let mut turn = |order: u64| -> Result<bool> {
-        let push = proto::Push { order, weight: 1.0, ..proto::Push::default() };
-        server.send(Frame { body: Body::Push(push), payload: codec.pack(&gradient) })?;
-        let frame = party.frame(&mut Vec::new())?;
-        let Body::Go(go) = frame.body else { return Ok(false) };
-        codec.sum(&[Parcel { payload: frame.payload, weight: go.weight }], &mut sum)?;
-        Ok(go.order.is_some())
+        for index in (0..encoder.chunks()).rev() {
+            let parcel = encoder.encode(&gradient, index, false);
+            server.send(piece(step::PUSH, 0, party.index as u64, index, &parcel))?;
+        }
+        encoder.commit();
+        server.send(Body::Push(proto::Push { order, weight: 1.0, ..proto::Push::default() }))?;
+        loop {
+            let frame = party.frame(&mut Vec::new())?;
+            match frame.body {
+                Body::Piece(piece) => updates.piece(&mut replica, &piece, frame.payload)?,
+                Body::Go(go) => return Ok(go.order.is_some()),
+                _ => {}
+            }
+        }
     };
     if party.index > 0 {
         let (started, mut count) = (Instant::now(), 1);
@@ -391,30 +410,43 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
     Ok(best)
 }
 
-/// The server: answers all when all have pushed, until the first says that it is enough. The seconds of an answer.
+/// The server: sends the sum of every chunk back when all have pushed it, until the first worker says that it is enough. The
+/// seconds of an exchange.
 fn serve(party: &Party, callers: &mut Vec<Outbox>) -> Result<f64> {
-    let Task { workers, bytes, .. } = party.task;
-    let layout = layout(bytes);
-    let mut codec = Codec::new(&layout, party.task.compression);
-    let mut sum = Gradient::new(&layout);
+    let Task { workers, bytes, compression, .. } = party.task;
+    let mut collector = Collector::new(&layout(bytes), precision(compression));
+    // Every worker gives its number as its order.
+    let answers: Vec<Answer> = (0..workers as u64).map(|worker| (worker, worker)).collect();
     let (started, mut count) = (Instant::now(), 0);
     loop {
         count += 1;
-        let (mut parcels, mut goes_on) = (Vec::new(), true);
-        while parcels.len() < workers {
+        let (mut pushed, mut goes_on) = (0, true);
+        while pushed < workers {
             let frame = party.frame(callers)?;
-            let Body::Push(push) = frame.body else { continue };
-            goes_on &= push.order > 0;
-            parcels.push(Parcel { payload: frame.payload, weight: push.weight });
+            match frame.body {
+                Body::Piece(part) => {
+                    collector.take(part.round, &part, frame.payload)?;
+                    let index = part.index as usize;
+                    if let Some((attempt, sum)) = collector.sum_ahead(&answers, index, false) {
+                        for outbox in &*callers {
+                            outbox.send(piece(step::SUM, attempt, count, index, &sum))?;
+                        }
+                    }
+                }
+                Body::Push(push) => {
+                    goes_on &= push.order > 0;
+                    pushed += 1;
+                }
+                _ => {}
+            }
         }
-        codec.sum(&parcels, &mut sum)?;
-        let payload = codec.pack(&sum);
+        let weight = collector.finish(&answers, false).weight;
         for outbox in &*callers {
-            let go = proto::Go { order: goes_on.then_some(1), weight: sum.weight, ..proto::Go::default() };
-            outbox.send(Frame { body: Body::Go(go), payload: payload.clone() })?;
+            let go = proto::Go { order: goes_on.then_some(1), weight, ..proto::Go::default() };
+            outbox.send(Body::Go(go))?;
         }
         if !goes_on {
-            return Ok(started.elapsed().as_secs_f64() / f64::from(count));
+            return Ok(started.elapsed().as_secs_f64() / count as f64);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bonfire_learn::layout::{Kind, Layout};
-use bonfire_wire::payload::{Schema, Section, Precision};
+use bonfire_wire::payload::{Precision, Schema, Section};
 
 /// A layout in chunks. All nodes of a run cut it alike.
 #[derive(Clone, Debug)]

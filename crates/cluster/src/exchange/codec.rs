@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use bonfire_learn::Gradient;
 use bonfire_learn::layout::Kind;
-use bonfire_wire::payload::{Encoder, EncodedSection, Precision, Values, EncodedVector};
+use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, Values};
 use bytes::Bytes;
 
 use super::chunks::{Chunk, Chunks, Stretch};
@@ -49,6 +49,11 @@ impl ChunkEncoder {
             sent: Vec::new(),
             decoded: Vec::new(),
         }
+    }
+
+    /// How many chunks there are.
+    pub fn chunks(&self) -> usize {
+        self.chunks.len()
     }
 
     /// Whether values lose digits on their way.
@@ -333,7 +338,9 @@ pub fn replace_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient)
         match arrived.parts[i] {
             EncodedSection::Rows { rows, values } => {
                 for (k, row) in rows.iter().enumerate() {
-                    values.slice(k * width..(k + 1) * width).copy_to(total.touch(stretch.tensor, first + row));
+                    values
+                        .slice(k * width..(k + 1) * width)
+                        .copy_to(total.touch(stretch.tensor, first + row));
                 }
             }
             EncodedSection::Dense(values) => {

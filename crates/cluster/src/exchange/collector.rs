@@ -117,16 +117,18 @@ impl Collector {
         self.pushes.remove(&answer);
     }
 
-    /// Discards all pushes of a member.
-    pub fn forget(&mut self, member: u64) {
-        self.pushes.retain(|(pushing, _), _| *pushing != member);
+    /// Discards the pushes of a member, but for those that are to be kept.
+    pub fn forget(&mut self, member: u64, is_kept: impl Fn(&Answer) -> bool) {
+        self.pushes.retain(|answer, _| answer.0 != member || is_kept(answer));
     }
 
     /// The sum of a chunk over some pushes, if all of them have it and it was not made before. With it the attempt.
     pub fn sum_ahead(&mut self, answers: &[Answer], index: usize, exact: bool) -> Option<(u64, Parcel)> {
-        let has = |answer| self.pushes.get(answer).is_some_and(|pushed| {
-            pushed.parcels.get(index).is_some_and(Option::is_some)
-        });
+        let has = |answer| {
+            self.pushes
+                .get(answer)
+                .is_some_and(|pushed| pushed.parcels.get(index).is_some_and(Option::is_some))
+        };
         if !answers.iter().all(has) {
             return None;
         }

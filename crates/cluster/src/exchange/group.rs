@@ -152,7 +152,8 @@ impl ShardedSums {
 
     /// No piece has more bytes.
     pub fn most_bytes(&self) -> usize {
-        self.chunks.most_bytes()
+        // Where all hear all, they hear half a mebibyte at a time, or which rows were touched: a bit each.
+        self.chunks.most_bytes().max(1 << 20)
     }
 
     /// Replaces a member's gradient by the sum over all members. In an exact round nothing is rounded, and what was lost
@@ -206,7 +207,9 @@ impl ShardedSums {
             let (from, way, index, parcel) = group.piece()?;
             let owner = self.owners.get(index).copied();
             match way {
-                THERE if owner == Some(group.index) => left -= self.take(group, from, index, parcel, exact)?,
+                THERE if owner == Some(group.index) => {
+                    left -= self.take(group, from, index, parcel, exact)?
+                }
                 BACK if owner == Some(from) && !self.is_done[index] => {
                     let chunk = &self.chunks[index];
                     let arrived = Arrived::read(chunk, &parcel).map_err(|_| Closed)?;

@@ -17,9 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::resident::Resident;
 use super::{VERSION, listen, own_address, timeouts};
+use crate::exchange::chunks::Chunks;
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::head;
 use crate::roles::registry::{COMPARE_EVERY, Entry, Registry, turned_away};
+use crate::state;
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::run::Run;
 use bonfire_run::run_file::{Distribute, Settings};
@@ -216,14 +218,13 @@ fn entry(run: &Run) -> Result<Entry> {
             Some(Bytes::from(bytes))
         }
     };
-    let state = 1 + job.replica.optimizer.moments().len();
     Ok(Entry {
         version: VERSION.to_owned(),
         run_file: job.settings.to_yaml()?,
         data_digest: data_digest(&job.dataset)?,
         layout_digest: layout_digest(job.layout()).into_bytes(),
         shipment,
-        payload_bytes: job.layout().len() * 4 * state + (1 << 16),
+        payload_bytes: Chunks::of(job.layout()).most_bytes().max(state::MOST_BYTES),
         compare_every: COMPARE_EVERY,
     })
 }

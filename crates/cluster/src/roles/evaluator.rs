@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 
@@ -18,25 +18,35 @@ pub fn evaluate(desk: &mut Desk, job: &mut Job) -> Result<Next> {
         if let News::Frame(Frame { body: Body::Measure(measure), payload }) = &mail.news
             && mail.link == desk.head_link
         {
-            let evaluated = measure_one(job, measure.round, payload)?;
-            // A head that is gone is heard of in the mail.
-            let _ = desk.head.send(Body::Evaluated(evaluated));
+            if take(job, measure, payload)? {
+                // A head that is gone is heard of in the mail.
+                let _ = desk.head.send(Body::Evaluated(measure_one(job, measure.round)));
+            }
         } else if let Some(next) = desk.hear(mail)? {
             return Ok(next);
         }
     }
 }
 
-fn measure_one(job: &mut Job, round: u64, payload: &[u8]) -> Result<proto::Evaluated> {
+/// Takes some parameters; true if they are the last ones.
+fn take(job: &mut Job, measure: &proto::Measure, payload: &[u8]) -> Result<bool> {
+    let parameters = &mut job.replica.parameters;
+    let start = usize::try_from(measure.offset).unwrap_or(usize::MAX).min(parameters.len());
+    let end = start + payload.len() / 4;
+    ensure!(end <= parameters.len(), "the head sent more parameters than there are");
+    bytes_to_floats(payload, &mut parameters[start..end])?;
+    Ok(end == parameters.len())
+}
+
+fn measure_one(job: &mut Job, round: u64) -> proto::Evaluated {
     let started = Instant::now();
-    bytes_to_floats(payload, &mut job.replica.parameters)?;
     let tally = job.measure();
-    Ok(proto::Evaluated {
+    proto::Evaluated {
         round,
         loss: tally.mean_loss(),
         accuracy: tally.accuracy(),
         macro_f1: tally.macro_f1(),
         samples: job.dataset.test.len() as u64,
         seconds: started.elapsed().as_secs_f64(),
-    })
+    }
 }

@@ -1,21 +1,39 @@
-//! What brings members that are behind up to date: the newest updates, as they were sent to the others.
+//! What brings the members of a server up to date: the newest updates, as they were sent to the others, or a whole state.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Closed, Frame, Outbox, proto};
-use bytes::Bytes;
-
-use super::worker::to_proto;
-use crate::station::pack_state;
 use bonfire_run::replica::Replica;
 use bonfire_strategy::Unit;
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{Closed, Frame, Outbox, proto};
 
-/// The newest steps from version to version.
+use super::worker::to_proto;
+use crate::exchange::codec::Parcel;
+use crate::state::piece_of;
+use crate::updates::step;
+
+/// The members of a server, each with what it has, and the newest steps from version to version.
 #[derive(Debug, Default)]
 pub struct Feed {
     entries: VecDeque<Entry>,
     bytes: usize,
+    members: BTreeMap<u64, Follower>,
+}
+
+/// A member, as its server knows it.
+#[derive(Debug)]
+struct Follower {
+    outbox: Outbox,
+    /// The version that it was last brought to, if that is known.
+    has: Option<u64>,
+    /// It takes the state, and hears of updates meanwhile.
+    takes_state: bool,
+    /// What it is to do once it has the state.
+    order: Option<Order>,
+    /// The update of which it was sent chunks ahead: the version that it makes, and which attempt.
+    ahead: Option<(u64, u64)>,
+    /// Its last push was not used.
+    is_dropped: bool,
 }
 
 /// What leads from one version to a later one.
@@ -26,7 +44,10 @@ pub struct Entry {
     pub news: proto::News,
     pub lr: f32,
     pub weight: f64,
-    pub payload: Bytes,
+    pub parcels: Vec<Parcel>,
+    /// Which attempt it is, and which chunks of it were sent ahead.
+    pub attempt: u64,
+    pub is_ahead: Vec<bool>,
     /// Of the parameters that it leads to, where members compare theirs with it.
     pub digest: Option<u64>,
 }
@@ -37,92 +58,187 @@ pub struct Order {
     pub number: u64,
     pub version: u64,
     pub units: Vec<Unit>,
+    /// The push is not rounded.
+    pub exact: bool,
     /// Of the parameters of that version, where members compare theirs with it.
     pub digest: Option<u64>,
 }
 
 impl Feed {
+    /// Takes a member, which has a version if that is known.
+    pub fn admit(&mut self, member: u64, outbox: Outbox, has: Option<u64>) {
+        let follower =
+            Follower { outbox, has, takes_state: false, order: None, ahead: None, is_dropped: false };
+        self.members.insert(member, follower);
+    }
+
+    pub fn remove(&mut self, member: u64) {
+        self.members.remove(&member);
+    }
+
+    /// What the members have is of no use any more.
+    pub fn restart(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+        self.members.values_mut().for_each(|member| member.has = None);
+    }
+
+    /// A member's last push was not used, and it is told with its next order.
+    pub fn drop_push(&mut self, member: u64) {
+        if let Some(member) = self.members.get_mut(&member) {
+            member.is_dropped = true;
+        }
+    }
+
+    /// Sends a chunk of the update to `version` ahead, to all who are up to date but for it.
+    pub fn send_ahead(&mut self, version: u64, attempt: u64, index: usize, parcel: &Parcel) {
+        for member in self.members.values_mut() {
+            if !member.takes_state && member.has == version.checked_sub(1) {
+                member.ahead = Some((version, attempt));
+                // One that is gone is heard of in the mail.
+                let _ = member.outbox.send(piece(step::SUM, attempt, version, index, parcel));
+            }
+        }
+    }
+
     /// Adds the newest step. Older ones are kept while they are together no larger than a whole state.
     pub fn add(&mut self, entry: Entry, state_bytes: usize) {
-        self.bytes += entry.payload.len();
+        for member in self.members.values_mut().filter(|member| member.takes_state) {
+            let _ = entry.send(member, proto::Go { version: entry.to, ..proto::Go::default() });
+        }
+        self.bytes += entry.bytes();
         self.entries.push_back(entry);
         while self.entries.len() > 1 && self.bytes > state_bytes {
-            self.bytes -= self.entries.pop_front().map_or(0, |entry| entry.payload.len());
+            self.bytes -= self.entries.pop_front().map_or(0, |entry| entry.bytes());
         }
     }
 
-    pub fn clear(&mut self) {
-        *self = Self::default();
+    /// Has a member take the state.
+    pub fn give_state(&mut self, member: u64) {
+        if let Some(member) = self.members.get_mut(&member) {
+            member.takes_state = true;
+            let _ = member.outbox.send(Body::TakeState(proto::TakeState {}));
+        }
     }
 
-    /// The steps from a version to another, if all of them are here.
-    fn steps(&self, has: u64, version: u64) -> Option<Vec<&Entry>> {
-        let mut steps: Vec<&Entry> = Vec::new();
-        let mut at = has;
-        for entry in &self.entries {
-            let is_whole = entry.news == proto::News::Parameters && entry.to > at;
-            if is_whole {
-                steps.clear();
-            }
-            if is_whole || entry.from == at {
-                steps.push(entry);
-                at = entry.to;
-            }
+    /// Answers a member that asks for a piece of the state.
+    pub fn answer(&self, member: u64, wanted: &proto::StateWanted, replica: &Replica, version: u64) {
+        if let Some(member) = self.members.get(&member).filter(|member| member.takes_state) {
+            let (state, payload) = piece_of(replica, version, wanted);
+            let _ = member.outbox.send(Frame { body: Body::State(state), payload });
         }
-        (at == version).then_some(steps)
     }
 
-    /// Sends a member its order, with what it needs to be up to date: it has the version `has`, if any.
-    pub fn send(
-        &self,
-        outbox: &Outbox,
-        has: Option<u64>,
-        order: Order,
-        replica: &Replica,
-    ) -> Result<(), Closed> {
-        let steps = match has.and_then(|has| self.steps(has, order.version)) {
-            Some(steps) => steps,
-            None => {
-                let (state, payload) = pack_state(replica, order.version, true);
-                outbox.send(Frame { body: Body::State(state), payload })?;
-                Vec::new()
+    /// A member has the state. False if it has no order yet: it is new.
+    pub fn state_taken(&mut self, member: u64, version: u64) -> bool {
+        let Some(follower) = self.members.get_mut(&member).filter(|member| member.takes_state) else {
+            return true;
+        };
+        (follower.takes_state, follower.has) = (false, Some(version));
+        match follower.order.take() {
+            Some(order) => {
+                self.order(member, order);
+                true
             }
-        };
-        let (last, before) = match steps.split_last() {
-            Some((last, before)) => (Some(*last), before),
-            None => (None, &[][..]),
-        };
-        for step in before {
-            // News only: the order comes with the last of them.
-            let go = proto::Go { version: step.to, digest: step.digest, ..proto::Go::default() };
-            outbox.send(step.frame(go))?;
+            None => false,
         }
-        let units = order.units.into_iter().map(to_proto).collect();
-        let go = proto::Go {
-            order: Some(order.number),
-            version: order.version,
-            units,
-            digest: order.digest,
-            ..proto::Go::default()
+    }
+
+    /// Sends a member its order, with what it needs to be up to date. If that is the state, the order waits for it.
+    pub fn order(&mut self, member: u64, order: Order) {
+        let Some(follower) = self.members.get_mut(&member) else { return };
+        if follower.takes_state {
+            follower.order = Some(order);
+            return;
+        }
+        let steps = follower.has.and_then(|has| steps(&self.entries, has, order.version));
+        let Some(steps) = steps else {
+            follower.order = Some(order);
+            return self.give_state(member);
         };
-        match last {
-            Some(step) => outbox.send(step.frame(go)),
-            None => outbox.send(Body::Go(go)),
+        // One that is gone is heard of in the mail.
+        let _ = send_order(follower, &steps, order);
+    }
+
+    /// Sends a member its order with something that is new to it alone.
+    pub fn order_with(&mut self, member: u64, entry: &Entry, order: Order) {
+        if let Some(follower) = self.members.get_mut(&member) {
+            let _ = send_order(follower, &[entry], order);
+        }
+    }
+
+    /// The version that a member was last brought to.
+    pub fn has(&self, member: u64) -> Option<u64> {
+        self.members.get(&member).and_then(|member| member.has)
+    }
+}
+
+/// The steps from a version to another, if all of them are there.
+fn steps(entries: &VecDeque<Entry>, has: u64, version: u64) -> Option<Vec<&Entry>> {
+    let mut steps: Vec<&Entry> = Vec::new();
+    let mut at = has;
+    for entry in entries {
+        if entry.from == at {
+            steps.push(entry);
+            at = entry.to;
+        }
+    }
+    (at == version).then_some(steps)
+}
+
+fn send_order(member: &mut Follower, steps: &[&Entry], order: Order) -> Result<(), Closed> {
+    let (last, before) = match steps.split_last() {
+        Some((last, before)) => (Some(*last), before),
+        None => (None, &[][..]),
+    };
+    for entry in before {
+        // News only: the order comes with the last of them.
+        entry.send(member, proto::Go { version: entry.to, ..proto::Go::default() })?;
+    }
+    let go = proto::Go {
+        order: Some(order.number),
+        version: order.version,
+        units: order.units.into_iter().map(to_proto).collect(),
+        digest: order.digest,
+        exact: order.exact,
+        dropped: std::mem::take(&mut member.is_dropped),
+        ..proto::Go::default()
+    };
+    match last {
+        Some(entry) => entry.send(member, go),
+        None => {
+            member.has = Some(order.version);
+            member.outbox.send(Body::Go(go))
         }
     }
 }
 
 impl Entry {
-    /// What a parent sent.
-    pub fn of(go: &proto::Go, from: u64, payload: Bytes) -> Self {
-        let proto::Go { version: to, lr, weight, digest, .. } = *go;
-        Self { from, to, news: go.news(), lr, weight, payload, digest }
+    fn bytes(&self) -> usize {
+        self.parcels.iter().map(|parcel| parcel.payload.len()).sum()
     }
 
-    fn frame(&self, go: proto::Go) -> Frame {
-        let go = proto::Go { news: self.news.into(), lr: self.lr, weight: self.weight, ..go };
-        Frame { body: Body::Go(go), payload: self.payload.clone() }
+    /// Sends its chunks, but for those that were sent ahead, and what is to be done then.
+    fn send(&self, member: &mut Follower, go: proto::Go) -> Result<(), Closed> {
+        let is_ahead = member.ahead.take() == Some((self.to, self.attempt));
+        let step = if self.news == proto::News::Update { step::SUM } else { step::PARAMETERS };
+        for (index, parcel) in self.parcels.iter().enumerate() {
+            if !(is_ahead && self.is_ahead.get(index).is_some_and(|ahead| *ahead)) {
+                member.outbox.send(piece(step, self.attempt, self.to, index, parcel))?;
+            }
+        }
+        member.has = Some(self.to);
+        let digest = go.digest.or(self.digest);
+        let go = proto::Go { news: self.news.into(), lr: self.lr, weight: self.weight, digest, ..go };
+        member.outbox.send(Body::Go(go))
     }
+}
+
+/// A chunk on its way between a server and a member.
+pub fn piece(step: u32, attempt: u64, round: u64, index: usize, parcel: &Parcel) -> Frame {
+    let (weight, plain) = (parcel.weight, parcel.is_plain);
+    let piece = proto::Piece { generation: attempt, round, step, index: index as u32, weight, plain };
+    Frame { body: Body::Piece(piece), payload: parcel.payload.clone() }
 }
 
 #[cfg(test)]
@@ -130,40 +246,62 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use bonfire_learn::layout::Init;
-    use bonfire_learn::{Layout, OptimizerSpec};
     use bonfire_wire::{Incoming, memory_link};
+    use bytes::Bytes;
 
-    /// What a member that has a version is sent, by version and order.
-    fn sent(has: Option<u64>, version: u64) -> Vec<(u64, Option<u64>)> {
-        let mut layout = Layout::default();
-        layout.vector("all".into(), 3, Init::Uniform(1.0));
-        let replica = Replica::new(&layout, OptimizerSpec::default(), 1);
+    /// What a member that has a version is sent for an order on version 3: versions and orders, chunks, `state`.
+    fn sent(has: Option<u64>, ahead: Option<(u64, u64)>) -> Vec<String> {
+        let parcel = || Parcel { payload: Bytes::from_static(b"sums"), is_plain: true, weight: 1.0 };
         let mut feed = Feed::default();
-        for from in 0..3 {
-            let (news, payload) = (proto::News::Update, Bytes::from_static(b"sum"));
-            let (to, digest) = (from + 1, None);
-            feed.add(Entry { from, to, news, lr: 0.1, weight: 1.0, payload, digest }, 1000);
-        }
         let (sender, inbox) = channel();
         let hear = Box::new(move |incoming| sender.send(incoming).expect("room"));
         let (here, there) = memory_link(Box::new(|_| ()), hear);
-        let order = Order { number: 7, version, units: vec![Unit { epoch: 0, index: 0 }], digest: None };
-        feed.send(&here, has, order, &replica).expect("a link");
-        drop((here, there));
-        let step = |incoming: Incoming| match incoming {
-            Incoming::Frame(Frame { body: Body::Go(go), .. }) => Some((go.version, go.order)),
-            Incoming::Frame(Frame { body: Body::State(state), .. }) => Some((state.round, None)),
+        feed.admit(5, here, has);
+        for from in 0..3 {
+            if let Some((version, attempt)) = ahead.filter(|(version, _)| *version == from + 1) {
+                feed.send_ahead(version, attempt, 0, &parcel());
+            }
+            let entry = Entry {
+                from,
+                to: from + 1,
+                news: proto::News::Update,
+                lr: 0.1,
+                weight: 1.0,
+                parcels: vec![parcel(), parcel()],
+                attempt: 9,
+                is_ahead: vec![true, false],
+                digest: None,
+            };
+            feed.add(entry, 1000);
+        }
+        let units = vec![Unit { epoch: 0, index: 0 }];
+        feed.order(5, Order { number: 7, version: 3, units, exact: false, digest: None });
+        drop((feed, there));
+        let word = |incoming: Incoming| match incoming {
+            Incoming::Frame(Frame { body: Body::Go(go), .. }) => match go.order {
+                Some(order) => Some(format!("{} order {order}", go.version)),
+                None => Some(format!("{}", go.version)),
+            },
+            Incoming::Frame(Frame { body: Body::Piece(piece), .. }) => {
+                Some(format!("{}/{}", piece.round, piece.index))
+            }
+            Incoming::Frame(Frame { body: Body::TakeState(_), .. }) => Some("state".to_owned()),
             _ => None,
         };
-        inbox.iter().filter_map(step).collect()
+        inbox.iter().filter_map(word).collect()
     }
 
     #[test]
     fn only_the_last_frame_is_an_order() {
-        assert_eq!(sent(Some(0), 3), [(1, None), (2, None), (3, Some(7))]);
-        assert_eq!(sent(Some(2), 3), [(3, Some(7))]);
-        assert_eq!(sent(Some(3), 3), [(3, Some(7))], "nothing is new");
-        assert_eq!(sent(None, 3), [(3, None), (3, Some(7))], "the state, then the order");
+        assert_eq!(sent(Some(1), None), ["2/0", "2/1", "2", "3/0", "3/1", "3 order 7"]);
+        assert_eq!(sent(Some(2), None), ["3/0", "3/1", "3 order 7"]);
+        assert_eq!(sent(Some(3), None), ["3 order 7"], "nothing is new");
+        assert_eq!(sent(None, None), ["state"], "the order waits");
+    }
+
+    #[test]
+    fn what_was_sent_ahead_is_not_sent_again() {
+        assert_eq!(sent(Some(2), Some((3, 9))), ["3/0", "3/1", "3 order 7"]);
+        assert_eq!(sent(Some(2), Some((3, 8))), ["3/0", "3/0", "3/1", "3 order 7"], "of another attempt");
     }
 }

@@ -1,6 +1,7 @@
 //! A relay: a parameter server to its workers, a worker to its own parent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,14 +12,19 @@ use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
 use bytes::Bytes;
 
 use super::claim::{seconds, wrong_push};
-use super::feed::{Entry, Feed, Order};
+use super::feed::{self, Entry, Feed, Order};
 use super::node::{Desk, Next};
-use super::worker::{from_proto, to_proto};
-use crate::exchange::{Codec, Parcel};
+use super::worker::{ask, from_proto, is_for_a_worker, to_proto};
+use crate::exchange::chunks::Chunks;
+use crate::exchange::codec::{ChunkEncoder, Parcel};
+use crate::exchange::collector::{Answer, Collector, Summed};
+use crate::exchange::parameters::ParameterEncoder;
+use crate::exchange::precision;
 use crate::mail::{Mail, News};
+use crate::station::compare;
+use crate::updates::{Updates, step};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
-use crate::station::{compare, take, unpack_state};
 
 /// Relays between the head and some workers until the head has something else to do for this node.
 pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Result<Next> {
@@ -30,18 +36,10 @@ pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto
         let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
         let worker = relaying.worker_of(mail.link);
         match (mail.news, worker) {
-            (News::Frame(Frame { body: Body::Push(push), payload }), Some(worker)) => {
-                relaying.pushed(worker, push, payload)?;
-            }
+            (News::Frame(frame), Some(worker)) => relaying.hear_worker(worker, frame)?,
             (News::Closed(_), Some(worker)) => relaying.lost(worker)?,
-            (News::Frame(Frame { body: Body::Go(go), payload }), None) if mail.link == desk.head_link => {
-                relaying.ordered(&go, payload).context("the head sent something that does not fit")?;
-            }
-            (News::Frame(Frame { body: Body::State(state), payload }), None)
-                if mail.link == desk.head_link =>
-            {
-                unpack_state(&mut relaying.replica, &state, &payload)?;
-                relaying.restart(state.round);
+            (News::Frame(frame), None) if mail.link == desk.head_link && is_for_a_worker(&frame.body) => {
+                relaying.hear_parent(frame).context("the head sent something that does not fit")?;
             }
             (news, _) => {
                 let mail = Mail { link: mail.link, news };
@@ -60,26 +58,42 @@ struct Relaying {
     strategy: Relay,
     is_async: bool,
     replica: Replica,
-    codec: Codec,
-    clip: Option<f32>,
+    /// What is new, on its way into the replica.
+    updates: Updates,
     batch_size: usize,
     /// What the replica's parameters have.
     version: u64,
     /// Of the head's parameters of that version, where members compare theirs with it.
     digest: Option<u64>,
+    /// The push that answers the parent's order is not rounded.
+    exact: bool,
+    /// The update that comes in, as it is passed on: which attempt it is, and its chunks.
+    coming: (u64, BTreeMap<u32, Parcel>),
     feed: Feed,
+    parameters: ParameterEncoder,
     workers: BTreeMap<u64, RelayWorker>,
-    /// Pushes of workers that were not summed yet, by worker and order.
-    pushes: BTreeMap<(u64, u64), Pushed>,
+    /// Workers that are new and take the state.
+    behind: BTreeSet<u64>,
+    collector: Collector,
+    /// What was said of pushes that were not summed yet.
+    pushes: BTreeMap<Answer, Pushed>,
+    task: ParentOrder,
     sum: Sum,
-    update: Gradient,
+}
+
+/// What the parent has ordered.
+#[derive(Default)]
+struct ParentOrder {
+    number: u64,
+    is_open: bool,
+    units: usize,
+    /// Who works for it, under which order.
+    answers: BTreeSet<Answer>,
 }
 
 struct RelayWorker {
     link: u64,
     outbox: Outbox,
-    /// The version that it was last brought to.
-    has: Option<u64>,
     /// What it did since that was last told.
     part: proto::Part,
     /// What had been sent and received then.
@@ -101,15 +115,15 @@ impl RelayWorker {
 }
 
 struct Pushed {
-    parcel: Parcel,
     tally: proto::Tally,
     seconds: f64,
 }
 
 /// What goes up with the next push.
 struct Sum {
+    /// Of an asynchronous relay, with what turns it into payloads.
     gradient: Gradient,
-    spare: Gradient,
+    encoder: ChunkEncoder,
     tally: proto::Tally,
     seconds: f64,
 }
@@ -118,23 +132,29 @@ impl Relaying {
     fn new(parent: Outbox, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Self {
         let file = &settings.file;
         let rule = relay::Rule { is_async: role.is_async, workers: role.workers as usize };
-        let empty = || Gradient::new(layout);
-        let tally = proto::Tally::default();
+        let precision = precision(file.compression);
+        let mut gradient = Gradient::new(layout);
+        gradient.finish();
+        let encoder = ChunkEncoder::new(&Arc::new(Chunks::of(layout)), precision);
         Self {
             parent,
             strategy: Relay::new(rule),
             is_async: role.is_async,
             replica: Replica::new(layout, file.optimizer.clone(), file.seed),
-            codec: Codec::new(layout, file.compression),
-            clip: file.clip_norm,
+            updates: Updates::new(layout, file.clip_norm),
             batch_size: file.batch_size,
             version: 0,
             digest: None,
+            exact: false,
+            coming: (0, BTreeMap::new()),
             feed: Feed::default(),
+            parameters: ParameterEncoder::new(layout),
             workers: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            collector: Collector::new(layout, precision),
             pushes: BTreeMap::new(),
-            sum: Sum { gradient: empty(), spare: empty(), tally, seconds: 0.0 },
-            update: empty(),
+            task: ParentOrder::default(),
+            sum: Sum { gradient, encoder, tally: proto::Tally::default(), seconds: 0.0 },
         }
     }
 
@@ -143,78 +163,192 @@ impl Relaying {
     }
 
     fn welcome(&mut self, link: u64, outbox: Outbox, node: u64) -> Result<()> {
-        outbox.accept_payloads_up_to(self.codec.most_bytes());
+        outbox.accept_payloads_up_to(self.collector.most_bytes());
         if self.workers.contains_key(&node) {
             // It comes back before its old link is known to be gone.
             self.lost(node)?;
         }
-        // All replicas begin alike.
+        // All replicas begin alike; those of an asynchronous relay's workers follow its parameters.
+        let has = (self.version == 0 || self.is_async).then_some(0);
+        self.feed.admit(node, outbox.clone(), has);
         let (part, told) = Default::default();
-        let member = RelayWorker { link, outbox, has: Some(0), part, told };
-        self.workers.insert(node, member);
+        self.workers.insert(node, RelayWorker { link, outbox, part, told });
+        if has.is_none() {
+            // It takes the state first, while the others go on.
+            self.behind.insert(node);
+            self.feed.give_state(node);
+            return Ok(());
+        }
         let actions = self.strategy.on(relay::Event::Joined { worker: node });
         self.act(actions)
     }
 
     fn lost(&mut self, worker: u64) -> Result<()> {
         self.workers.remove(&worker);
+        self.feed.remove(worker);
+        let pushes = &self.pushes;
+        // A push that is whole outlives its worker.
+        self.collector.forget(worker, |answer| pushes.contains_key(answer));
+        self.task.answers.retain(|answer| answer.0 != worker || pushes.contains_key(answer));
+        if self.behind.remove(&worker) {
+            return Ok(());
+        }
         let actions = self.strategy.on(relay::Event::Lost { worker });
         self.act(actions)
     }
 
-    fn pushed(&mut self, worker: u64, push: proto::Push, payload: Bytes) -> Result<()> {
-        if self.pushes.contains_key(&(worker, push.order)) {
+    fn hear_worker(&mut self, worker: u64, frame: Frame) -> Result<()> {
+        match frame.body {
+            Body::Piece(piece) => self.piece(worker, &piece, frame.payload),
+            Body::Push(push) => self.pushed(worker, &push),
+            Body::StateWanted(wanted) => {
+                self.feed.answer(worker, &wanted, &self.replica, self.version);
+                Ok(())
+            }
+            Body::StateTaken(_) => {
+                if self.feed.state_taken(worker, self.version) || !self.behind.remove(&worker) {
+                    return Ok(());
+                }
+                let actions = self.strategy.on(relay::Event::Joined { worker });
+                self.act(actions)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a chunk of a worker's push. If all workers have pushed it, its sum goes up at once.
+    fn piece(&mut self, worker: u64, piece: &proto::Piece, payload: Bytes) -> Result<()> {
+        let answer = (worker, piece.round);
+        if self.pushes.contains_key(&answer) || !self.task.answers.contains(&answer) {
+            return Ok(());
+        }
+        if self.collector.take(worker, piece, payload).is_err() {
+            return self.turn_away(worker);
+        }
+        if self.is_async || self.task.answers.len() != self.task.units {
+            return Ok(());
+        }
+        let answers: Vec<Answer> = self.task.answers.iter().copied().collect();
+        let index = piece.index as usize;
+        if let Some((attempt, sum)) = self.collector.sum_ahead(&answers, index, self.exact) {
+            let _ = self.parent.send(feed::piece(step::PUSH, attempt, self.task.number, index, &sum));
+        }
+        Ok(())
+    }
+
+    fn turn_away(&mut self, worker: u64) -> Result<()> {
+        if let Some(member) = self.workers.get(&worker) {
+            member.outbox.abort("its push does not fit the run");
+        }
+        self.lost(worker)
+    }
+
+    fn pushed(&mut self, worker: u64, push: &proto::Push) -> Result<()> {
+        let answer = (worker, push.order);
+        if self.pushes.contains_key(&answer) {
             // Sent twice; the one that is held was here first.
             return Ok(());
         }
-        let is_fit = self.codec.check(&payload).is_ok() && wrong_push(&push, self.batch_size).is_none();
+        // What answers no order is not looked at.
+        let is_whole =
+            !self.task.answers.contains(&answer) || self.collector.check(answer, push.weight).is_ok();
+        let is_fit = is_whole && wrong_push(push, self.batch_size).is_none();
         let unit = match push.units.as_slice() {
             [unit] if is_fit => from_proto(unit),
-            _ => {
-                if let Some(member) = self.workers.get(&worker) {
-                    member.outbox.abort("its push does not fit the run");
-                }
-                return self.lost(worker);
-            }
+            _ => return self.turn_away(worker),
         };
-        let parcel = Parcel { payload, weight: push.weight };
-        let pushed =
-            Pushed { parcel, tally: push.tally.unwrap_or_default(), seconds: seconds(push.compute_s) };
+        let pushed = Pushed { tally: push.tally.unwrap_or_default(), seconds: seconds(push.compute_s) };
         if let Some(member) = self.workers.get_mut(&worker) {
             member.part.samples += pushed.tally.samples;
             member.part.compute_s += pushed.seconds;
         }
-        self.pushes.insert((worker, push.order), pushed);
+        self.pushes.insert(answer, pushed);
         let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, unit });
         self.act(actions)
     }
 
-    /// Takes what the parent sent: something new, and what to do with it.
-    fn ordered(&mut self, go: &proto::Go, payload: Bytes) -> Result<()> {
-        take(&mut self.replica, &mut self.codec, &mut self.update, self.clip, go, payload.clone())?;
+    fn hear_parent(&mut self, frame: Frame) -> Result<()> {
+        match frame.body {
+            Body::Piece(piece) => self.coming(&piece, frame.payload),
+            Body::TakeState(_) => {
+                ask(&self.parent, self.updates.take_state(&self.replica));
+                Ok(())
+            }
+            Body::State(state) => {
+                match self.updates.state(&mut self.replica, &state, &frame.payload)? {
+                    Some(wanted) => ask(&self.parent, wanted),
+                    None => {
+                        // What the workers have is of no use.
+                        (self.version, self.digest) = (state.round, None);
+                        self.feed.restart();
+                        let _ = self.parent.send(Body::StateTaken(proto::StateTaken {}));
+                    }
+                }
+                Ok(())
+            }
+            Body::Go(go) => self.ordered(&go),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a chunk of what is new, and passes it on to workers that can use it.
+    fn coming(&mut self, piece: &proto::Piece, payload: Bytes) -> Result<()> {
+        self.updates.piece(&mut self.replica, piece, payload.clone())?;
+        if piece.step != step::SUM || self.is_async {
+            return Ok(());
+        }
+        let attempt = piece.generation;
+        if self.coming.0 != attempt {
+            self.coming = (attempt, BTreeMap::new());
+        }
+        let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
+        self.feed.send_ahead(piece.round, attempt, piece.index as usize, &parcel);
+        self.coming.1.insert(piece.index, parcel);
+        Ok(())
+    }
+
+    /// Takes what the parent has said last of what is new, and what to do with it.
+    fn ordered(&mut self, go: &proto::Go) -> Result<()> {
+        self.updates.apply(&mut self.replica, go)?;
         if let Some(trouble) = compare(&self.replica, go) {
             let _ = self.parent.send(Body::Trouble(trouble));
         }
-        if go.news() != proto::News::Nothing && !self.is_async {
+        if go.news() == proto::News::Update && !self.is_async {
             let state_bytes =
                 self.replica.parameters.len() * 4 * (1 + self.replica.optimizer.moments().len());
-            self.feed.add(Entry::of(go, self.version, payload), state_bytes);
+            let (attempt, parcels) = std::mem::take(&mut self.coming);
+            let parcels: Vec<Parcel> = parcels.into_values().collect();
+            let entry = Entry {
+                from: self.version,
+                to: go.version,
+                news: go.news(),
+                lr: go.lr,
+                weight: go.weight,
+                is_ahead: vec![true; parcels.len()],
+                parcels,
+                attempt,
+                digest: go.digest,
+            };
+            self.version = go.version;
+            self.feed.add(entry, state_bytes);
         }
         (self.version, self.digest) = (go.version, go.digest);
         // Without an order it was news only.
         let Some(order) = go.order else { return Ok(()) };
+        match go.dropped {
+            true => self.sum.encoder.roll_back(),
+            false => self.sum.encoder.commit(),
+        }
+        self.exact = go.exact;
+        if !self.is_async && self.task.is_open {
+            // It is void.
+            self.task = ParentOrder::default();
+        }
+        (self.task.number, self.task.is_open) = (order, true);
+        self.task.units += go.units.len();
         let units = go.units.iter().map(from_proto).collect();
         let actions = self.strategy.on(relay::Event::Order { order, version: go.version, units });
         self.act(actions)
-    }
-
-    /// After another state came, what the workers have is of no use.
-    fn restart(&mut self, version: u64) {
-        (self.version, self.digest) = (version, None);
-        self.feed.clear();
-        for member in self.workers.values_mut() {
-            member.has = None;
-        }
     }
 
     fn act(&mut self, actions: Vec<relay::Action>) -> Result<()> {
@@ -232,10 +366,14 @@ impl Relaying {
                 }
                 relay::Action::Discard { worker, order, reason } => {
                     self.pushes.remove(&(worker, order));
+                    self.collector.discard((worker, order));
+                    self.feed.drop_push(worker);
                     self.complain(format!("dropped a gradient: node {worker} {reason}"));
                 }
                 relay::Action::Forget { reason } => {
-                    self.pushes.clear();
+                    for (answer, _) in std::mem::take(&mut self.pushes) {
+                        self.collector.discard(answer);
+                    }
                     self.sum.clear();
                     self.complain(format!("dropped what was done: {reason}"));
                 }
@@ -251,45 +389,43 @@ impl Relaying {
 
     /// Sends a worker to work. One that is gone is heard of in the mail.
     fn release(&mut self, worker: u64, number: u64, unit: Unit) {
-        let Some(member) = self.workers.get_mut(&worker) else { return };
-        let order = Order { number, version: self.version, units: vec![unit], digest: self.digest };
-        if self.is_async && member.has != Some(self.version) {
-            // Its workers see the parameters only, at whatever version the relay has.
-            self.feed.clear();
-            let payload = self.codec.pack_parameters(&self.replica.parameters);
-            let entry = Entry {
-                from: 0,
-                to: self.version,
-                news: proto::News::Parameters,
-                lr: 0.0,
-                weight: 0.0,
-                payload,
-                digest: self.digest,
-            };
-            self.feed.add(entry, usize::MAX);
+        self.task.answers.insert((worker, number));
+        let exact = self.exact && !self.is_async;
+        let order = Order { number, version: self.version, units: vec![unit], exact, digest: self.digest };
+        if !self.is_async || self.feed.has(worker) == Some(self.version) {
+            return self.feed.order(worker, order);
         }
-        let _ = self.feed.send(&member.outbox, member.has, order, &self.replica);
-        member.has = Some(self.version);
+        // Its workers see the parameters only, at whatever version the relay has.
+        let entry = Entry {
+            from: 0,
+            to: self.version,
+            news: proto::News::Parameters,
+            lr: 0.0,
+            weight: 0.0,
+            parcels: self.parameters.all(&self.replica.parameters),
+            attempt: 0,
+            is_ahead: Vec::new(),
+            digest: self.digest,
+        };
+        self.feed.order_with(worker, &entry, order);
     }
 
     fn accumulate(&mut self, worker: u64, order: u64) -> Result<()> {
-        let Some(pushed) = self.pushes.remove(&(worker, order)) else { return Ok(()) };
+        let answer = (worker, order);
+        let Some(pushed) = self.pushes.remove(&answer) else { return Ok(()) };
+        self.task.answers.remove(&answer);
         self.sum.count(&pushed);
-        self.codec.add(&pushed.parcel, &mut self.sum.gradient, &mut self.sum.spare)
+        self.collector.accumulate(answer, &mut self.sum.gradient)
     }
 
     fn push_up(&mut self, order: u64, shares: &[relay::Share], done: &[Unit], unused: &[Unit]) -> Result<()> {
-        if !self.is_async {
-            let taken = shares.iter().filter_map(|share| self.pushes.remove(&(share.worker, share.order)));
-            let taken: Vec<Pushed> = taken.collect();
-            taken.iter().for_each(|pushed| self.sum.count(pushed));
-            let parcels: Vec<Parcel> = taken.into_iter().map(|pushed| pushed.parcel).collect();
-            self.codec.sum(&parcels, &mut self.sum.gradient)?;
-        }
-        let payload = self.codec.pack(&self.sum.gradient);
+        let weight = match self.is_async {
+            true => self.send_up(order),
+            false => self.sum_up(order, shares),
+        };
         let push = proto::Push {
             order,
-            weight: self.sum.gradient.weight,
+            weight,
             tally: Some(self.sum.tally),
             units: done.iter().copied().map(to_proto).collect(),
             unused: unused.iter().copied().map(to_proto).collect(),
@@ -301,8 +437,40 @@ impl Relaying {
                 .collect(),
         };
         self.sum.clear();
-        let _ = self.parent.send(Frame { body: Body::Push(push), payload });
+        if !self.is_async {
+            self.task.answers.clear();
+        }
+        self.task.is_open = false;
+        self.task.units = self.task.units.saturating_sub(done.len() + unused.len());
+        let _ = self.parent.send(Body::Push(push));
         Ok(())
+    }
+
+    /// Sends the sum of what was accumulated up, and returns its weight.
+    fn send_up(&mut self, order: u64) -> f64 {
+        let Sum { gradient, encoder, .. } = &mut self.sum;
+        if gradient.weight > 0.0 {
+            for index in 0..encoder.chunks() {
+                let parcel = encoder.encode(gradient, index, false);
+                let _ = self.parent.send(feed::piece(step::PUSH, 0, order, index, &parcel));
+            }
+        }
+        gradient.weight
+    }
+
+    /// Sums some pushes, sends up what was not sent ahead, and returns the weight of all.
+    fn sum_up(&mut self, order: u64, shares: &[relay::Share]) -> f64 {
+        let answers: Vec<Answer> = shares.iter().map(|share| (share.worker, share.order)).collect();
+        for pushed in answers.iter().filter_map(|answer| self.pushes.remove(answer)) {
+            self.sum.count(&pushed);
+        }
+        let Summed { attempt, weight, parcels, is_ahead } = self.collector.finish(&answers, self.exact);
+        if weight > 0.0 {
+            for (index, parcel) in parcels.iter().enumerate().filter(|(index, _)| !is_ahead[*index]) {
+                let _ = self.parent.send(feed::piece(step::PUSH, attempt, order, index, parcel));
+            }
+        }
+        weight
     }
 
     /// The workers hear from the head itself what comes next.

@@ -245,7 +245,12 @@ impl<'w> Participant<'w> {
         let index = members.iter().position(|&node| node == desk.node);
         let index = index.context("the head named members without this one")?;
         let parts = vec![1.0; members.len()];
-        let view = ring::View { generation: ring.generation, members, round: ring.round, units_done: ring.units_done };
+        let view = ring::View {
+            generation: ring.generation,
+            members,
+            round: ring.round,
+            units_done: ring.units_done,
+        };
         if ring.behind {
             self.round = 0;
         }

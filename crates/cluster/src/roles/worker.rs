@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use bonfire_learn::Gradient;
 use bonfire_strategy::Unit;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 
+use super::feed::piece;
 use super::node::{Desk, Next};
+use crate::exchange::codec::ChunkEncoder;
 use crate::mail::{Mail, News};
-use crate::station::{Station, compare, unpack_state};
+use crate::station::{Station, compare};
+use crate::updates::step;
 
 /// Works for a parent until the head has something else to do for this node.
 pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>) -> Result<Next> {
@@ -24,7 +28,7 @@ pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>
         let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
         let is_parent = mail.link == link;
         match mail.news {
-            News::Frame(frame) if is_parent && matches!(frame.body, Body::Go(_) | Body::State(_)) => {
+            News::Frame(frame) if is_parent && is_for_a_worker(&frame.body) => {
                 answer(desk, station, &outbox, frame)
                     .context("the parent sent something that does not fit")?;
             }
@@ -37,6 +41,11 @@ pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>
             }
         }
     }
+}
+
+/// Whether a frame is what a parent says to who works for it.
+pub fn is_for_a_worker(body: &Body) -> bool {
+    matches!(body, Body::Go(_) | Body::Piece(_) | Body::TakeState(_) | Body::State(_))
 }
 
 /// What the head says about a relay that is gone; if it says nothing, only the link broke, and the relay takes this node
@@ -108,34 +117,81 @@ fn close(parent: Option<&proto::Peer>, outbox: &Outbox) {
 
 /// Takes what is new, and computes what is asked for.
 fn answer(desk: &Desk, station: &mut Station, outbox: &Outbox, frame: Frame) -> Result<()> {
-    let go = match frame.body {
-        Body::Go(go) => go,
-        Body::State(state) => return unpack_state(&mut station.replica, &state, &frame.payload),
-        _ => return Ok(()),
-    };
-    station.take(&go, frame.payload)?;
-    if let Some(trouble) = compare(&station.replica, &go) {
-        let _ = desk.head.send(Body::Trouble(trouble));
+    let Station { replica, updates, .. } = station;
+    match frame.body {
+        Body::Piece(piece) => updates.piece(replica, &piece, frame.payload),
+        Body::TakeState(_) => {
+            ask(outbox, updates.take_state(replica));
+            Ok(())
+        }
+        Body::State(state) => {
+            match updates.state(replica, &state, &frame.payload)? {
+                Some(wanted) => ask(outbox, wanted),
+                None => drop(outbox.send(Body::StateTaken(proto::StateTaken {}))),
+            }
+            Ok(())
+        }
+        Body::Go(go) => {
+            updates.apply(replica, &go)?;
+            if let Some(trouble) = compare(replica, &go) {
+                let _ = desk.head.send(Body::Trouble(trouble));
+            }
+            // Without an order it was news only.
+            go.order.map_or(Ok(()), |order| work_on(station, outbox, order, &go))
+        }
+        _ => Ok(()),
     }
-    // Without an order it was news only.
-    let Some(order) = go.order else { return Ok(()) };
+}
+
+/// Asks for pieces of a state.
+pub fn ask(outbox: &Outbox, wanted: Vec<proto::StateWanted>) {
+    for wanted in wanted {
+        // A parent that is gone is heard of in the mail.
+        let _ = outbox.send(Body::StateWanted(wanted));
+    }
+}
+
+/// Computes what an order asks for, and pushes it.
+fn work_on(station: &mut Station, outbox: &Outbox, order: u64, go: &proto::Go) -> Result<()> {
+    match go.dropped {
+        true => station.encoder.roll_back(),
+        false => station.encoder.commit(),
+    }
     for unit in &go.units {
         ensure!(station.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
         let computed = station.compute(from_proto(unit));
-        let weight = station.gradient.weight;
-        let payload = station.codec.pack(&station.gradient);
+        let Station { encoder, gradient, .. } = station;
+        push_gradient(encoder, gradient, order, go.exact, |frame| {
+            let _ = outbox.send(frame);
+        });
         let push = proto::Push {
             order,
-            weight,
+            weight: gradient.weight,
             tally: Some(computed.tally),
             units: vec![*unit],
             compute_s: computed.seconds,
             ..proto::Push::default()
         };
         // A parent that is gone is heard of in the mail.
-        let _ = outbox.send(Frame { body: Body::Push(push), payload });
+        let _ = outbox.send(Body::Push(push));
     }
     Ok(())
+}
+
+/// A gradient as it is pushed to answer an order, chunk by chunk: what the last layers have learnt first. Nothing of one
+/// that weighs nothing.
+pub fn push_gradient(
+    encoder: &mut ChunkEncoder,
+    gradient: &Gradient,
+    order: u64,
+    exact: bool,
+    mut send: impl FnMut(Frame),
+) {
+    if gradient.weight > 0.0 {
+        for index in (0..encoder.chunks()).rev() {
+            send(piece(step::PUSH, 0, order, index, &encoder.encode(gradient, index, exact)));
+        }
+    }
 }
 
 pub fn from_proto(unit: &proto::Unit) -> Unit {

@@ -158,8 +158,12 @@ impl Topology {
     /// Why gradients cannot be rounded on their way, if they cannot.
     pub(super) fn refuses_compression(&self) -> Option<&'static str> {
         match self {
-            Self::Ring { engine: Engine::Mpi, .. } => Some("MPI sums in f32: leave it out, or leave out `engine: mpi`"),
-            Self::Ring { op: RingOp::Adasum, .. } => Some("adasum combines gradients as they are: leave it out"),
+            Self::Ring { engine: Engine::Mpi, .. } => {
+                Some("MPI sums in f32: leave it out, or leave out `engine: mpi`")
+            }
+            Self::Ring { op: RingOp::Adasum, .. } => {
+                Some("adasum combines gradients as they are: leave it out")
+            }
             _ => None,
         }
     }

@@ -72,7 +72,9 @@ fn decoded(schema: &Schema, view: &EncodedVector<'_>) -> Vec<f32> {
                     values.slice(k * width..(k + 1) * width).copy_to(row);
                 }
             }
-            (EncodedSection::Rows { .. }, Section::Dense { .. } | Section::Exact { .. }) => panic!("rows of part {i}, which has none"),
+            (EncodedSection::Rows { .. }, Section::Dense { .. } | Section::Exact { .. }) => {
+                panic!("rows of part {i}, which has none")
+            }
         }
     }
     out
@@ -185,7 +187,10 @@ fn a_payload_has_the_promised_size() {
         let values = vec![1.0; schema.len()];
         let bytes = encoded(&schema, &values, rows, precision);
         assert_eq!(bytes.len(), expect, "{tensors:?} {rows:?} {precision:?}");
-        assert_eq!(decoded(&schema, &EncodedVector::parse(&schema, &bytes).unwrap()), expected(&schema, &values, rows));
+        assert_eq!(
+            decoded(&schema, &EncodedVector::parse(&schema, &bytes).unwrap()),
+            expected(&schema, &values, rows)
+        );
     };
     let some = |count: u32| vec![(0..count).rev().collect::<Vec<u32>>()];
     check(&[], &[], Precision::F32, 8);

@@ -273,9 +273,9 @@ impl<'a> Values<'a> {
                 (f16::from_bits(largest).to_f32() * factor).is_finite()
             }
             // The largest code is below 128 in magnitude.
-            RawValues::Codes { scales, .. } => scales
-                .iter()
-                .fold(true, |all, &scale| all & (128.0 * f32::from_le_bytes(scale)).is_finite()),
+            RawValues::Codes { scales, .. } => {
+                scales.iter().fold(true, |all, &scale| all & (128.0 * f32::from_le_bytes(scale)).is_finite())
+            }
         }
     }
 

@@ -126,7 +126,10 @@ fn inbox() -> (Sink, Receiver<Incoming>) {
 }
 
 fn piece(step: u32, payload: Bytes) -> Frame {
-    Frame { body: Body::Piece(Piece { generation: 1, round: 2, step, index: 4, ..Piece::default() }), payload }
+    Frame {
+        body: Body::Piece(Piece { generation: 1, round: 2, step, index: 4, ..Piece::default() }),
+        payload,
+    }
 }
 
 /// The next frame's step and payload.

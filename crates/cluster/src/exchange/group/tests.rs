@@ -297,8 +297,7 @@ fn said(chance: &mut Chance, layout: &Layout, precision: Precision) -> Vec<(usiz
             let parcel = encoder.encode(&gradient(layout, from, 1), index, false);
             let step = if owner == 0 { THERE } else { BACK };
             let Parcel { payload, is_plain: plain, weight } = parcel;
-            let piece =
-                proto::Piece { generation: 1, round: 1, step, index: index as u32, weight, plain };
+            let piece = proto::Piece { generation: 1, round: 1, step, index: index as u32, weight, plain };
             all.push((from, piece, payload));
         }
     }

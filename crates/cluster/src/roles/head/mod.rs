@@ -69,6 +69,9 @@ const LAST_ANSWERS_TIMES: u32 = 10;
 /// How many names of nodes that were lost are remembered.
 const REMEMBERED: usize = 1024;
 
+/// How many parameters the evaluator is sent at a time.
+const MEASURED_PART: usize = 1 << 18;
+
 /// How often the head looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -292,10 +295,13 @@ impl Head<'_> {
     fn carry_out(&mut self, due: Due) {
         let mut here = due;
         if let Some(evaluator) = self.evaluator().filter(|_| due.evaluation) {
-            let payload = crate::exchange::floats_to_bytes([self.run.job.replica.parameters.as_slice()]);
             let round = self.run.progress.round;
-            // An evaluator that is gone is heard of in the mail.
-            let _ = evaluator.outbox.send(Frame { body: Body::Measure(proto::Measure { round }), payload });
+            for (i, part) in self.run.job.replica.parameters.chunks(MEASURED_PART).enumerate() {
+                let measure = proto::Measure { round, offset: (i * MEASURED_PART) as u64 };
+                let payload = crate::exchange::floats_to_bytes([part]);
+                // An evaluator that is gone is heard of in the mail.
+                let _ = evaluator.outbox.send(Frame { body: Body::Measure(measure), payload });
+            }
             let (epochs, asked) = (self.run.epochs(), self.mailbox.now());
             self.measuring.push(Question { round, epochs, asked });
             here.evaluation = false;

@@ -304,7 +304,9 @@ impl<'h, 'a> Leading<'h, 'a> {
                         node.outbox.abort(&reason);
                     }
                 }
-                ring::Action::Waiting { reason } => self.head.run.tell(report::Event::Noted { message: reason }),
+                ring::Action::Waiting { reason } => {
+                    self.head.run.tell(report::Event::Noted { message: reason })
+                }
                 ring::Action::StateLost { reason, .. } => lost = Some(reason),
                 ring::Action::Finished { .. } => self.finished = true,
             }
@@ -357,7 +359,8 @@ impl<'h, 'a> Leading<'h, 'a> {
             };
             self.send(&[member], &Body::Ring(ring));
         }
-        if let Some(source) = source.filter(|_| view.round > 0 && (!behind.is_empty() || self.due.is_some())) {
+        if let Some(source) = source.filter(|_| view.round > 0 && (!behind.is_empty() || self.due.is_some()))
+        {
             self.fetch(source, view.round, false);
         }
         self.rounds.retain(|round, _| *round <= view.round);
@@ -422,9 +425,9 @@ impl<'h, 'a> Leading<'h, 'a> {
             _ => return,
         };
         let replica = &self.head.run.job.replica;
-        let (here, later) = std::mem::take(&mut self.asked).into_iter().partition(|(_, wanted)| {
-            wanted.offset.saturating_add(PIECE as u64) <= have || have == u64::MAX
-        });
+        let (here, later) = std::mem::take(&mut self.asked)
+            .into_iter()
+            .partition(|(_, wanted)| wanted.offset.saturating_add(PIECE as u64) <= have || have == u64::MAX);
         self.asked = later;
         let here: Vec<(u64, proto::StateWanted)> = here;
         for (node, wanted) in here.iter().filter(|(_, wanted)| wanted.round == round) {
@@ -470,7 +473,8 @@ impl<'h, 'a> Leading<'h, 'a> {
         let step = course.step(before);
         let units = done.units.saturating_sub(before);
         // By the plan: one who is lost may have done its part and not said so.
-        let units_done = (before..before + units).map(|place| Unit::at(place, course.units_per_epoch() as u32));
+        let units_done =
+            (before..before + units).map(|place| Unit::at(place, course.units_per_epoch() as u32));
         let samples = course.samples_by_epoch(units_done.map(|unit| (unit.epoch, unit.index)));
         self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })?;
         let due = self.head.run.after_update(done.epoch_done.as_slice());

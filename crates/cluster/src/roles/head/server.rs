@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use bonfire_learn::{Gradient, Tally};
+use bonfire_learn::Tally;
 use bonfire_report::{self as report, Exit};
 use bonfire_strategy::server::{self, Contribution};
 use bonfire_strategy::{Deck, Server, Unit};
@@ -19,8 +19,11 @@ use super::super::worker::from_proto;
 use super::Head;
 use super::stamps::Stamps;
 use super::update_log::UpdateLog;
-use crate::exchange::{Codec, Parcel};
-use bonfire_run::course::Due;
+use crate::exchange::codec::Parcel;
+use crate::exchange::collector::{Answer, Collector, Summed};
+use crate::exchange::parameters::ParameterEncoder;
+use crate::exchange::precision;
+use bonfire_run::course::{Course, Due};
 use bonfire_run::replica::Step;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
@@ -42,19 +45,26 @@ struct Serving<'h, 'a> {
     head: &'h mut Head<'a>,
     server: Server,
     rule: ServerRule,
-    codec: Codec,
-    /// The sum of an update's gradients.
-    sum: Gradient,
+    /// Pushes as they come in, and their sum.
+    collector: Collector,
     feed: Feed,
-    held: HashMap<(u64, u64), Held>,
-    /// The version that each member was last brought to.
-    has: BTreeMap<u64, u64>,
+    held: HashMap<Answer, Held>,
+    /// The orders that are to be answered before the next update, where that waits for all members: then chunks are
+    /// summed and sent back as soon as all have pushed them.
+    awaited: Option<BTreeMap<u64, u64>>,
+    /// The order that each member was given last.
+    orders: BTreeMap<u64, u64>,
+    /// Whether nothing is rounded in the update that is to come.
+    exact: bool,
     stamps: Option<Stamps>,
-    /// All parameters as a payload, of a version.
-    packed: Option<(u64, Bytes)>,
+    parameters: ParameterEncoder,
+    /// All parameters on their way, of a version.
+    packed: Option<(u64, Vec<Parcel>)>,
     /// Of the newest parameters, where members compare theirs with it.
     digest: Option<u64>,
     log: UpdateLog,
+    /// Members that are new and take the state, with how many units they can have.
+    behind: BTreeMap<u64, u32>,
     /// Relays that have said how many workers they have.
     offered: BTreeMap<u64, u32>,
     /// Which worker cannot reach which relay.
@@ -66,8 +76,8 @@ struct Serving<'h, 'a> {
 
 /// A push that waits to be applied.
 struct Held {
-    /// None if it was unfit.
-    parcel: Option<Parcel>,
+    /// Whether it can be used.
+    is_fit: bool,
     tally: proto::Tally,
     units: Vec<Unit>,
 }
@@ -99,18 +109,22 @@ impl<'h, 'a> Serving<'h, 'a> {
         let server = Server::new(strategy, deck, progress.round);
         let layout = job.layout();
         let touched_only = settings.file.optimizer.changes_touched_rows_only();
+        let waits_for_all = rule.max_staleness == 0 && take.is_none() && rule.straggler.is_none();
         Self {
             server,
             rule,
-            codec: Codec::new(layout, settings.file.compression),
-            sum: Gradient::new(layout),
+            collector: Collector::new(layout, precision(settings.file.compression)),
             feed: Feed::default(),
             held: HashMap::new(),
-            has: BTreeMap::new(),
+            awaited: waits_for_all.then(BTreeMap::new),
+            orders: BTreeMap::new(),
+            exact: is_exact(course, progress.round + 1),
             stamps: (rule.max_staleness > 0 && touched_only).then(|| Stamps::new(layout)),
+            parameters: ParameterEncoder::new(layout),
             packed: None,
             digest: None,
             log: UpdateLog::default(),
+            behind: BTreeMap::new(),
             offered: BTreeMap::new(),
             apart: BTreeSet::new(),
             started: false,
@@ -137,11 +151,34 @@ impl<'h, 'a> Serving<'h, 'a> {
             Role::Relay { .. } => 0,
             _ => return Ok(()),
         };
-        if self.head.run.progress.round == 0 {
-            // All replicas begin alike.
-            self.has.insert(node, 0);
+        self.admit(node, lease)
+    }
+
+    /// Takes a member. One that is behind takes the state first, while the others go on.
+    fn admit(&mut self, node: u64, lease: u32) -> Result<()> {
+        let Some(outbox) = self.head.registry.get(node).map(|node| node.outbox.clone()) else {
+            return Ok(());
+        };
+        let round = self.head.run.progress.round;
+        // All replicas begin alike; an asynchronous server sends parameters with every order.
+        let has = (round == 0 || self.rule.max_staleness > 0).then_some(0);
+        self.feed.admit(node, outbox, has);
+        if has.is_none() {
+            self.behind.insert(node, lease);
+            self.feed.give_state(node);
+            return Ok(());
         }
         self.decide(server::Event::Joined { member: node, lease })
+    }
+
+    /// A member has all of the state.
+    fn state_taken(&mut self, node: u64) -> Result<()> {
+        if self.feed.state_taken(node, self.server.version()) {
+            return Ok(());
+        }
+        let lease = self.behind.remove(&node).unwrap_or(1);
+        self.decide(server::Event::Joined { member: node, lease })?;
+        self.start_if_ready()
     }
 
     /// The first round begins with all workers.
@@ -153,7 +190,10 @@ impl<'h, 'a> Serving<'h, 'a> {
         let is_own = |node: &&Node| matches!(node.role, Some(Role::Worker { relay: None, .. }));
         let own = self.head.registry.nodes().filter(is_own).count() as u32;
         let here = self.offered.values().sum::<u32>() + own;
-        if !self.started && (here >= wanted || self.head.mailbox.now() >= self.start_by) {
+        if !self.started
+            && self.behind.is_empty()
+            && (here >= wanted || self.head.mailbox.now() >= self.start_by)
+        {
             self.started = true;
             self.decide(server::Event::Start)?;
         }
@@ -197,9 +237,17 @@ impl<'h, 'a> Serving<'h, 'a> {
                 self.join(node, role)
             }
             Some(Notice::Lost { node, reason }) => self.lost(&node, &reason),
-            Some(Notice::Frame(node, Frame { body: Body::Push(push), payload })) => {
-                self.pushed(node, push, payload)
+            Some(Notice::Frame(node, Frame { body: Body::Piece(piece), payload })) => {
+                self.piece(node, &piece, payload);
+                Ok(())
             }
+            Some(Notice::Frame(node, Frame { body: Body::Push(push), .. })) => self.pushed(node, &push),
+            Some(Notice::Frame(node, Frame { body: Body::StateWanted(wanted), .. })) => {
+                let (replica, version) = (&self.head.run.job.replica, self.server.version());
+                self.feed.answer(node, &wanted, replica, version);
+                Ok(())
+            }
+            Some(Notice::Frame(node, Frame { body: Body::StateTaken(_), .. })) => self.state_taken(node),
             Some(Notice::Frame(node, Frame { body: Body::Offer(offer), .. })) => self.offered(node, &offer),
             Some(Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. })) => {
                 self.move_away(node, trouble.unreachable)
@@ -217,7 +265,12 @@ impl<'h, 'a> Serving<'h, 'a> {
         }
         let nodes = u32::try_from(self.head.registry.nodes().count()).unwrap_or(u32::MAX);
         self.offered.insert(node, offer.workers.min(nodes));
-        self.decide(server::Event::Lease { member: node, lease: offer.lease.min(nodes.saturating_mul(2)) })
+        let lease = offer.lease.min(nodes.saturating_mul(2));
+        if let Some(later) = self.behind.get_mut(&node) {
+            *later = lease;
+            return Ok(());
+        }
+        self.decide(server::Event::Lease { member: node, lease })
     }
 
     /// The relay with the fewest workers of those that a worker can reach, if there is any.
@@ -243,7 +296,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             Some(Role::RingMember { .. }) | None => "the run goes on".to_owned(),
         };
         self.head.tell_lost(node, reason, &consequence);
-        self.has.remove(&node.number);
+        self.remove(node.number);
         self.offered.remove(&node.number);
         self.apart.retain(|&(worker, relay)| worker != node.number && relay != node.number);
         match node.role {
@@ -254,9 +307,9 @@ impl<'h, 'a> Serving<'h, 'a> {
         self.decide(server::Event::Lost { member: node.number })?;
         match self.head.recruit(Role::Worker { number: 0, relay: None }) {
             Some(node) => {
-                self.has.remove(&node);
+                self.remove(node);
                 self.offered.remove(&node);
-                self.decide(server::Event::Joined { member: node, lease: 1 })
+                self.admit(node, 1)
             }
             None => Ok(()),
         }
@@ -297,32 +350,70 @@ impl<'h, 'a> Serving<'h, 'a> {
             node.role = Some(role);
         }
         self.head.appoint(node, role, None);
-        self.has.remove(&node);
+        self.remove(node);
         match role {
-            Role::Worker { relay: None, .. } => self.decide(server::Event::Joined { member: node, lease: 1 }),
+            Role::Worker { relay: None, .. } => self.admit(node, 1),
             _ => Ok(()),
         }
     }
 
-    fn pushed(&mut self, node: u64, push: proto::Push, payload: Bytes) -> Result<()> {
+    /// What a member has pushed so far, or has of the parameters, does not count any more.
+    fn remove(&mut self, node: u64) {
+        self.feed.remove(node);
+        self.behind.remove(&node);
+        if let Some(awaited) = &mut self.awaited {
+            awaited.remove(&node);
+        }
+        let held = &self.held;
+        // A push that is whole outlives its member.
+        self.collector.forget(node, |answer| held.contains_key(answer));
+    }
+
+    /// Takes a chunk of a member's push. If all members have pushed it, its sum goes back to them at once.
+    fn piece(&mut self, node: u64, piece: &proto::Piece, payload: Bytes) {
+        let answer = (node, piece.round);
+        if self.finished || self.held.contains_key(&answer) || self.orders.get(&node) != Some(&piece.round) {
+            return;
+        }
+        let index = piece.index as usize;
+        if let Err(error) = self.collector.take(node, piece, payload) {
+            self.head.warn(format!("refused a gradient of {}: {error:#}", self.head.name(node)));
+            self.collector.discard(answer);
+            return;
+        }
+        let Some(awaited) = &self.awaited else { return };
+        let answers: Vec<Answer> = awaited.iter().map(|(&member, &order)| (member, order)).collect();
+        let (collector, pool) = (&mut self.collector, &self.head.run.job.pool);
+        let begun = Instant::now();
+        if let Some((attempt, sum)) = pool.install(|| collector.sum_ahead(&answers, index, self.exact)) {
+            self.feed.send_ahead(self.server.version() + 1, attempt, index, &sum);
+            self.head.stats.busy(begun.elapsed());
+        }
+    }
+
+    fn pushed(&mut self, node: u64, push: &proto::Push) -> Result<()> {
         if self.finished {
             return Ok(());
         }
-        if self.held.contains_key(&(node, push.order)) {
+        let answer = (node, push.order);
+        if self.held.contains_key(&answer) {
             // The one that is held stays: it was here first.
             self.head.warn(format!("{} sent the same gradient twice", self.head.name(node)));
             return Ok(());
         }
         let mut tally = push.tally.unwrap_or_default();
         let batch_size = self.head.run.job.settings.file.batch_size;
-        let wrong = match self.codec.check(&payload) {
-            Err(error) => Some(format!("{error:#}")),
-            Ok(()) => wrong_push(&push, batch_size),
+        // What answers no order is not looked at.
+        let is_answer = self.orders.get(&node) == Some(&push.order);
+        let wrong = match self.collector.check(answer, push.weight) {
+            Err(error) if is_answer => Some(format!("{error:#}")),
+            _ => wrong_push(push, batch_size),
         };
         if let Some(wrong) = &wrong {
             self.head.warn(format!("refused a gradient of {}: {wrong}", self.head.name(node)));
             // What is unfit does not count, nor does what is said of it.
             tally = proto::Tally::default();
+            self.collector.discard(answer);
         }
         self.head.stats.pushed(node, tally.samples, push.compute_s);
         for part in push.parts.iter().filter(|part| self.head.registry.get(part.node).is_some()) {
@@ -332,9 +423,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         let done: Vec<Unit> = push.units.iter().map(from_proto).collect();
         let unused = push.unused.iter().map(from_proto).collect();
         let empty = wrong.is_some() || push.weight == 0.0;
-        let parcel = wrong.is_none().then_some(Parcel { payload, weight: push.weight });
-        let held = Held { parcel, tally, units: done.clone() };
-        self.held.insert((node, push.order), held);
+        self.held.insert(answer, Held { is_fit: wrong.is_none() && is_answer, tally, units: done.clone() });
         self.decide(server::Event::Pushed { member: node, order: push.order, done, unused, empty })
     }
 
@@ -356,10 +445,12 @@ impl<'h, 'a> Serving<'h, 'a> {
                 }
                 server::Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
                 server::Action::Release { member, order, version, units } => {
-                    self.release(member, Order { number: order, version, units, digest: self.digest });
+                    self.release(member, order, version, units);
                 }
                 server::Action::Discard { member, order, late, reason } => {
                     self.held.remove(&(member, order));
+                    self.collector.discard((member, order));
+                    self.feed.drop_push(member);
                     if late {
                         self.head.stats.dropped(member);
                     }
@@ -387,29 +478,30 @@ impl<'h, 'a> Serving<'h, 'a> {
 
     /// One update by some pushes.
     fn apply(&mut self, pushes: &[Contribution], version: u64) -> Result<()> {
-        let (mut parcels, mut tally, mut units) = (Vec::new(), Tally::default(), 0);
-        let mut learnt = Vec::new();
+        let (mut tally, mut units) = (Tally::default(), 0);
+        let (mut learnt, mut answers) = (Vec::new(), Vec::new());
         for push in pushes {
             self.head.stats.applied(push.member, push.staleness);
-            let Some(held) = self.held.remove(&(push.member, push.order)) else { continue };
+            let answer = (push.member, push.order);
+            let Some(held) = self.held.remove(&answer) else { continue };
             units += held.units.len() as u64;
-            if let Some(parcel) = held.parcel {
+            if held.is_fit {
                 tally.loss += held.tally.loss;
                 tally.weight += held.tally.weight;
                 tally.answers += held.tally.answers;
                 tally.correct += held.tally.correct;
                 learnt.extend(held.units);
-                parcels.push(parcel);
+                answers.push(answer);
             }
         }
-        if parcels.is_empty() && !pushes.is_empty() {
+        if answers.is_empty() && !pushes.is_empty() {
             let lr = self.head.run.job.course.step(self.head.run.progress.units).lr;
             bail!(
                 "no gradient of round {version} is a number: a smaller learning rate (now {lr}) or `clip_norm: 1.0` may help"
             );
         }
         let step = self.step(pushes);
-        self.update(&parcels, version, step)?;
+        self.update(&answers, version, step);
         if self.rule.is_async {
             self.log.add(version, pushes);
         }
@@ -427,66 +519,72 @@ impl<'h, 'a> Serving<'h, 'a> {
         Step { lr: if self.rule.damping > 0.0 { damped as f32 } else { step.lr }, ..step }
     }
 
-    fn update(&mut self, parcels: &[Parcel], version: u64, step: Step) -> Result<()> {
-        let (codec, sum, job) = (&mut self.codec, &mut self.sum, &mut self.head.run.job);
-        job.pool.install(|| codec.sum(parcels, sum))?;
-        let mut sent = None;
-        if self.rule.max_staleness == 0 {
-            let (payload, weight) = (codec.pack(sum), sum.weight);
-            if codec.rounds() {
-                // The head applies what the members apply.
-                job.pool.install(|| codec.sum(&[Parcel { payload: payload.clone(), weight }], sum))?;
-            }
-            sent = Some((payload, weight));
-        }
+    fn update(&mut self, answers: &[Answer], version: u64, step: Step) {
+        let (collector, job) = (&mut self.collector, &mut self.head.run.job);
+        let summed = job.pool.install(|| collector.finish(answers, self.exact));
+        let sum = &collector.total;
         if let Some(stamps) = &mut self.stamps {
             stamps.stamp(sum, version);
         }
-        job.pool.install(|| job.replica.step(std::slice::from_ref(&*sum), step));
-        let digest = self.head.registry.compares(version).then(|| job.replica.digest());
-        self.digest = digest;
-        if let Some((payload, weight)) = sent {
-            let (from, news, lr) = (version - 1, proto::News::Update, step.lr);
-            let entry = Entry { from, to: version, news, lr, weight, payload, digest };
+        job.pool.install(|| job.replica.step(std::slice::from_ref(sum), step));
+        self.digest = self.head.registry.compares(version).then(|| job.replica.digest());
+        self.exact = is_exact(&job.course, version + 1);
+        if self.rule.max_staleness == 0 {
             let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
+            let Summed { attempt, weight, parcels, is_ahead } = summed;
+            let (news, lr, digest) = (proto::News::Update, step.lr, self.digest);
+            let entry = Entry {
+                from: version - 1,
+                to: version,
+                news,
+                lr,
+                weight,
+                parcels,
+                attempt,
+                is_ahead,
+                digest,
+            };
             self.feed.add(entry, state_bytes);
         }
-        Ok(())
     }
 
     /// Sends a member to work, with what is new to it. One that is gone is heard of in the mail.
-    fn release(&mut self, member: u64, order: Order) {
-        let Some(node) = self.head.registry.get(member) else { return };
-        let has = self.has.insert(member, order.version);
-        let replica = &self.head.run.job.replica;
-        if self.rule.max_staleness == 0 || has == Some(order.version) {
-            let _ = self.feed.send(&node.outbox, has, order, replica);
-            return;
+    fn release(&mut self, member: u64, number: u64, version: u64, units: Vec<Unit>) {
+        self.orders.insert(member, number);
+        if let Some(awaited) = &mut self.awaited {
+            awaited.insert(member, number);
         }
-        let version = order.version;
-        let mut entry = Entry {
+        let order = Order { number, version, units, exact: self.exact, digest: self.digest };
+        let has = self.feed.has(member);
+        if self.rule.max_staleness == 0 || has == Some(version) {
+            return self.feed.order(member, order);
+        }
+        let parameters = &self.head.run.job.replica.parameters;
+        let parcels = match (&mut self.stamps, has) {
+            (Some(stamps), Some(has)) => self.parameters.changes(parameters, &stamps.since(has)),
+            _ => match &self.packed {
+                Some((packed, parcels)) if *packed == version => parcels.clone(),
+                _ => self.packed.insert((version, self.parameters.all(parameters))).1.clone(),
+            },
+        };
+        let entry = Entry {
             from: has.unwrap_or(0),
             to: version,
             news: proto::News::Parameters,
             lr: 0.0,
             weight: 0.0,
-            payload: Bytes::new(),
-            digest: order.digest,
+            parcels,
+            attempt: 0,
+            is_ahead: Vec::new(),
+            digest: self.digest,
         };
-        match (&mut self.stamps, has) {
-            (Some(stamps), Some(has)) => {
-                entry.news = proto::News::Changes;
-                entry.payload = self.codec.pack_changes(&replica.parameters, &stamps.since(has));
-            }
-            _ => {
-                if self.packed.as_ref().is_none_or(|(packed, _)| *packed != version) {
-                    self.packed = Some((version, self.codec.pack_parameters(&replica.parameters)));
-                }
-                entry.payload = self.packed.as_ref().map(|(_, bytes)| bytes.clone()).unwrap_or_default();
-            }
-        }
-        let mut feed = Feed::default();
-        feed.add(entry, usize::MAX);
-        let _ = feed.send(&node.outbox, Some(has.unwrap_or(0)), order, replica);
+        self.feed.order_with(member, &entry, order);
     }
+}
+
+/// Whether nothing is rounded in the update to a version: if a checkpoint is due after it, which does not have what rounding
+/// has lost. Epochs are counted as they come where nobody is lost.
+fn is_exact(course: &Course, version: u64) -> bool {
+    let epoch = version.is_multiple_of(course.rounds_per_epoch).then(|| version / course.rounds_per_epoch);
+    course.due(version, epoch.as_slice(), version == course.updates()).checkpoint
 }

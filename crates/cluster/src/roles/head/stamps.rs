@@ -29,13 +29,13 @@ impl Stamps {
         }
     }
 
-    /// The rows of each table that changed after a version.
-    pub fn since(&mut self, version: u64) -> Vec<&[u32]> {
+    /// The rows of each table, given by its number, that changed after a version.
+    pub fn since(&mut self, version: u64) -> Vec<(usize, &[u32])> {
         for ((_, stamps), changed) in self.tables.iter().zip(&mut self.changed) {
             changed.clear();
             let newer = stamps.iter().enumerate().filter(|(_, stamp)| **stamp > version);
             changed.extend(newer.map(|(row, _)| row as u32));
         }
-        self.changed.iter().map(Vec::as_slice).collect()
+        self.tables.iter().zip(&self.changed).map(|((tensor, _), rows)| (*tensor, rows.as_slice())).collect()
     }
 }

@@ -44,7 +44,7 @@ impl Bench {
     fn order(&mut self, order: u64, indices: [u32; 2]) {
         let units = indices.map(|index| proto::Unit { epoch: 0, index }).to_vec();
         let go = proto::Go { order: Some(order), units, ..proto::Go::default() };
-        self.relaying.ordered(&go, Bytes::new()).expect("an order");
+        self.relaying.ordered(&go).expect("an order");
     }
 
     /// A worker's push, a gradient of the same value everywhere.
@@ -53,7 +53,9 @@ impl Bench {
         gradient.write(0).fill(value);
         gradient.weight = BATCH as f64;
         gradient.finish();
-        let payload = self.relaying.codec.pack(&gradient);
+        for frame in crate::push_frames(&gradient, &self.layout, order) {
+            self.relaying.hear_worker(worker, frame).expect("a chunk");
+        }
         let tally = proto::Tally { samples: BATCH, ..proto::Tally::default() };
         let push = proto::Push {
             order,
@@ -62,7 +64,7 @@ impl Bench {
             units: vec![proto::Unit { epoch: 0, index }],
             ..proto::Push::default()
         };
-        self.relaying.pushed(worker, push, payload).expect("a push");
+        self.relaying.pushed(worker, &push).expect("a push");
     }
 
     /// What the head was told to warn of.
@@ -76,15 +78,17 @@ impl Bench {
 
     /// The push that went up, with the first value of its gradient.
     fn pushed_up(&mut self) -> (proto::Push, f32) {
-        let is_push = |frame: Frame| match frame.body {
-            Body::Push(push) => Some((push, frame.payload)),
-            _ => None,
-        };
-        let (push, payload) = self.said.try_iter().find_map(is_push).expect("a push");
-        let mut sum = Gradient::new(&self.layout);
-        let parcel = Parcel { payload, weight: push.weight };
-        self.relaying.codec.sum(&[parcel], &mut sum).expect("a gradient");
-        (push, sum.values[0])
+        let (mut value, mut pushed) = (f32::NAN, None);
+        for frame in self.said.try_iter() {
+            match frame.body {
+                Body::Piece(piece) if piece.plain => {
+                    value = f32::from_le_bytes(frame.payload[..4].try_into().expect("a float"));
+                }
+                Body::Push(push) => pushed = Some(push),
+                _ => {}
+            }
+        }
+        (pushed.expect("a push"), value)
     }
 }
 

@@ -178,6 +178,9 @@ fn unpack(layout: &Layout, gradient: &mut Gradient, union: &[Vec<u32>], buffer: 
     }
 }
 
+/// How many values all hear of all at a time, so that no frame grows with the model.
+const GATHERED_PART: usize = 128 << 10;
+
 /// Adasum of the members' mean gradients, tensor by tensor. Everybody hears everybody's and combines them alike.
 pub fn combined<E: From<anyhow::Error>>(
     members: &mut impl Gather<E>,
@@ -188,12 +191,13 @@ pub fn combined<E: From<anyhow::Error>>(
     let weight = gradient.weight as f32;
     let mut own = Vec::new();
     pack(layout, gradient, &union, weight, &mut own);
-    let all = members.gather(floats_to_bytes([own.as_slice()]))?;
-    let mut vectors = Vec::new();
-    for bytes in &all {
-        let mut vector = vec![0.0; own.len()];
-        bytes_to_floats(bytes, &mut vector)?;
-        vectors.push(vector);
+    let mut vectors: Vec<Vec<f32>> = Vec::new();
+    for (i, part) in own.chunks(GATHERED_PART).enumerate() {
+        let all = members.gather(floats_to_bytes([part]))?;
+        vectors.resize(all.len(), vec![0.0; own.len()]);
+        for (bytes, vector) in all.iter().zip(&mut vectors) {
+            bytes_to_floats(bytes, &mut vector[i * GATHERED_PART..][..part.len()])?;
+        }
     }
     let weights: Vec<f32> = vectors.iter().map(|vector| vector[vector.len() - 1]).collect();
     let total: f32 = weights.iter().sum();
