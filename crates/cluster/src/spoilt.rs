@@ -251,7 +251,7 @@ fn no_order_takes_a_worker_down() {
     Trial { name: "orders", cases: 1_000 }.run(make, |(go, pieces, unit)| {
         let Station { replica, updates, .. } = &mut station;
         let mut pieces = pieces.into_iter();
-        let is_taken = pieces.all(|(piece, payload)| updates.piece(replica, &piece, payload).is_ok())
+        let is_taken = pieces.all(|(piece, payload)| updates.piece(&piece, payload).is_ok())
             && updates.apply(replica, &go).is_ok();
         let has = station.has(unit);
         if has {

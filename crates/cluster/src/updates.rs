@@ -30,6 +30,8 @@ pub struct Updates {
     /// The version that it makes, and which attempt at it this is.
     coming: (u64, u64),
     has: Vec<bool>,
+    /// Parameters that came, by chunk; they count from the next order on.
+    parameters: Vec<(usize, Parcel)>,
     /// The state that is coming in, of a member that is behind.
     state: Option<Intake>,
     clip: Option<f32>,
@@ -39,17 +41,19 @@ impl Updates {
     pub fn new(layout: &Layout, clip: Option<f32>) -> Self {
         let chunks = Chunks::of(layout);
         let has = vec![false; chunks.len()];
-        Self { chunks, sum: Gradient::new(layout), coming: (0, 0), has, state: None, clip }
+        Self { chunks, sum: Gradient::new(layout), coming: (0, 0), has, parameters: Vec::new(), state: None, clip }
     }
 
     /// Takes a piece of what is new.
-    pub fn piece(&mut self, replica: &mut Replica, piece: &proto::Piece, payload: Bytes) -> Result<()> {
+    pub fn piece(&mut self, piece: &proto::Piece, payload: Bytes) -> Result<()> {
         let index = piece.index as usize;
         ensure!(index < self.chunks.len(), "there is no chunk {index}");
         let chunk = &self.chunks[index];
         let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
         if piece.step == step::PARAMETERS {
-            return put_parameters(chunk, &parcel, &mut replica.parameters);
+            ensure!(self.parameters.len() < self.chunks.len(), "a chunk of parameters came twice");
+            self.parameters.push((index, parcel));
+            return Ok(());
         }
         let attempt = (piece.round, piece.generation);
         if attempt != self.coming {
@@ -64,6 +68,9 @@ impl Updates {
 
     /// Brings the replica to the version that `go` says. Of a member that is behind, only what it has of the state.
     pub fn apply(&mut self, replica: &mut Replica, go: &proto::Go) -> Result<()> {
+        for (index, parcel) in std::mem::take(&mut self.parameters) {
+            put_parameters(&self.chunks[index], &parcel, &mut replica.parameters)?;
+        }
         if go.news() != proto::News::Update {
             return Ok(());
         }
@@ -78,6 +85,11 @@ impl Updates {
         }
         self.coming = (0, 0);
         Ok(())
+    }
+
+    /// Whether the replica has only a part of the state.
+    pub fn is_behind(&self) -> bool {
+        self.state.is_some()
     }
 
     /// Begins to take a state: what to ask for first.

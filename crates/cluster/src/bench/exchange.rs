@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::layout::Init;
-use bonfire_learn::{Gradient, Layout, OptimizerSpec};
+use bonfire_learn::{Gradient, Layout};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{
     Closed, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Timeouts, Wire, proto,
@@ -28,7 +28,6 @@ use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::feed::piece;
 use crate::roles::network::{Grpc, Network};
 use crate::updates::{Updates, step};
-use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Compression;
 
 /// How gradients are exchanged.
@@ -365,7 +364,6 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
     links.push(server.clone());
     let layout = layout(bytes);
     let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(compression));
-    let mut replica = Replica::new(&layout, OptimizerSpec::default(), 1);
     let mut updates = Updates::new(&layout, None);
     let mut gradient = Gradient::new(&layout);
     gradient.values.fill(1.0);
@@ -380,7 +378,7 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
         loop {
             let frame = party.frame(&mut Vec::new())?;
             match frame.body {
-                Body::Piece(piece) => updates.piece(&mut replica, &piece, frame.payload)?,
+                Body::Piece(piece) => updates.piece(&piece, frame.payload)?,
                 Body::Go(go) => return Ok(go.order.is_some()),
                 _ => {}
             }

@@ -137,7 +137,8 @@ impl Feed {
         (follower.takes_state, follower.has) = (false, Some(version));
         match follower.order.take() {
             Some(order) => {
-                self.order(member, order);
+                // It has gone on meanwhile with the others.
+                self.order(member, Order { version, digest: None, ..order });
                 true
             }
             None => false,

@@ -293,7 +293,7 @@ impl Relaying {
 
     /// Takes a chunk of what is new, and passes it on to workers that can use it.
     fn coming(&mut self, piece: &proto::Piece, payload: Bytes) -> Result<()> {
-        self.updates.piece(&mut self.replica, piece, payload.clone())?;
+        self.updates.piece(piece, payload.clone())?;
         if piece.step != step::SUM || self.is_async {
             return Ok(());
         }
@@ -310,7 +310,7 @@ impl Relaying {
     /// Takes what the parent has said last of what is new, and what to do with it.
     fn ordered(&mut self, go: &proto::Go) -> Result<()> {
         self.updates.apply(&mut self.replica, go)?;
-        if let Some(trouble) = compare(&self.replica, go) {
+        if let Some(trouble) = compare(&self.replica, go).filter(|_| !self.updates.is_behind()) {
             let _ = self.parent.send(Body::Trouble(trouble));
         }
         if go.news() == proto::News::Update && !self.is_async {

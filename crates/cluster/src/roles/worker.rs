@@ -119,7 +119,7 @@ fn close(parent: Option<&proto::Peer>, outbox: &Outbox) {
 fn answer(desk: &Desk, station: &mut Station, outbox: &Outbox, frame: Frame) -> Result<()> {
     let Station { replica, updates, .. } = station;
     match frame.body {
-        Body::Piece(piece) => updates.piece(replica, &piece, frame.payload),
+        Body::Piece(piece) => updates.piece(&piece, frame.payload),
         Body::TakeState(_) => {
             ask(outbox, updates.take_state(replica));
             Ok(())
@@ -133,7 +133,7 @@ fn answer(desk: &Desk, station: &mut Station, outbox: &Outbox, frame: Frame) -> 
         }
         Body::Go(go) => {
             updates.apply(replica, &go)?;
-            if let Some(trouble) = compare(replica, &go) {
+            if let Some(trouble) = compare(replica, &go).filter(|_| !updates.is_behind()) {
                 let _ = desk.head.send(Body::Trouble(trouble));
             }
             // Without an order it was news only.

@@ -31,14 +31,14 @@ fn sum(layout: &Layout, version: u64) -> Gradient {
 }
 
 /// Sends an update to a member.
-fn send(layout: &Layout, version: u64, attempt: u64, updates: &mut Updates, replica: &mut Replica) {
+fn send(layout: &Layout, version: u64, attempt: u64, updates: &mut Updates) {
     let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(layout)), Precision::F32);
     for index in 0..encoder.chunks() {
         let Parcel { payload, is_plain: plain, weight } =
             encoder.encode(&sum(layout, version + attempt), index, false);
         let (step, index) = (step::SUM, index as u32);
         let piece = proto::Piece { generation: attempt, round: version, step, index, weight, plain };
-        updates.piece(replica, &piece, payload).expect("a chunk");
+        updates.piece(&piece, payload).expect("a chunk");
     }
 }
 
@@ -64,14 +64,14 @@ fn a_state_that_comes_in_pieces_while_others_go_on_is_that_of_the_others() {
         // An update before every piece.
         version += 1;
         step(&mut server, version);
-        send(&layout, version, 0, &mut updates, &mut member);
+        send(&layout, version, 0, &mut updates);
         updates.apply(&mut member, &go(version)).expect("an update");
         let (state, payload) = piece_of(&server, version, &wanted.remove(0));
         wanted.extend(updates.state(&mut member, &state, &payload).expect("a piece").into_iter().flatten());
     }
     assert_eq!(member.digest(), server.digest());
     step(&mut server, version + 1);
-    send(&layout, version + 1, 0, &mut updates, &mut member);
+    send(&layout, version + 1, 0, &mut updates);
     updates.apply(&mut member, &go(version + 1)).expect("an update");
     assert_eq!(member.digest(), server.digest(), "its moments are those of the server, too");
 }
@@ -84,8 +84,8 @@ fn another_attempt_takes_the_place_of_the_one_before() {
         Replica::new(&layout, OptimizerSpec::default(), 1),
     );
     let mut updates = Updates::new(&layout, None);
-    send(&layout, 1, 0, &mut updates, &mut one);
-    send(&layout, 1, 1, &mut updates, &mut one);
+    send(&layout, 1, 0, &mut updates);
+    send(&layout, 1, 1, &mut updates);
     updates.apply(&mut one, &go(1)).expect("an update");
     other.step(&[sum(&layout, 2)], Step { lr: 0.1, clip: None });
     assert_eq!(one.digest(), other.digest(), "rows of the first attempt do not count");

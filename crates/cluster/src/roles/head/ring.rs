@@ -288,7 +288,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 ring::Action::Form { view, source, behind, reason } => {
                     // Of the first ones the joins tell.
                     if self.view.is_some() {
-                        let message = format!("the members go on: {reason}");
+                        let message = format!("the ring goes on: {reason}");
                         self.head.run.tell(report::Event::Noted { message });
                     }
                     self.form(view, source, behind);
