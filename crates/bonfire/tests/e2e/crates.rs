@@ -13,9 +13,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("bonfire-report", &[]),
     (
         "bonfire-cluster",
-        &["bonfire-learn", "bonfire-strategy", "bonfire-wire", "bonfire-report", "bonfire-spoil"],
+        &[
+            "bonfire-learn",
+            "bonfire-strategy",
+            "bonfire-wire",
+            "bonfire-report",
+            "bonfire-yaml",
+            "bonfire-spoil",
+        ],
     ),
-    ("bonfire-launch", &[]),
+    ("bonfire-yaml", &[]),
+    ("bonfire-launch", &["bonfire-yaml"]),
     ("bonfire-prep", &[]),
     // Tests only.
     ("bonfire-spoil", &[]),
@@ -79,6 +87,9 @@ fn a_wrong_edge_is_noticed() {
         &[learn, ("bonfire-report", &["bonfire-learn"])],
         &["bonfire-report must not depend on bonfire-learn"],
     );
+    let yaml = ("bonfire-yaml", &["serde"][..]);
+    check(&[yaml, ("bonfire-launch", &["bonfire-yaml"]), ("bonfire-cluster", &["bonfire-yaml"])], &[]);
+    check(&[learn, ("bonfire-yaml", &["bonfire-learn"])], &["bonfire-yaml must not depend on bonfire-learn"]);
     check(&[learn, ("bonfire", &["bonfire-learn"])], &["bonfire must not depend on bonfire-learn"]);
     check(&[("bonfire-new", &[])], &["bonfire-new is not in the table"]);
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use bonfire_yaml::{Tree, YamlError as Wrong};
 use serde::{Deserialize, Serialize};
 
 use super::RunFile;
-use super::tree::{Tree, Wrong};
 
 /// Who sends gradients to whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,18 +7,17 @@ pub mod arch;
 pub mod cast;
 mod ranks;
 mod span;
-pub mod tree;
 
 use serde::{Deserialize, Serialize};
 
 use bonfire_learn::data::Source;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule};
+use bonfire_yaml::{Tree, YamlError as Wrong, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
 pub use arch::{Engine, RelayPlan, RingOp, ServerRule, Topology};
 pub use ranks::Ranks;
 pub use span::Span;
-use tree::{Tree, Wrong, to_yaml};
 
 /// The keys below which exactly one name stands: another replaces it.
 const CHOICES: &[&str] = &["model", "optimizer", "schedule"];

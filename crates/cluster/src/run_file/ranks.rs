@@ -1,5 +1,6 @@
+use bonfire_yaml::YamlError as Wrong;
+
 use super::arch::{RelayPlan, Topology};
-use super::tree::Wrong;
 
 /// The processes that a launcher started for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 
-use super::node::{Data, Entry, Meaning, Node, Place, Scalar, below};
-use super::wrong::{Wrong, short};
+use crate::error::{YamlError, short};
+use crate::node::{Data, Entry, Meaning, Node, Place, Scalar, below};
 
 const MAX_BYTES: usize = 1 << 20;
 /// As long as YAML lets an ordinary key be.
 const MAX_KEY_BYTES: usize = 1024;
 /// Far deeper than any configuration, and shallow enough to walk by recursion.
-pub(super) const MAX_DEPTH: usize = 64;
-pub(super) const TOO_DEEP: &str = "nested deeper than 64 levels";
+pub(crate) const MAX_DEPTH: usize = 64;
+pub(crate) const TOO_DEEP: &str = "nested deeper than 64 levels";
 /// Aliases of aliases grow exponentially; a run file repeats a handful of values.
 const MAX_COPIED_NODES: usize = 100_000;
 
 /// Reads a whole file, whose top level must be a mapping.
-pub(super) fn document(origin: &str, text: &str) -> Result<Node, Wrong> {
+pub(crate) fn document(origin: &str, text: &str) -> Result<Node, YamlError> {
     if text.len() > MAX_BYTES {
         let message = format!("expected at most {MAX_BYTES} bytes, found {}", text.len());
-        return Err(Wrong::new(message).at(origin, &Place::File, ""));
+        return Err(YamlError::new(message).at(origin, &Place::File, ""));
     }
     let root = Loader::new(origin, None).load(text)?;
     let found = match root.data {
@@ -30,16 +30,16 @@ pub(super) fn document(origin: &str, text: &str) -> Result<Node, Wrong> {
         Data::List(_) => "a list".to_owned(),
     };
     let message = format!("expected keys with values, such as `epochs: 5`, found {found}");
-    Err(Wrong::new(message).at(origin, &root.place, ""))
+    Err(YamlError::new(message).at(origin, &root.place, ""))
 }
 
 /// Reads the value behind a `--set`.
-pub(super) fn value(text: &str, assignment: &Arc<str>) -> Result<Node, Wrong> {
+pub(crate) fn value(text: &str, assignment: &Arc<str>) -> Result<Node, YamlError> {
     Loader::new("", Some(Arc::clone(assignment))).load(text)
 }
 
 /// Reads JSON, of which YAML is a superset.
-pub(super) fn json(text: &str) -> Result<Node, Wrong> {
+pub(crate) fn json(text: &str) -> Result<Node, YamlError> {
     Loader::new("", None).load(text)
 }
 
@@ -71,7 +71,7 @@ impl<'a> Loader<'a> {
         Self { origin, set, open: Vec::new(), anchors: HashMap::new(), copied: 0, root: None }
     }
 
-    fn load(mut self, text: &str) -> Result<Node, Wrong> {
+    fn load(mut self, text: &str) -> Result<Node, YamlError> {
         let mut parser = Parser::new_from_str(text);
         while let Some(event) = parser.next_event() {
             let (event, span) = event.map_err(|error| self.unreadable(text, &error))?;
@@ -80,7 +80,7 @@ impl<'a> Loader<'a> {
         Ok(self.root.unwrap_or_else(|| Node::null(Place::File)))
     }
 
-    fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), Wrong> {
+    fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), YamlError> {
         match event {
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err(self.wrong(&place, "a second document starts here; a run file holds only one"))
@@ -104,7 +104,13 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn open(&mut self, inside: Inside, place: Place, anchor: usize, tag: Option<&Tag>) -> Result<(), Wrong> {
+    fn open(
+        &mut self,
+        inside: Inside,
+        place: Place,
+        anchor: usize,
+        tag: Option<&Tag>,
+    ) -> Result<(), YamlError> {
         if let Some(tag) = tag {
             return Err(self.tagged(tag, &place));
         }
@@ -119,7 +125,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Wrong> {
+    fn close(&mut self) -> Result<(), YamlError> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         let data = match open.inside {
             Inside::List(items) => Data::List(items),
@@ -128,7 +134,7 @@ impl<'a> Loader<'a> {
         self.put(Node { place: open.place, data }, open.anchor)
     }
 
-    fn put_scalar(&mut self, scalar: Scalar, place: Place, anchor: usize) -> Result<(), Wrong> {
+    fn put_scalar(&mut self, scalar: Scalar, place: Place, anchor: usize) -> Result<(), YamlError> {
         // Nothing stands nowhere: the parser places an empty value at what follows it.
         let place = match self.key_place() {
             Some(key) if scalar.text.is_empty() => key.clone(),
@@ -142,7 +148,7 @@ impl<'a> Loader<'a> {
         self.put_key(node)
     }
 
-    fn put_alias(&mut self, anchor: usize, place: &Place) -> Result<(), Wrong> {
+    fn put_alias(&mut self, anchor: usize, place: &Place) -> Result<(), YamlError> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
             return Err(self.wrong(place, "an anchor cannot be used inside itself"));
         };
@@ -153,7 +159,7 @@ impl<'a> Loader<'a> {
         if self.expects_key() { self.put_key(node) } else { self.put(node, 0) }
     }
 
-    fn put_key(&mut self, node: Node) -> Result<(), Wrong> {
+    fn put_key(&mut self, node: Node) -> Result<(), YamlError> {
         let Node { place, data: Data::Scalar(scalar) } = node else {
             return Err(self.wrong(&node.place, "a key must be text, not a list or mapping"));
         };
@@ -172,14 +178,14 @@ impl<'a> Loader<'a> {
         if let Some(first) = seen.insert(scalar.text.clone(), place.clone()) {
             let first =
                 if let Place::Line(line) = first { format!(", first on line {line}") } else { String::new() };
-            let wrong = Wrong::new(format!("the key is given twice{first}"));
+            let wrong = YamlError::new(format!("the key is given twice{first}"));
             return Err(wrong.at(self.origin, &place, &below(&path, &scalar.text)));
         }
         *key = Some((scalar.text, place));
         Ok(())
     }
 
-    fn put(&mut self, node: Node, anchor: usize) -> Result<(), Wrong> {
+    fn put(&mut self, node: Node, anchor: usize) -> Result<(), YamlError> {
         self.remember(&node, anchor)?;
         match self.open.last_mut().map(|open| &mut open.inside) {
             None => self.root = Some(node),
@@ -194,7 +200,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Anchors are numbered from 1; 0 is none.
-    fn remember(&mut self, node: &Node, anchor: usize) -> Result<(), Wrong> {
+    fn remember(&mut self, node: &Node, anchor: usize) -> Result<(), YamlError> {
         if anchor > 0 {
             self.count_copy(node, &node.place)?;
             self.anchors.insert(anchor, node.clone());
@@ -202,7 +208,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    fn count_copy(&mut self, node: &Node, place: &Place) -> Result<(), Wrong> {
+    fn count_copy(&mut self, node: &Node, place: &Place) -> Result<(), YamlError> {
         self.copied += node.size();
         if self.copied > MAX_COPIED_NODES {
             return Err(self.wrong(place, format!("anchors repeat more than {MAX_COPIED_NODES} values")));
@@ -221,7 +227,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn is_text_tag(&self, tag: Option<&Tag>, place: &Place) -> Result<bool, Wrong> {
+    fn is_text_tag(&self, tag: Option<&Tag>, place: &Place) -> Result<bool, YamlError> {
         match tag {
             None => Ok(false),
             Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => Ok(true),
@@ -229,14 +235,14 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn tagged(&self, tag: &Tag, place: &Place) -> Wrong {
+    fn tagged(&self, tag: &Tag, place: &Place) -> YamlError {
         let name = if tag.is_yaml_core_schema() { format!("!!{}", tag.suffix) } else { tag.to_string() };
         self.wrong(place, format!("the tag `{}` has no meaning here; leave it out", short(&name)))
     }
 
-    fn unreadable(&self, text: &str, error: &ScanError) -> Wrong {
+    fn unreadable(&self, text: &str, error: &ScanError) -> YamlError {
         let (line, message) = complaint(text, error.marker().line(), error.info());
-        Wrong::new(message).at(self.origin, &self.place(line), "")
+        YamlError::new(message).at(self.origin, &self.place(line), "")
     }
 
     fn place(&self, line: usize) -> Place {
@@ -246,8 +252,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn wrong(&self, place: &Place, message: impl Display) -> Wrong {
-        Wrong::new(message).at(self.origin, place, &self.path())
+    fn wrong(&self, place: &Place, message: impl Display) -> YamlError {
+        YamlError::new(message).at(self.origin, place, &self.path())
     }
 
     /// The key path of what is being read.

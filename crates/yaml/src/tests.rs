@@ -7,12 +7,12 @@ mod sample;
 
 use serde_json::Value;
 
-use super::{Tree, Wrong};
+use crate::{Tree, YamlError};
 use sample::Config;
 
 const CHOICES: &[&str] = &["model", "optimizer", "compression"];
 
-fn tree(yaml: &str, sets: &[&str]) -> Result<Tree, Wrong> {
+fn tree(yaml: &str, sets: &[&str]) -> Result<Tree, YamlError> {
     let mut tree = Tree::parse("run.yml", yaml)?;
     sets.iter().try_for_each(|set| tree.set(set, CHOICES))?;
     Ok(tree)

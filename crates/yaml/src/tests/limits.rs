@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::{Tree, to_yaml};
 use super::sample::Config;
 use super::{CHOICES, check};
+use crate::{Tree, to_yaml};
 
 #[test]
 fn limits() {

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
-use super::load::{self, MAX_DEPTH, TOO_DEEP};
-use super::node::{Data, Entry, Node, Place, Step, below, steps};
-use super::wrong::Wrong;
+use crate::error::YamlError;
+use crate::load::{self, MAX_DEPTH, TOO_DEEP};
+use crate::node::{Data, Entry, Node, Place, Step, below, steps};
 
 /// Puts the value of `key.path=value` in its place, making the mappings on the way.
-pub(super) fn assign(root: &mut Node, assignment: &str, choices: &[&str]) -> Result<(), Wrong> {
+pub(crate) fn assign(root: &mut Node, assignment: &str, choices: &[&str]) -> Result<(), YamlError> {
     let assignment: Arc<str> = assignment.into();
     let place = Place::Set(Arc::clone(&assignment));
-    let wrong = |message: String| Wrong::new(message).at("", &place, "");
+    let wrong = |message: String| YamlError::new(message).at("", &place, "");
     let Some((path, value)) = assignment.split_once('=') else {
         return Err(wrong("expected `key=value`, such as `epochs=5`".to_owned()));
     };
@@ -38,7 +38,7 @@ pub(super) fn assign(root: &mut Node, assignment: &str, choices: &[&str]) -> Res
 }
 
 /// Turns the bare value of `key` into a mapping with that value under `short_for`.
-pub(super) fn spell_out(root: &mut Node, key: &str, short_for: &str) {
+pub(crate) fn spell_out(root: &mut Node, key: &str, short_for: &str) {
     let Data::Map(entries) = &mut root.data else { return };
     let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) else { return };
     if let Data::Scalar(_) = entry.value.data

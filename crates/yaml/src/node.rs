@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 /// A value of the tree.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub place: Place,
     pub data: Data,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Data {
+pub(crate) enum Data {
     Scalar(Scalar),
     List(Vec<Node>),
     Map(Vec<Entry>),
@@ -16,7 +16,7 @@ pub(super) enum Data {
 
 /// A key with its value. The key has a place of its own, because it alone may be wrong.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub key: String,
     pub place: Place,
     pub value: Node,
@@ -24,7 +24,7 @@ pub(super) struct Entry {
 
 /// Where a key or value was given.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Somewhere in the file, or nowhere: a default.
     File,
     /// A line of the file, counted from 1.
@@ -36,14 +36,14 @@ pub(super) enum Place {
 /// A scalar as it was written. What it means depends on whether it was quoted, and a key that wants text may
 /// take a plain `1.0` as the text it is.
 #[derive(Clone, Debug)]
-pub(super) struct Scalar {
+pub(crate) struct Scalar {
     pub text: String,
     pub plain: bool,
 }
 
 /// What a scalar means by the core schema of YAML 1.2.
 #[derive(Debug, PartialEq)]
-pub(super) enum Meaning<'a> {
+pub(crate) enum Meaning<'a> {
     Null,
     Bool(bool),
     Unsigned(u64),
@@ -54,7 +54,7 @@ pub(super) enum Meaning<'a> {
 
 /// One step of a key path such as `local_servers[1].num_workers`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
@@ -145,7 +145,7 @@ fn number(text: &str) -> Option<Meaning<'_>> {
 }
 
 /// Takes a key path apart, or says what is wrong with it.
-pub(super) fn steps(path: &str) -> Result<Vec<Step>, String> {
+pub(crate) fn steps(path: &str) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     for part in path.split('.') {
         let (key, indices) = part.find('[').map_or((part, ""), |at| part.split_at(at));
@@ -164,6 +164,6 @@ pub(super) fn steps(path: &str) -> Result<Vec<Step>, String> {
 }
 
 /// The path of `key` in the mapping at `path`.
-pub(super) fn below(path: &str, key: &str) -> String {
+pub(crate) fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

@@ -1,20 +1,20 @@
 use serde::ser::Serialize;
 
-use super::load;
-use super::node::{Data, Meaning, Node, Scalar};
-use super::wrong::Wrong;
+use crate::error::YamlError;
+use crate::load;
+use crate::node::{Data, Meaning, Node, Scalar};
 
 /// Lists of scalars up to this width stay on one line.
 const LINE_CHARS: usize = 80;
 
-/// Writes a value as block-style YAML that [`Tree::parse`](super::Tree::parse) reads back as the same value,
+/// Writes a value as block-style YAML that [`Tree::parse`](crate::Tree::parse) reads back as the same value,
 /// and that readers of YAML 1.1 understand alike. The order of keys is kept.
 ///
 /// # Errors
 /// When the value has no form in JSON, such as a mapping whose keys are not text.
-pub fn to_yaml<T: Serialize>(value: &T) -> Result<String, Wrong> {
+pub fn to_yaml<T: Serialize>(value: &T) -> Result<String, YamlError> {
     // JSON text keeps the order of fields and gives each number just the digits it needs, and JSON is YAML.
-    let json = serde_json::to_string(value).map_err(Wrong::new)?;
+    let json = serde_json::to_string(value).map_err(YamlError::new)?;
     let node = load::json(&json.chars().map(printable).collect::<String>())?;
     let mut out = String::new();
     match one_line(&node) {
@@ -122,8 +122,8 @@ fn float(text: &str) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::Tree;
     use super::*;
+    use crate::Tree;
 
     #[track_caller]
     fn check(value: &Value, expect: &str) {

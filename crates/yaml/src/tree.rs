@@ -1,27 +1,12 @@
-//! A run file as a tree in which every key and value knows where it was given.
-//!
-//! The way of a setting: [`Tree::parse`] reads the file (`load.rs`), [`Tree::set`] lays `--set` over it
-//! (`set.rs`), [`Tree::read`] turns the tree into ordinary structs (`read.rs`), and whatever is wrong on that
-//! way is a [`Wrong`] (`wrong.rs`). [`to_yaml`] writes the resolved configuration (`emit.rs`).
-
-mod emit;
-mod load;
-mod node;
-mod read;
-mod set;
-#[cfg(test)]
-mod tests;
-mod wrong;
-
 use std::fmt::Display;
 
 use serde::de::DeserializeOwned;
 
-pub use emit::to_yaml;
-pub use wrong::Wrong;
-
-use node::{Node, Place, Step, steps};
-use read::Reader;
+use crate::error::YamlError;
+use crate::load;
+use crate::node::{Node, Place, Step, steps};
+use crate::read::Reader;
+use crate::set;
 
 /// The keys and values of a run file.
 #[derive(Clone, Debug)]
@@ -35,7 +20,7 @@ impl Tree {
     ///
     /// # Errors
     /// When the text is no YAML, is not a mapping of unique text keys, or is unreasonably large or deep.
-    pub fn parse(origin: &str, text: &str) -> Result<Self, Wrong> {
+    pub fn parse(origin: &str, text: &str) -> Result<Self, YamlError> {
         let root = load::document(origin, text)?;
         Ok(Self { origin: origin.to_owned(), root })
     }
@@ -53,7 +38,7 @@ impl Tree {
     ///
     /// # Errors
     /// When the assignment cannot be read, or leads through a list item that does not exist.
-    pub fn set(&mut self, assignment: &str, choices: &[&str]) -> Result<(), Wrong> {
+    pub fn set(&mut self, assignment: &str, choices: &[&str]) -> Result<(), YamlError> {
         set::assign(&mut self.root, assignment, choices)
     }
 
@@ -67,7 +52,7 @@ impl Tree {
     ///
     /// # Errors
     /// At the first key or value that does not fit `T`, with its line and key path.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Wrong> {
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, YamlError> {
         Reader::new(&self.origin, &self.root).read()
     }
 
@@ -88,14 +73,14 @@ impl Tree {
     ///
     /// It points to where the key was given or, if it was not, to the nearest key above it that was.
     #[must_use]
-    pub fn wrong(&self, path: &str, message: impl Display) -> Wrong {
+    pub fn wrong(&self, path: &str, message: impl Display) -> YamlError {
         let mut place = &self.root.place;
         let mut node = &self.root;
         for step in steps(path).unwrap_or_default() {
             let Some((nearer, next)) = child(node, &step) else { break };
             (place, node) = (nearer, next);
         }
-        Wrong::new(message).at(&self.origin, place, path)
+        YamlError::new(message).at(&self.origin, place, path)
     }
 }
 

@@ -3,11 +3,11 @@ use std::fmt::{self, Display};
 
 use serde::de::{self, Expected, Unexpected};
 
-use super::node::Place;
+use crate::node::Place;
 
 /// Something in a run file or behind `--set` that cannot be right: where, at which key, and what would be.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wrong {
+pub struct YamlError {
     message: String,
     /// Unknown while a value is being read: whoever knows the value adds it.
     at: Option<At>,
@@ -19,13 +19,13 @@ struct At {
     path: String,
 }
 
-impl Wrong {
+impl YamlError {
     pub fn new(message: impl Display) -> Self {
         Self { message: message.to_string(), at: None }
     }
 
     /// Adds the place, unless somebody nearer to the cause has done so.
-    pub(super) fn at(mut self, origin: &str, place: &Place, path: &str) -> Self {
+    pub(crate) fn at(mut self, origin: &str, place: &Place, path: &str) -> Self {
         self.at.get_or_insert_with(|| At::new(origin, place, path));
         self
     }
@@ -49,7 +49,7 @@ impl At {
     }
 }
 
-impl Display for Wrong {
+impl Display for YamlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in self.at.iter().flat_map(|at| [&at.place, &at.path]).filter(|part| !part.is_empty()) {
             write!(f, "{part}: ")?;
@@ -58,9 +58,9 @@ impl Display for Wrong {
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for YamlError {}
 
-impl de::Error for Wrong {
+impl de::Error for YamlError {
     fn custom<T: Display>(message: T) -> Self {
         Self::new(message)
     }
@@ -170,7 +170,7 @@ fn found_words(found: Unexpected<'_>) -> String {
 /// Texts longer than this tell nothing more about the mistake.
 const SHORT_CHARS: usize = 60;
 
-pub(super) fn short(text: &str) -> Cow<'_, str> {
+pub(crate) fn short(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(SHORT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
