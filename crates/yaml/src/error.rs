@@ -3,18 +3,18 @@ use std::fmt::{self, Display};
 
 use serde::de::{self, Expected, Unexpected};
 
-use crate::node::Place;
+use crate::node::YamlPlace;
 
-/// Something in a run file or behind `--set` that cannot be right: where, at which key, and what would be.
+/// Something in a file or behind `--set` that cannot be right: where, at which key, and what would be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YamlError {
     message: String,
     /// Unknown while a value is being read: whoever knows the value adds it.
-    at: Option<At>,
+    at: Option<ErrorPlace>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct At {
+struct ErrorPlace {
     place: String,
     path: String,
 }
@@ -25,19 +25,19 @@ impl YamlError {
     }
 
     /// Adds the place, unless somebody nearer to the cause has done so.
-    pub(crate) fn at(mut self, origin: &str, place: &Place, path: &str) -> Self {
-        self.at.get_or_insert_with(|| At::new(origin, place, path));
+    pub(crate) fn at(mut self, origin: &str, place: &YamlPlace, path: &str) -> Self {
+        self.at.get_or_insert_with(|| ErrorPlace::new(origin, place, path));
         self
     }
 }
 
-impl At {
-    fn new(origin: &str, place: &Place, path: &str) -> Self {
+impl ErrorPlace {
+    fn new(origin: &str, place: &YamlPlace, path: &str) -> Self {
         let mut path = path.to_owned();
         let place = match place {
-            Place::File => origin.to_owned(),
-            Place::Line(line) => format!("{origin}:{line}"),
-            Place::Set(assignment) => {
+            YamlPlace::File => origin.to_owned(),
+            YamlPlace::Line(line) => format!("{origin}:{line}"),
+            YamlPlace::Set(assignment) => {
                 // The assignment opens with its own path, which need not be read twice.
                 if assignment.split_once('=').is_some_and(|(key, _)| key.trim() == path) {
                     path.clear();

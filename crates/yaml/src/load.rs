@@ -1,198 +1,227 @@
 use std::collections::HashMap;
-use std::fmt::Display;
-use std::sync::Arc;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
+use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
-use crate::error::{YamlError, short};
-use crate::node::{Data, Entry, Meaning, Node, Place, Scalar, below};
+use crate::error::short;
+use crate::key_path::below;
+use crate::node::{Meaning, ScalarForm, YamlData, YamlEntry, YamlNode, YamlPlace, YamlScalar};
 
-const MAX_BYTES: usize = 1 << 20;
 /// As long as YAML lets an ordinary key be.
 const MAX_KEY_BYTES: usize = 1024;
 /// Far deeper than any configuration, and shallow enough to walk by recursion.
 pub(crate) const MAX_DEPTH: usize = 64;
 pub(crate) const TOO_DEEP: &str = "nested deeper than 64 levels";
-/// Aliases of aliases grow exponentially; a run file repeats a handful of values.
+/// Aliases of aliases grow exponentially; a file repeats a handful of values.
 const MAX_COPIED_NODES: usize = 100_000;
 
-/// Reads a whole file, whose top level must be a mapping.
-pub(crate) fn document(origin: &str, text: &str) -> Result<Node, YamlError> {
-    if text.len() > MAX_BYTES {
-        let message = format!("expected at most {MAX_BYTES} bytes, found {}", text.len());
-        return Err(YamlError::new(message).at(origin, &Place::File, ""));
+/// How much of YAML a file may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// For files that are written for this program: every key is text, and the only tag is `!!str`.
+    Strict,
+    /// For files that other programs read too: every scalar may be a key, `<<` takes the keys of other mappings in, a
+    /// scalar keeps its tag, and tags of lists and mappings mean nothing.
+    Lenient,
+}
+
+/// Why a text was not loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// Counted from 1. What is missing at the end of a text is found on the line behind it.
+    pub line: usize,
+    /// The keys that lead to the fault, such as `global_server.local_servers[1]`.
+    pub path: String,
+    pub fault: LoadFault,
+}
+
+/// What is wrong with a text. Callers have words of their own for some faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadFault {
+    /// The text is no YAML, in the words of the parser.
+    NoYaml(String),
+    SecondDocument,
+    KeyTwice {
+        key: String,
+        first_line: usize,
+    },
+    /// Anything else, in words.
+    Refused(String),
+}
+
+/// Reads one document, in which every key and value has its line. A text without a value is a null.
+///
+/// # Errors
+/// When the text is no YAML or has more than one document; where a mapping has a key twice, or a key that the dialect
+/// does not allow; when values are nested too deep, or aliases repeat too many of them.
+pub fn load(text: &str, dialect: Dialect) -> Result<YamlNode, LoadError> {
+    let mut loader = TreeLoader { dialect, open: Vec::new(), anchors: HashMap::new(), copied: 0, root: None };
+    let mut parser = Parser::new_from_str(text);
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event.map_err(|error| LoadError {
+            line: error.marker().line(),
+            path: String::new(),
+            fault: LoadFault::NoYaml(error.info().to_owned()),
+        })?;
+        loader.take(event, span.start.line())?;
     }
-    let root = Loader::new(origin, None).load(text)?;
-    let found = match root.data {
-        Data::Map(_) => return Ok(Node { place: Place::File, ..root }),
-        Data::Scalar(_) if root.is_null() => return Ok(Node::map(Place::File)),
-        Data::Scalar(scalar) => format!("the text \"{}\"", short(&scalar.text)),
-        Data::List(_) => "a list".to_owned(),
-    };
-    let message = format!("expected keys with values, such as `epochs: 5`, found {found}");
-    Err(YamlError::new(message).at(origin, &root.place, ""))
-}
-
-/// Reads the value behind a `--set`.
-pub(crate) fn value(text: &str, assignment: &Arc<str>) -> Result<Node, YamlError> {
-    Loader::new("", Some(Arc::clone(assignment))).load(text)
-}
-
-/// Reads JSON, of which YAML is a superset.
-pub(crate) fn json(text: &str) -> Result<Node, YamlError> {
-    Loader::new("", None).load(text)
+    Ok(loader.root.unwrap_or_else(|| YamlNode::null(YamlPlace::File)))
 }
 
 /// Builds the tree from the parser's events. It keeps the open lists and mappings on a stack of its own, so
 /// that no input can exhaust the program's.
-struct Loader<'a> {
-    origin: &'a str,
-    set: Option<Arc<str>>,
-    open: Vec<Open>,
-    anchors: HashMap<usize, Node>,
+struct TreeLoader {
+    dialect: Dialect,
+    open: Vec<OpenNode>,
+    anchors: HashMap<usize, YamlNode>,
     copied: usize,
-    root: Option<Node>,
+    root: Option<YamlNode>,
 }
 
 /// A list or mapping whose end has not been read yet.
-struct Open {
-    place: Place,
+struct OpenNode {
+    line: usize,
     anchor: usize,
-    inside: Inside,
+    content: OpenContent,
 }
 
-enum Inside {
-    List(Vec<Node>),
-    Map { entries: Vec<Entry>, seen: HashMap<String, Place>, key: Option<(String, Place)> },
+enum OpenContent {
+    List(Vec<YamlNode>),
+    Map { entries: Vec<YamlEntry>, seen: HashMap<String, usize>, key: Option<(String, usize)> },
 }
 
-impl<'a> Loader<'a> {
-    fn new(origin: &'a str, set: Option<Arc<str>>) -> Self {
-        Self { origin, set, open: Vec::new(), anchors: HashMap::new(), copied: 0, root: None }
-    }
-
-    fn load(mut self, text: &str) -> Result<Node, YamlError> {
-        let mut parser = Parser::new_from_str(text);
-        while let Some(event) = parser.next_event() {
-            let (event, span) = event.map_err(|error| self.unreadable(text, &error))?;
-            self.take(event, self.place(span.start.line()))?;
-        }
-        Ok(self.root.unwrap_or_else(|| Node::null(Place::File)))
-    }
-
-    fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), YamlError> {
+impl TreeLoader {
+    fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), LoadError> {
         match event {
             Event::DocumentStart(_) if self.root.is_some() => {
-                Err(self.wrong(&place, "a second document starts here; a run file holds only one"))
+                Err(LoadError { line, path: String::new(), fault: LoadFault::SecondDocument })
             }
             Event::DocumentStart(_) | Event::DocumentEnd => Ok(()),
             Event::Nothing | Event::StreamStart | Event::StreamEnd => Ok(()),
             Event::Scalar(text, style, anchor, tag) => {
-                let tagged_text = self.is_text_tag(tag.as_deref(), &place)?;
-                let plain = style == ScalarStyle::Plain && !tagged_text;
-                self.put_scalar(Scalar { text: text.into_owned(), plain }, place, anchor)
+                let form = self.form(style, tag.as_deref(), line)?;
+                self.put_scalar(YamlScalar { text: text.into_owned(), form }, line, anchor)
             }
             Event::SequenceStart(anchor, tag) => {
-                self.open(Inside::List(Vec::new()), place, anchor, tag.as_deref())
+                self.open(OpenContent::List(Vec::new()), line, anchor, tag.as_deref())
             }
             Event::MappingStart(anchor, tag) => {
-                let inside = Inside::Map { entries: Vec::new(), seen: HashMap::new(), key: None };
-                self.open(inside, place, anchor, tag.as_deref())
+                let content = OpenContent::Map { entries: Vec::new(), seen: HashMap::new(), key: None };
+                self.open(content, line, anchor, tag.as_deref())
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
-            Event::Alias(anchor) => self.put_alias(anchor, &place),
+            Event::Alias(anchor) => self.put_alias(anchor, line),
+        }
+    }
+
+    fn form(&self, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<ScalarForm, LoadError> {
+        match tag {
+            None if style == ScalarStyle::Plain => Ok(ScalarForm::Plain),
+            None => Ok(ScalarForm::Quoted),
+            Some(tag) if self.dialect == Dialect::Lenient => Ok(ScalarForm::Tagged(tag.suffix.clone())),
+            Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => Ok(ScalarForm::Quoted),
+            Some(tag) => Err(self.tagged(tag, line)),
         }
     }
 
     fn open(
         &mut self,
-        inside: Inside,
-        place: Place,
+        content: OpenContent,
+        line: usize,
         anchor: usize,
         tag: Option<&Tag>,
-    ) -> Result<(), YamlError> {
-        if let Some(tag) = tag {
-            return Err(self.tagged(tag, &place));
+    ) -> Result<(), LoadError> {
+        if let Some(tag) = tag.filter(|_| self.dialect == Dialect::Strict) {
+            return Err(self.tagged(tag, line));
         }
         if self.expects_key() {
-            return Err(self.wrong(&place, "a key must be text, not a list or mapping"));
+            return Err(self.refused(line, "a key must be text, not a list or mapping"));
         }
         if self.open.len() >= MAX_DEPTH {
-            return Err(self.wrong(&place, TOO_DEEP));
+            return Err(self.refused(line, TOO_DEEP));
         }
-        let place = self.key_place().cloned().unwrap_or(place);
-        self.open.push(Open { place, anchor, inside });
+        let line = self.key_line().unwrap_or(line);
+        self.open.push(OpenNode { line, anchor, content });
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), YamlError> {
+    fn close(&mut self) -> Result<(), LoadError> {
         let Some(open) = self.open.pop() else { return Ok(()) };
-        let data = match open.inside {
-            Inside::List(items) => Data::List(items),
-            Inside::Map { entries, .. } => Data::Map(entries),
+        let data = match open.content {
+            OpenContent::List(items) => YamlData::List(items),
+            OpenContent::Map { entries, .. } => YamlData::Map(match self.dialect {
+                Dialect::Strict => entries,
+                Dialect::Lenient => merge(entries),
+            }),
         };
-        self.put(Node { place: open.place, data }, open.anchor)
+        self.put(YamlNode { place: YamlPlace::Line(open.line), data }, open.anchor)
     }
 
-    fn put_scalar(&mut self, scalar: Scalar, place: Place, anchor: usize) -> Result<(), YamlError> {
+    fn put_scalar(&mut self, scalar: YamlScalar, line: usize, anchor: usize) -> Result<(), LoadError> {
         // Nothing stands nowhere: the parser places an empty value at what follows it.
-        let place = match self.key_place() {
-            Some(key) if scalar.text.is_empty() => key.clone(),
-            _ => place,
-        };
-        let node = Node { place, data: Data::Scalar(scalar) };
+        let line = self.key_line().filter(|_| scalar.text.is_empty()).unwrap_or(line);
+        let node = YamlNode { place: YamlPlace::Line(line), data: YamlData::Scalar(scalar) };
         if !self.expects_key() {
             return self.put(node, anchor);
         }
-        self.remember(&node, anchor)?;
-        self.put_key(node)
+        self.remember(&node, anchor, line)?;
+        self.put_key(node, line)
     }
 
-    fn put_alias(&mut self, anchor: usize, place: &Place) -> Result<(), YamlError> {
+    fn put_alias(&mut self, anchor: usize, line: usize) -> Result<(), LoadError> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
-            return Err(self.wrong(place, "an anchor cannot be used inside itself"));
+            return Err(self.refused(line, "an anchor cannot be used inside itself"));
         };
-        self.count_copy(&node, place)?;
+        self.count_copy(&node, line)?;
         if self.open.len() + node.depth() > MAX_DEPTH {
-            return Err(self.wrong(place, TOO_DEEP));
+            return Err(self.refused(line, TOO_DEEP));
         }
-        if self.expects_key() { self.put_key(node) } else { self.put(node, 0) }
+        if self.expects_key() { self.put_key(node, line) } else { self.put(node, 0) }
     }
 
-    fn put_key(&mut self, node: Node) -> Result<(), YamlError> {
-        let Node { place, data: Data::Scalar(scalar) } = node else {
-            return Err(self.wrong(&node.place, "a key must be text, not a list or mapping"));
+    fn put_key(&mut self, node: YamlNode, line: usize) -> Result<(), LoadError> {
+        let YamlData::Scalar(scalar) = node.data else {
+            let line = node.place.line().unwrap_or(line);
+            return Err(self.refused(line, "a key must be text, not a list or mapping"));
         };
-        if !matches!(scalar.meaning(), Meaning::Text(_)) {
-            let message =
-                format!("a key must be text; to make `{}` text, put it in quotes", short(&scalar.text));
-            return Err(self.wrong(&place, message));
+        if self.dialect == Dialect::Strict {
+            self.check_key(&scalar, line)?;
         }
-        if scalar.text.len() > MAX_KEY_BYTES {
-            return Err(self.wrong(&place, format!("expected a key of at most {MAX_KEY_BYTES} bytes")));
-        }
-        let path = self.path();
-        let Some(Open { inside: Inside::Map { seen, key, .. }, .. }) = self.open.last_mut() else {
+        let Some(OpenNode { content: OpenContent::Map { seen, key, .. }, .. }) = self.open.last_mut() else {
             return Ok(());
         };
-        if let Some(first) = seen.insert(scalar.text.clone(), place.clone()) {
-            let first =
-                if let Place::Line(line) = first { format!(", first on line {line}") } else { String::new() };
-            let wrong = YamlError::new(format!("the key is given twice{first}"));
-            return Err(wrong.at(self.origin, &place, &below(&path, &scalar.text)));
+        if let Some(first_line) = seen.insert(scalar.text.clone(), line) {
+            let path = below(&self.path(), &scalar.text);
+            return Err(LoadError {
+                line,
+                path,
+                fault: LoadFault::KeyTwice { key: scalar.text, first_line },
+            });
         }
-        *key = Some((scalar.text, place));
+        *key = Some((scalar.text, line));
         Ok(())
     }
 
-    fn put(&mut self, node: Node, anchor: usize) -> Result<(), YamlError> {
-        self.remember(&node, anchor)?;
-        match self.open.last_mut().map(|open| &mut open.inside) {
+    fn check_key(&self, scalar: &YamlScalar, line: usize) -> Result<(), LoadError> {
+        if !matches!(scalar.meaning(), Meaning::Text(_)) {
+            let key = short(&scalar.text);
+            return Err(
+                self.refused(line, format!("a key must be text; to make `{key}` text, put it in quotes"))
+            );
+        }
+        if scalar.text.len() > MAX_KEY_BYTES {
+            return Err(self.refused(line, format!("expected a key of at most {MAX_KEY_BYTES} bytes")));
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, node: YamlNode, anchor: usize) -> Result<(), LoadError> {
+        self.remember(&node, anchor, node.place.line().unwrap_or(1))?;
+        match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
-            Some(Inside::List(items)) => items.push(node),
-            Some(Inside::Map { entries, key, .. }) => {
-                if let Some((key, place)) = key.take() {
-                    entries.push(Entry { key, place, value: node });
+            Some(OpenContent::List(items)) => items.push(node),
+            Some(OpenContent::Map { entries, key, .. }) => {
+                if let Some((key, line)) = key.take() {
+                    entries.push(YamlEntry { key, place: YamlPlace::Line(line), value: node });
                 }
             }
         }
@@ -200,102 +229,68 @@ impl<'a> Loader<'a> {
     }
 
     /// Anchors are numbered from 1; 0 is none.
-    fn remember(&mut self, node: &Node, anchor: usize) -> Result<(), YamlError> {
+    fn remember(&mut self, node: &YamlNode, anchor: usize, line: usize) -> Result<(), LoadError> {
         if anchor > 0 {
-            self.count_copy(node, &node.place)?;
+            self.count_copy(node, line)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(())
     }
 
-    fn count_copy(&mut self, node: &Node, place: &Place) -> Result<(), YamlError> {
+    fn count_copy(&mut self, node: &YamlNode, line: usize) -> Result<(), LoadError> {
         self.copied += node.size();
         if self.copied > MAX_COPIED_NODES {
-            return Err(self.wrong(place, format!("anchors repeat more than {MAX_COPIED_NODES} values")));
+            return Err(self.refused(line, format!("anchors repeat more than {MAX_COPIED_NODES} values")));
         }
         Ok(())
     }
 
     fn expects_key(&self) -> bool {
-        matches!(self.open.last(), Some(Open { inside: Inside::Map { key: None, .. }, .. }))
+        matches!(self.open.last(), Some(OpenNode { content: OpenContent::Map { key: None, .. }, .. }))
     }
 
-    fn key_place(&self) -> Option<&Place> {
-        match self.open.last() {
-            Some(Open { inside: Inside::Map { key: Some((_, place)), .. }, .. }) => Some(place),
-            _ => None,
+    /// The line of the key whose value comes next.
+    fn key_line(&self) -> Option<usize> {
+        match &self.open.last()?.content {
+            OpenContent::Map { key, .. } => key.as_ref().map(|&(_, line)| line),
+            OpenContent::List(_) => None,
         }
     }
 
-    fn is_text_tag(&self, tag: Option<&Tag>, place: &Place) -> Result<bool, YamlError> {
-        match tag {
-            None => Ok(false),
-            Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => Ok(true),
-            Some(tag) => Err(self.tagged(tag, place)),
-        }
-    }
-
-    fn tagged(&self, tag: &Tag, place: &Place) -> YamlError {
+    fn tagged(&self, tag: &Tag, line: usize) -> LoadError {
         let name = if tag.is_yaml_core_schema() { format!("!!{}", tag.suffix) } else { tag.to_string() };
-        self.wrong(place, format!("the tag `{}` has no meaning here; leave it out", short(&name)))
+        self.refused(line, format!("the tag `{}` has no meaning here; leave it out", short(&name)))
     }
 
-    fn unreadable(&self, text: &str, error: &ScanError) -> YamlError {
-        let (line, message) = complaint(text, error.marker().line(), error.info());
-        YamlError::new(message).at(self.origin, &self.place(line), "")
-    }
-
-    fn place(&self, line: usize) -> Place {
-        match &self.set {
-            Some(assignment) => Place::Set(Arc::clone(assignment)),
-            None => Place::Line(line),
-        }
-    }
-
-    fn wrong(&self, place: &Place, message: impl Display) -> YamlError {
-        YamlError::new(message).at(self.origin, place, &self.path())
+    fn refused(&self, line: usize, message: impl Into<String>) -> LoadError {
+        LoadError { line, path: self.path(), fault: LoadFault::Refused(message.into()) }
     }
 
     /// The key path of what is being read.
     fn path(&self) -> String {
-        self.open.iter().fold(String::new(), |path, open| match &open.inside {
-            Inside::List(items) => format!("{path}[{}]", items.len()),
-            Inside::Map { key: Some((key, _)), .. } => below(&path, key),
-            Inside::Map { key: None, .. } => path,
+        self.open.iter().fold(String::new(), |path, open| match &open.content {
+            OpenContent::List(items) => format!("{path}[{}]", items.len()),
+            OpenContent::Map { key: Some((key, _)), .. } => below(&path, key),
+            OpenContent::Map { key: None, .. } => path,
         })
     }
 }
 
-/// The parser's commonest complaints, in words that say what to do.
-const COMPLAINTS: &[(&str, &str)] = &[
-    ("simple key expect", "a key must be followed by `: ` and its value"),
-    (
-        "mapping values are not allowed",
-        "`: ` cannot stand here; look at the indentation, the space after each `:` and the quotes",
-    ),
-    ("illegal placement of ':'", "`:` cannot stand here; a `[` or `{` above may lack its end"),
-    ("flow sequence, expected", "a list that opens with `[` lacks its `,` or `]`"),
-    ("flow mapping, did not find", "a mapping that opens with `{` lacks its `,` or `}`"),
-    ("unknown anchor", "no anchor of this name; put text that starts with `*` in quotes"),
-    ("unexpected end of stream", "a text in quotes lacks its closing quote"),
-    ("block mapping, did not find expected key", "expected a key, indented like the keys around it"),
-    ("unexpected character", "text that starts with a special character must stand in quotes"),
-    ("invalid trailing content", "nothing may follow the closing quote"),
-    ("invalid indentation", "expected the line to be indented like the lines around it"),
-    ("recursion limit", TOO_DEEP),
-];
-
-/// What to say about a text that the parser refused, and of which line.
-fn complaint<'a>(text: &str, line: usize, info: &'a str) -> (usize, &'a str) {
-    let lines = || text.lines().enumerate().map(|(index, text)| (index + 1, text));
-    let tab = |text: &str| text.trim_start_matches(' ').starts_with('\t');
-    if let Some((line, _)) = lines().find(|&(number, text)| number.abs_diff(line) <= 1 && tab(text)) {
-        return (line, "a tab cannot indent a line; use spaces");
+/// Takes the mappings of `<<` in, under the keys that stand beside it.
+fn merge(entries: Vec<YamlEntry>) -> Vec<YamlEntry> {
+    let (merges, mut own): (Vec<YamlEntry>, Vec<YamlEntry>) =
+        entries.into_iter().partition(|entry| entry.key == "<<");
+    let sources = merges.into_iter().flat_map(|entry| match entry.value.data {
+        YamlData::List(items) => items,
+        _ => vec![entry.value],
+    });
+    for source in sources {
+        let YamlData::Map(entries) = source.data else { continue };
+        for entry in entries {
+            if own.iter().all(|known| known.key != entry.key) {
+                own.push(entry);
+            }
+        }
     }
-    // That a line is no key, or that something is missing, shows only where the next thing begins.
-    let late = info == "simple key expect ':'" || line > text.lines().count();
-    let written = |text: &str| !text.trim().is_empty() && !text.trim().starts_with('#');
-    let before = lines().filter(|&(number, text)| number < line && written(text)).last();
-    let line = before.filter(|_| late).map_or(line, |(number, _)| number);
-    (line, COMPLAINTS.iter().find(|(part, _)| info.contains(part)).map_or(info, |(_, words)| words))
+    own
 }

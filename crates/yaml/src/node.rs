@@ -2,29 +2,30 @@ use std::sync::Arc;
 
 /// A value of the tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub place: Place,
-    pub data: Data,
+pub struct YamlNode {
+    pub place: YamlPlace,
+    pub data: YamlData,
 }
 
+/// What a value is. A mapping keeps the order of its keys.
 #[derive(Clone, Debug)]
-pub(crate) enum Data {
-    Scalar(Scalar),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+pub enum YamlData {
+    Scalar(YamlScalar),
+    List(Vec<YamlNode>),
+    Map(Vec<YamlEntry>),
 }
 
 /// A key with its value. The key has a place of its own, because it alone may be wrong.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub struct YamlEntry {
     pub key: String,
-    pub place: Place,
-    pub value: Node,
+    pub place: YamlPlace,
+    pub value: YamlNode,
 }
 
 /// Where a key or value was given.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub enum YamlPlace {
     /// Somewhere in the file, or nowhere: a default.
     File,
     /// A line of the file, counted from 1.
@@ -33,12 +34,23 @@ pub(crate) enum Place {
     Set(Arc<str>),
 }
 
-/// A scalar as it was written. What it means depends on whether it was quoted, and a key that wants text may
-/// take a plain `1.0` as the text it is.
+/// A scalar as it was written. What it means depends on its form, and a key that wants text may take a plain `1.0`
+/// as the text it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Scalar {
+pub struct YamlScalar {
     pub text: String,
-    pub plain: bool,
+    pub form: ScalarForm,
+}
+
+/// How a scalar was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScalarForm {
+    /// Without quotes: its text may mean a number, true, false or nothing.
+    Plain,
+    /// In quotes or in a block, or with the tag `!!str`: it is text.
+    Quoted,
+    /// With this tag, which only the caller understands, such as `vault` for `!vault`. Here it is text.
+    Tagged(String),
 }
 
 /// What a scalar means by the core schema of YAML 1.2.
@@ -52,62 +64,87 @@ pub(crate) enum Meaning<'a> {
     Text(&'a str),
 }
 
-/// One step of a key path such as `local_servers[1].num_workers`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
-    Key(String),
-    Index(usize),
+impl YamlPlace {
+    /// The line of the file, counted from 1.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            Self::Line(line) => Some(*line),
+            Self::File | Self::Set(_) => None,
+        }
+    }
 }
 
-impl Node {
-    pub fn map(place: Place) -> Self {
-        Self { place, data: Data::Map(Vec::new()) }
+impl YamlNode {
+    pub(crate) fn map(place: YamlPlace) -> Self {
+        Self { place, data: YamlData::Map(Vec::new()) }
     }
 
-    pub fn null(place: Place) -> Self {
-        Self { place, data: Data::Scalar(Scalar { text: String::new(), plain: true }) }
+    pub(crate) fn null(place: YamlPlace) -> Self {
+        Self { place, data: YamlData::Scalar(YamlScalar::plain("")) }
     }
 
+    /// Whether nothing was given: an empty value, `~` or `null`.
+    #[must_use]
     pub fn is_null(&self) -> bool {
-        matches!(&self.data, Data::Scalar(scalar) if scalar.meaning() == Meaning::Null)
+        matches!(&self.data, YamlData::Scalar(scalar) if scalar.meaning() == Meaning::Null)
     }
 
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    /// The key of this mapping with its value.
+    #[must_use]
+    pub fn entry(&self, key: &str) -> Option<&YamlEntry> {
         match &self.data {
-            Data::Map(entries) => entries.iter().find(|entry| entry.key == key),
-            Data::Scalar(_) | Data::List(_) => None,
+            YamlData::Map(entries) => entries.iter().find(|entry| entry.key == key),
+            YamlData::Scalar(_) | YamlData::List(_) => None,
         }
     }
 
-    pub fn item(&self, index: usize) -> Option<&Node> {
+    pub(crate) fn item(&self, index: usize) -> Option<&YamlNode> {
         match &self.data {
-            Data::List(items) => items.get(index),
-            Data::Scalar(_) | Data::Map(_) => None,
+            YamlData::List(items) => items.get(index),
+            YamlData::Scalar(_) | YamlData::Map(_) => None,
+        }
+    }
+
+    /// Says of everything in here that it was given at `place`.
+    pub(crate) fn move_to(&mut self, place: &YamlPlace) {
+        self.place = place.clone();
+        match &mut self.data {
+            YamlData::Scalar(_) => {}
+            YamlData::List(items) => items.iter_mut().for_each(|item| item.move_to(place)),
+            YamlData::Map(entries) => entries.iter_mut().for_each(|entry| {
+                entry.place = place.clone();
+                entry.value.move_to(place);
+            }),
         }
     }
 
     /// How many nodes a copy of this one would make.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match &self.data {
-            Data::Scalar(_) => 1,
-            Data::List(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
-            Data::Map(entries) => 1 + entries.iter().map(|entry| entry.value.size()).sum::<usize>(),
+            YamlData::Scalar(_) => 1,
+            YamlData::List(items) => 1 + items.iter().map(YamlNode::size).sum::<usize>(),
+            YamlData::Map(entries) => 1 + entries.iter().map(|entry| entry.value.size()).sum::<usize>(),
         }
     }
 
     /// How many lists and mappings lie inside each other here.
-    pub fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         match &self.data {
-            Data::Scalar(_) => 0,
-            Data::List(items) => 1 + items.iter().map(Node::depth).max().unwrap_or(0),
-            Data::Map(entries) => 1 + entries.iter().map(|entry| entry.value.depth()).max().unwrap_or(0),
+            YamlData::Scalar(_) => 0,
+            YamlData::List(items) => 1 + items.iter().map(YamlNode::depth).max().unwrap_or(0),
+            YamlData::Map(entries) => 1 + entries.iter().map(|entry| entry.value.depth()).max().unwrap_or(0),
         }
     }
 }
 
-impl Scalar {
-    pub fn meaning(&self) -> Meaning<'_> {
-        if self.plain { plain_meaning(&self.text) } else { Meaning::Text(&self.text) }
+impl YamlScalar {
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), form: ScalarForm::Plain }
+    }
+
+    pub(crate) fn meaning(&self) -> Meaning<'_> {
+        if self.form == ScalarForm::Plain { plain_meaning(&self.text) } else { Meaning::Text(&self.text) }
     }
 }
 
@@ -142,28 +179,4 @@ fn number(text: &str) -> Option<Meaning<'_>> {
         return Some(Meaning::Signed(whole));
     }
     text.parse().ok().filter(|number: &f64| number.is_finite()).map(Meaning::Float)
-}
-
-/// Takes a key path apart, or says what is wrong with it.
-pub(crate) fn steps(path: &str) -> Result<Vec<Step>, String> {
-    let mut steps = Vec::new();
-    for part in path.split('.') {
-        let (key, indices) = part.find('[').map_or((part, ""), |at| part.split_at(at));
-        if key.is_empty() {
-            return Err(format!("`{path}` is no key path; write it like `optimizer.adam.lr`"));
-        }
-        steps.push(Step::Key(key.to_owned()));
-        for index in indices.split_inclusive(']') {
-            let number = index.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-            let number = number.and_then(|digits| digits.parse().ok());
-            let wrong = || format!("`{part}` is no list item; write it like `local_servers[0]`");
-            steps.push(Step::Index(number.ok_or_else(wrong)?));
-        }
-    }
-    Ok(steps)
-}
-
-/// The path of `key` in the mapping at `path`.
-pub(crate) fn below(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

@@ -9,18 +9,19 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use crate::error::YamlError;
-use crate::node::{Data, Entry, Meaning, Node, Place, below};
+use crate::key_path::below;
+use crate::node::{Meaning, YamlData, YamlEntry, YamlNode, YamlPlace};
 
 /// Hands a value of the tree to serde, and adds its place to whatever serde finds wrong with it.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct NodeReader<'a> {
     origin: &'a str,
-    node: &'a Node,
+    node: &'a YamlNode,
     path: &'a str,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(origin: &'a str, root: &'a Node) -> Self {
+impl<'a> NodeReader<'a> {
+    pub fn new(origin: &'a str, root: &'a YamlNode) -> Self {
         Self { origin, node: root, path: "" }
     }
 
@@ -39,14 +40,18 @@ impl<'a> Reader<'a> {
         self,
         seed: S,
         name: &str,
-        place: &Place,
+        place: &YamlPlace,
     ) -> Result<S::Value, YamlError> {
         let name: StrDeserializer<'_, YamlError> = name.into_deserializer();
         seed.deserialize(name).map_err(|wrong| wrong.at(self.origin, place, self.path))
     }
 
-    fn visit_list<'de, V: Visitor<'de>>(self, nodes: &'a [Node], visitor: V) -> Result<V::Value, YamlError> {
-        let mut items = Items { list: self, left: nodes.iter(), count: nodes.len() };
+    fn visit_list<'de, V: Visitor<'de>>(
+        self,
+        nodes: &'a [YamlNode],
+        visitor: V,
+    ) -> Result<V::Value, YamlError> {
+        let mut items = ListItems { list: self, left: nodes.iter(), count: nodes.len() };
         let value = visitor.visit_seq(&mut items)?;
         if items.left.len() > 0 {
             let taken = nodes.len() - items.left.len();
@@ -57,26 +62,26 @@ impl<'a> Reader<'a> {
 
     fn visit_entries<'de, V: Visitor<'de>>(
         self,
-        entries: &'a [Entry],
+        entries: &'a [YamlEntry],
         visitor: V,
     ) -> Result<V::Value, YamlError> {
-        visitor.visit_map(Entries { map: self, left: entries.iter(), value: None })
+        visitor.visit_map(MapEntries { map: self, left: entries.iter(), value: None })
     }
 
     /// A mapping. An empty value will do, because all its keys may have been left to their defaults.
     fn visit_mapping<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match &self.node.data {
-            Data::Scalar(_) if self.node.is_null() => self.visit_entries(&[], visitor),
+            YamlData::Scalar(_) if self.node.is_null() => self.visit_entries(&[], visitor),
             // Serde would also take a list of the fields in their order, which nobody could read.
-            Data::List(_) => Err(YamlError::invalid_type(Unexpected::Seq, &visitor)),
-            Data::Scalar(_) | Data::Map(_) => self.deserialize_any(visitor),
+            YamlData::List(_) => Err(YamlError::invalid_type(Unexpected::Seq, &visitor)),
+            YamlData::Scalar(_) | YamlData::Map(_) => self.deserialize_any(visitor),
         }
     }
 
     fn choice(self, known: &[&str]) -> Result<Choice<'a>, YamlError> {
         let found = match &self.node.data {
-            Data::Scalar(_) if self.node.is_null() => "nothing".to_owned(),
-            Data::Scalar(scalar) => {
+            YamlData::Scalar(_) if self.node.is_null() => "nothing".to_owned(),
+            YamlData::Scalar(scalar) => {
                 return Ok(Choice {
                     parent: self,
                     name: &scalar.text,
@@ -84,8 +89,8 @@ impl<'a> Reader<'a> {
                     content: None,
                 });
             }
-            Data::Map(entries) => match entries.as_slice() {
-                [Entry { key, place, value }] => {
+            YamlData::Map(entries) => match entries.as_slice() {
+                [YamlEntry { key, place, value }] => {
                     return Ok(Choice { parent: self, name: key, place, content: Some(value) });
                 }
                 [] => "an empty mapping".to_owned(),
@@ -94,20 +99,20 @@ impl<'a> Reader<'a> {
                     first.key, second.key
                 ),
             },
-            Data::List(_) => "a list".to_owned(),
+            YamlData::List(_) => "a list".to_owned(),
         };
         Err(YamlError::new(format!("expected one of {}, found {found}", known.join(", "))))
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'_> {
+impl<'de> Deserializer<'de> for NodeReader<'_> {
     type Error = YamlError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match &self.node.data {
-            Data::List(items) => self.visit_list(items, visitor),
-            Data::Map(entries) => self.visit_entries(entries, visitor),
-            Data::Scalar(scalar) => match scalar.meaning() {
+            YamlData::List(items) => self.visit_list(items, visitor),
+            YamlData::Map(entries) => self.visit_entries(entries, visitor),
+            YamlData::Scalar(scalar) => match scalar.meaning() {
                 Meaning::Null => visitor.visit_unit(),
                 Meaning::Bool(value) => visitor.visit_bool(value),
                 Meaning::Unsigned(value) => visitor.visit_u64(value),
@@ -121,7 +126,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         // Serde would round what is too large to infinity without a word.
         match &self.node.data {
-            Data::Scalar(scalar) => match scalar.meaning() {
+            YamlData::Scalar(scalar) => match scalar.meaning() {
                 Meaning::Float(value) if value.is_finite() && value.abs() > f64::from(f32::MAX) => {
                     Err(YamlError::new(format!(
                         "expected a number of at most {:e}, found {}",
@@ -131,14 +136,14 @@ impl<'de> Deserializer<'de> for Reader<'_> {
                 }
                 _ => self.deserialize_any(visitor),
             },
-            Data::List(_) | Data::Map(_) => self.deserialize_any(visitor),
+            YamlData::List(_) | YamlData::Map(_) => self.deserialize_any(visitor),
         }
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match &self.node.data {
             // Where text is wanted, `name: 2026` needs no quotes.
-            Data::Scalar(scalar) if !self.node.is_null() => visitor.visit_str(&scalar.text),
+            YamlData::Scalar(scalar) if !self.node.is_null() => visitor.visit_str(&scalar.text),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -187,20 +192,20 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 }
 
-struct Items<'a> {
-    list: Reader<'a>,
-    left: slice::Iter<'a, Node>,
+struct ListItems<'a> {
+    list: NodeReader<'a>,
+    left: slice::Iter<'a, YamlNode>,
     count: usize,
 }
 
-impl<'de> SeqAccess<'de> for &mut Items<'_> {
+impl<'de> SeqAccess<'de> for &mut ListItems<'_> {
     type Error = YamlError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, YamlError> {
         let index = self.count - self.left.len();
         let Some(node) = self.left.next() else { return Ok(None) };
         let path = format!("{}[{index}]", self.list.path);
-        Reader { node, path: &path, ..self.list }.seed(seed).map(Some)
+        NodeReader { node, path: &path, ..self.list }.seed(seed).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -208,13 +213,13 @@ impl<'de> SeqAccess<'de> for &mut Items<'_> {
     }
 }
 
-struct Entries<'a> {
-    map: Reader<'a>,
-    left: slice::Iter<'a, Entry>,
-    value: Option<&'a Entry>,
+struct MapEntries<'a> {
+    map: NodeReader<'a>,
+    left: slice::Iter<'a, YamlEntry>,
+    value: Option<&'a YamlEntry>,
 }
 
-impl<'de> MapAccess<'de> for Entries<'_> {
+impl<'de> MapAccess<'de> for MapEntries<'_> {
     type Error = YamlError;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, YamlError> {
@@ -228,7 +233,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             return Err(YamlError::new("a value was asked for before its key"));
         };
         let path = below(self.map.path, &entry.key);
-        Reader { node: &entry.value, path: &path, ..self.map }.seed(seed)
+        NodeReader { node: &entry.value, path: &path, ..self.map }.seed(seed)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -238,18 +243,18 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 
 /// One of several alternatives: a bare name, or a mapping of the name to its options.
 struct Choice<'a> {
-    parent: Reader<'a>,
+    parent: NodeReader<'a>,
     name: &'a str,
-    place: &'a Place,
-    content: Option<&'a Node>,
+    place: &'a YamlPlace,
+    content: Option<&'a YamlNode>,
 }
 
 impl Choice<'_> {
     /// A bare name reads like one with an empty value behind it.
-    fn read<T>(self, read: impl FnOnce(Reader<'_>) -> Result<T, YamlError>) -> Result<T, YamlError> {
-        let nothing = Node::null(self.place.clone());
+    fn read<T>(self, read: impl FnOnce(NodeReader<'_>) -> Result<T, YamlError>) -> Result<T, YamlError> {
+        let nothing = YamlNode::null(self.place.clone());
         let path = below(self.parent.path, self.name);
-        let reader = Reader { node: self.content.unwrap_or(&nothing), path: &path, ..self.parent };
+        let reader = NodeReader { node: self.content.unwrap_or(&nothing), path: &path, ..self.parent };
         read(reader).map_err(|wrong| wrong.at(reader.origin, &reader.node.place, reader.path))
     }
 }
@@ -269,7 +274,7 @@ impl<'de> VariantAccess<'de> for Choice<'_> {
 
     fn unit_variant(self) -> Result<(), YamlError> {
         self.read(|content| match &content.node.data {
-            Data::Map(entries) if entries.is_empty() => Ok(()),
+            YamlData::Map(entries) if entries.is_empty() => Ok(()),
             _ if content.node.is_null() => Ok(()),
             _ => Err(YamlError::new("this choice takes no options")),
         })

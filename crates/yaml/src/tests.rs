@@ -8,7 +8,7 @@ mod sample;
 use serde_json::Value;
 
 use crate::{Tree, YamlError};
-use sample::Config;
+use sample::SampleConfig;
 
 const CHOICES: &[&str] = &["model", "optimizer", "compression"];
 
@@ -19,8 +19,8 @@ fn tree(yaml: &str, sets: &[&str]) -> Result<Tree, YamlError> {
 }
 
 /// What the configuration has other than the defaults, as JSON.
-fn differences(config: &Config) -> String {
-    let defaults = serde_json::to_string(&Config::default()).unwrap();
+fn differences(config: &SampleConfig) -> String {
+    let defaults = serde_json::to_string(&SampleConfig::default()).unwrap();
     let defaults: Value = serde_json::from_str(&defaults).unwrap();
     let mut value: Value = serde_json::from_str(&serde_json::to_string(config).unwrap()).unwrap();
     value.as_object_mut().unwrap().retain(|key, value| defaults[key] != *value);
@@ -29,7 +29,7 @@ fn differences(config: &Config) -> String {
 
 #[track_caller]
 fn check(yaml: &str, sets: &[&str], expect: &str) {
-    let outcome = match tree(yaml, sets).and_then(|tree| tree.read::<Config>()) {
+    let outcome = match tree(yaml, sets).and_then(|tree| tree.read::<SampleConfig>()) {
         Ok(config) => differences(&config),
         Err(wrong) => wrong.to_string(),
     };

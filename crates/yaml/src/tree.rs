@@ -2,33 +2,51 @@ use std::fmt::Display;
 
 use serde::de::DeserializeOwned;
 
-use crate::error::YamlError;
-use crate::load;
-use crate::node::{Node, Place, Step, steps};
-use crate::read::Reader;
+use crate::error::{YamlError, short};
+use crate::key_path::{KeyStep, steps};
+use crate::load::{Dialect, load};
+use crate::node::{YamlData, YamlNode, YamlPlace};
+use crate::read::NodeReader;
 use crate::set;
 
-/// The keys and values of a run file.
+/// Far more than anybody writes by hand.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The keys and values of a file of settings, such as a run file.
 #[derive(Clone, Debug)]
 pub struct Tree {
     origin: String,
-    root: Node,
+    root: YamlNode,
 }
 
 impl Tree {
-    /// Reads a run file. `origin` is the file's name as errors shall show it.
+    /// Reads a file of settings. `origin` is the file's name as errors shall show it.
     ///
     /// # Errors
     /// When the text is no YAML, is not a mapping of unique text keys, or is unreasonably large or deep.
     pub fn parse(origin: &str, text: &str) -> Result<Self, YamlError> {
-        let root = load::document(origin, text)?;
-        Ok(Self { origin: origin.to_owned(), root })
+        let wrong = |place, message: String| Err(YamlError::new(message).at(origin, place, ""));
+        if text.len() > MAX_BYTES {
+            let message = format!("expected at most {MAX_BYTES} bytes, found {}", text.len());
+            return wrong(&YamlPlace::File, message);
+        }
+        let mut root = load(text, Dialect::Strict).map_err(|error| error.in_words(origin, text, None))?;
+        let found = match &root.data {
+            YamlData::Map(_) => {
+                root.place = YamlPlace::File;
+                return Ok(Self { origin: origin.to_owned(), root });
+            }
+            YamlData::Scalar(_) if root.is_null() => return Ok(Self::empty(origin)),
+            YamlData::Scalar(scalar) => format!("the text \"{}\"", short(&scalar.text)),
+            YamlData::List(_) => "a list".to_owned(),
+        };
+        wrong(&root.place, format!("expected keys with values, such as `epochs: 5`, found {found}"))
     }
 
     /// A tree without any key, for a run without a file.
     #[must_use]
     pub fn empty(origin: &str) -> Self {
-        Self { origin: origin.to_owned(), root: Node::map(Place::File) }
+        Self { origin: origin.to_owned(), root: YamlNode::map(YamlPlace::File) }
     }
 
     /// Lays one `--set key.path=value` over the tree; the value is YAML.
@@ -51,9 +69,9 @@ impl Tree {
     /// Turns the tree into a configuration.
     ///
     /// # Errors
-    /// At the first key or value that does not fit `T`, with its line and key path.
+    /// ErrorPlace the first key or value that does not fit `T`, with its line and key path.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, YamlError> {
-        Reader::new(&self.origin, &self.root).read()
+        NodeReader::new(&self.origin, &self.root).read()
     }
 
     /// Whether the tree gives a value at this key path. An empty value, as in `epochs:`, gives none.
@@ -84,12 +102,12 @@ impl Tree {
     }
 }
 
-fn child<'a>(node: &'a Node, step: &Step) -> Option<(&'a Place, &'a Node)> {
+fn child<'a>(node: &'a YamlNode, step: &KeyStep) -> Option<(&'a YamlPlace, &'a YamlNode)> {
     let (key, value) = match step {
-        Step::Key(key) => node.entry(key).map(|entry| (&entry.place, &entry.value))?,
-        Step::Index(index) => node.item(*index).map(|item| (&item.place, item))?,
+        KeyStep::Key(key) => node.entry(key).map(|entry| (&entry.place, &entry.value))?,
+        KeyStep::Index(index) => node.item(*index).map(|item| (&item.place, item))?,
     };
     // A key of the file whose value came by `--set` stands for what the `--set` said.
-    let place = if let Place::Set(_) = value.place { &value.place } else { key };
+    let place = if let YamlPlace::Set(_) = value.place { &value.place } else { key };
     Some((place, value))
 }

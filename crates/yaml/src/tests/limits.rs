@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::sample::Config;
+use super::sample::SampleConfig;
 use super::{CHOICES, check};
 use crate::{Tree, to_yaml};
 
@@ -64,7 +64,7 @@ fn mutations_never_panic() {
             let _ = tree.set(&set, CHOICES);
             let _ = tree.set(&format!("model.tagger.hidden={set}"), CHOICES);
             let _ = tree.wrong(&set, tree.has(&set));
-            let _ = tree.read::<Config>();
+            let _ = tree.read::<SampleConfig>();
             let value: Value = tree.read().unwrap();
             let written = to_yaml(&value).unwrap();
             assert_eq!(Tree::parse("", &written).unwrap().read::<Value>().unwrap(), value, "{written}");
