@@ -18,10 +18,11 @@
 //! (`ansible_host`, `ansible_user`, `ansible_port`, `ansible_ssh_private_key_file`, `ansible_ssh_common_args` and their older names) and
 //! `slots`; all other variables are Ansible's own business.
 //!
-//! The way through: `format.rs` recognises, `ini.rs`, `yaml.rs` and `listing.rs` fill one `graph.rs`, `connection.rs` makes hosts of it;
-//! `hostfile.rs` and `host_list.rs` make hosts at once.
+//! The way through: `format.rs` recognises; `ini.rs`, `yaml.rs` and `listing.rs`, the last two over `document.rs`, fill one
+//! `graph.rs`; `connection.rs` makes hosts of it. `hostfile.rs` and `host_list.rs` make hosts at once.
 
 mod connection;
+mod document;
 mod error;
 mod format;
 mod graph;
@@ -32,7 +33,6 @@ mod listing;
 mod pattern;
 #[cfg(test)]
 mod tests;
-mod tree;
 mod variables;
 mod vars_folder;
 mod words;
@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::InventoryError;
 
-use format::Format;
+use format::InventoryFormat;
 use graph::Graph;
 
 /// More than any list of hosts that a person has, and little enough to read at once.
@@ -99,9 +99,9 @@ impl Inventory {
         let text = read(path)?;
         let format = format::recognise(path, &text)?;
         let graph = match format {
-            Format::Ini => ini::read(path, &text)?,
-            Format::Yaml => yaml::read(path, &text)?,
-            Format::Hostfile => return ungrouped(path, hostfile::read(path, &text)?, group),
+            InventoryFormat::Ini => ini::read(path, &text)?,
+            InventoryFormat::Yaml => yaml::read(path, &text)?,
+            InventoryFormat::Hostfile => return ungrouped(path, hostfile::read(path, &text)?, group),
         };
         from_graph(path, graph, group)
     }

@@ -163,24 +163,30 @@ impl TreeLoader {
         if !self.expects_key() {
             return self.put(node, anchor);
         }
-        self.remember(&node, anchor, line)?;
-        self.put_key(node, line)
+        self.remember(&node, anchor)?;
+        self.put_key(node)
     }
 
     fn put_alias(&mut self, anchor: usize, line: usize) -> Result<(), LoadError> {
-        let Some(node) = self.anchors.get(&anchor).cloned() else {
+        let Some(mut node) = self.anchors.get(&anchor).cloned() else {
             return Err(self.refused(line, "an anchor cannot be used inside itself"));
         };
         self.count_copy(&node, line)?;
         if self.open.len() + node.depth() > MAX_DEPTH {
             return Err(self.refused(line, TOO_DEEP));
         }
-        if self.expects_key() { self.put_key(node, line) } else { self.put(node, 0) }
+        if !self.expects_key() {
+            return self.put(node, 0);
+        }
+        if self.dialect == Dialect::Lenient {
+            node.place = YamlPlace::Line(line);
+        }
+        self.put_key(node)
     }
 
-    fn put_key(&mut self, node: YamlNode, line: usize) -> Result<(), LoadError> {
+    fn put_key(&mut self, node: YamlNode) -> Result<(), LoadError> {
+        let line = node.place.line();
         let YamlData::Scalar(scalar) = node.data else {
-            let line = node.place.line().unwrap_or(line);
             return Err(self.refused(line, "a key must be text, not a list or mapping"));
         };
         if self.dialect == Dialect::Strict {
@@ -215,7 +221,7 @@ impl TreeLoader {
     }
 
     fn put(&mut self, node: YamlNode, anchor: usize) -> Result<(), LoadError> {
-        self.remember(&node, anchor, node.place.line().unwrap_or(1))?;
+        self.remember(&node, anchor)?;
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
             Some(OpenContent::List(items)) => items.push(node),
@@ -229,9 +235,9 @@ impl TreeLoader {
     }
 
     /// Anchors are numbered from 1; 0 is none.
-    fn remember(&mut self, node: &YamlNode, anchor: usize, line: usize) -> Result<(), LoadError> {
+    fn remember(&mut self, node: &YamlNode, anchor: usize) -> Result<(), LoadError> {
         if anchor > 0 {
-            self.count_copy(node, line)?;
+            self.count_copy(node, node.place.line())?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(())

@@ -65,12 +65,12 @@ pub(crate) enum Meaning<'a> {
 }
 
 impl YamlPlace {
-    /// The line of the file, counted from 1.
+    /// The line of the file, or its first if the place is none of its lines.
     #[must_use]
-    pub fn line(&self) -> Option<usize> {
+    pub fn line(&self) -> usize {
         match self {
-            Self::Line(line) => Some(*line),
-            Self::File | Self::Set(_) => None,
+            Self::Line(line) => *line,
+            Self::File | Self::Set(_) => 1,
         }
     }
 }
@@ -80,7 +80,9 @@ impl YamlNode {
         Self { place, data: YamlData::Map(Vec::new()) }
     }
 
-    pub(crate) fn null(place: YamlPlace) -> Self {
+    /// Nothing, given at `place`.
+    #[must_use]
+    pub fn null(place: YamlPlace) -> Self {
         Self { place, data: YamlData::Scalar(YamlScalar::plain("")) }
     }
 
@@ -90,9 +92,13 @@ impl YamlNode {
         matches!(&self.data, YamlData::Scalar(scalar) if scalar.meaning() == Meaning::Null)
     }
 
-    /// The key of this mapping with its value.
+    /// The value of a key of this mapping.
     #[must_use]
-    pub fn entry(&self, key: &str) -> Option<&YamlEntry> {
+    pub fn get(&self, key: &str) -> Option<&YamlNode> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    pub(crate) fn entry(&self, key: &str) -> Option<&YamlEntry> {
         match &self.data {
             YamlData::Map(entries) => entries.iter().find(|entry| entry.key == key),
             YamlData::Scalar(_) | YamlData::List(_) => None,
