@@ -214,7 +214,8 @@ fn wrong_values() {
     check(
         "global_server:\n  local_servers:\n    - num_workers: 2\n    - type: sync\n      num_workers: many",
         &[],
-        "run.yml:5: global_server.local_servers[1].num_workers: expected a whole number, 0 or more, found the text \"many\"",
+        "run.yml:5: global_server.local_servers[1].num_workers: expected a whole number, 0 or more, found the \
+         text \"many\"",
     );
     check(
         "global_server: {local_servers: {num_workers: 2}}",
@@ -360,7 +361,8 @@ fn wrong_overrides() {
 
 #[test]
 fn wrong_after_reading() {
-    let yaml = "arch: flat\ndynamic: 1\noptimizer:\n  adam:\n    lr: 1\nglobal_server:\n  local_servers:\n  - {}\n  - {}\nepochs:\n";
+    let yaml = "arch: flat\ndynamic: 1\noptimizer:\n  adam:\n    lr: 1\nglobal_server:\n  local_servers:\n  - \
+                {}\n  - {}\nepochs:\n";
     let tree = tree(yaml, &["seed=5", "optimizer.adam.eps=1", "dynamic=3"]).unwrap();
     let check = |path: &str, has: bool, expect: &str| {
         assert_eq!(tree.has(path), has, "{path}");
@@ -388,14 +390,22 @@ fn device_pool_files() {
     check(
         flat,
         &[],
-        r#"{"arch":"flat","num_server_rounds":5,"parameter_server":{"aggr_type":"sync","num_workers":4},"target_accuracy":0.9}"#,
+        concat!(
+            r#"{"arch":"flat","num_server_rounds":5,"parameter_server":{"aggr_type":"sync","#,
+            r#""num_workers":4},"target_accuracy":0.9}"#,
+        ),
     );
     let hierarchical = "---\nnum_server_rounds: 5\ntarget_accuracy: 0.9\nbatch_size: 32\n\narch: hierarchical\n\
-                        global_server:\n  aggr_type: sync\n  local_servers:\n    - type: async\n      num_workers: 2\n    \
+                        global_server:\n  aggr_type: sync\n  local_servers:\n    - type: async\n      \
+                        num_workers: 2\n    \
                         - type: async\n      num_workers: 2\n";
     check(
         hierarchical,
         &[],
-        r#"{"arch":"hierarchical","global_server":{"aggr_type":"sync","local_servers":[{"aggr_type":"async","num_workers":2},{"aggr_type":"async","num_workers":2}]},"num_server_rounds":5,"target_accuracy":0.9}"#,
+        concat!(
+            r#"{"arch":"hierarchical","global_server":{"aggr_type":"sync","#,
+            r#""local_servers":[{"aggr_type":"async","num_workers":2},{"aggr_type":"async","#,
+            r#""num_workers":2}]},"num_server_rounds":5,"target_accuracy":0.9}"#,
+        ),
     );
 }

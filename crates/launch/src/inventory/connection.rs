@@ -110,7 +110,8 @@ impl Said<'_> {
         let by_ssh = |text: &str| match text.rsplit('.').next().unwrap_or_default() {
             "ssh" | "smart" | "paramiko" | "paramiko_ssh" => Ok(()),
             _ => Err(format!(
-                "`{}` is no way to start a node, only ssh is; choose a group without this host, or leave the variable out",
+                "`{}` is no way to start a node, only ssh is; choose a group without this host, or leave the \
+                 variable out",
                 short(text)
             )),
         };
@@ -136,7 +137,8 @@ impl Said<'_> {
 
 fn template(text: &str) -> String {
     format!(
-        "`{}` is a template of Ansible; write the value itself (only inventory_dir and inventory_hostname are filled in)",
+        "`{}` is a template of Ansible; write the value itself (only inventory_dir and inventory_hostname are \
+         filled in)",
         short(text)
     )
 }
