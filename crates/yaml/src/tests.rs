@@ -2,25 +2,26 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod dialects;
 mod limits;
 mod sample;
 
 use serde_json::Value;
 
-use super::{Tree, Wrong};
-use sample::Config;
+use crate::{Tree, YamlError};
+use sample::SampleConfig;
 
 const CHOICES: &[&str] = &["model", "optimizer", "compression"];
 
-fn tree(yaml: &str, sets: &[&str]) -> Result<Tree, Wrong> {
+fn tree(yaml: &str, sets: &[&str]) -> Result<Tree, YamlError> {
     let mut tree = Tree::parse("run.yml", yaml)?;
     sets.iter().try_for_each(|set| tree.set(set, CHOICES))?;
     Ok(tree)
 }
 
 /// What the configuration has other than the defaults, as JSON.
-fn differences(config: &Config) -> String {
-    let defaults = serde_json::to_string(&Config::default()).unwrap();
+fn differences(config: &SampleConfig) -> String {
+    let defaults = serde_json::to_string(&SampleConfig::default()).unwrap();
     let defaults: Value = serde_json::from_str(&defaults).unwrap();
     let mut value: Value = serde_json::from_str(&serde_json::to_string(config).unwrap()).unwrap();
     value.as_object_mut().unwrap().retain(|key, value| defaults[key] != *value);
@@ -29,7 +30,7 @@ fn differences(config: &Config) -> String {
 
 #[track_caller]
 fn check(yaml: &str, sets: &[&str], expect: &str) {
-    let outcome = match tree(yaml, sets).and_then(|tree| tree.read::<Config>()) {
+    let outcome = match tree(yaml, sets).and_then(|tree| tree.read::<SampleConfig>()) {
         Ok(config) => differences(&config),
         Err(wrong) => wrong.to_string(),
     };
@@ -213,7 +214,8 @@ fn wrong_values() {
     check(
         "global_server:\n  local_servers:\n    - num_workers: 2\n    - type: sync\n      num_workers: many",
         &[],
-        "run.yml:5: global_server.local_servers[1].num_workers: expected a whole number, 0 or more, found the text \"many\"",
+        "run.yml:5: global_server.local_servers[1].num_workers: expected a whole number, 0 or more, found the \
+         text \"many\"",
     );
     check(
         "global_server: {local_servers: {num_workers: 2}}",
@@ -359,7 +361,8 @@ fn wrong_overrides() {
 
 #[test]
 fn wrong_after_reading() {
-    let yaml = "arch: flat\ndynamic: 1\noptimizer:\n  adam:\n    lr: 1\nglobal_server:\n  local_servers:\n  - {}\n  - {}\nepochs:\n";
+    let yaml = "arch: flat\ndynamic: 1\noptimizer:\n  adam:\n    lr: 1\nglobal_server:\n  local_servers:\n  - \
+                {}\n  - {}\nepochs:\n";
     let tree = tree(yaml, &["seed=5", "optimizer.adam.eps=1", "dynamic=3"]).unwrap();
     let check = |path: &str, has: bool, expect: &str| {
         assert_eq!(tree.has(path), has, "{path}");
@@ -387,14 +390,22 @@ fn device_pool_files() {
     check(
         flat,
         &[],
-        r#"{"arch":"flat","num_server_rounds":5,"parameter_server":{"aggr_type":"sync","num_workers":4},"target_accuracy":0.9}"#,
+        concat!(
+            r#"{"arch":"flat","num_server_rounds":5,"parameter_server":{"aggr_type":"sync","#,
+            r#""num_workers":4},"target_accuracy":0.9}"#,
+        ),
     );
     let hierarchical = "---\nnum_server_rounds: 5\ntarget_accuracy: 0.9\nbatch_size: 32\n\narch: hierarchical\n\
-                        global_server:\n  aggr_type: sync\n  local_servers:\n    - type: async\n      num_workers: 2\n    \
+                        global_server:\n  aggr_type: sync\n  local_servers:\n    - type: async\n      \
+                        num_workers: 2\n    \
                         - type: async\n      num_workers: 2\n";
     check(
         hierarchical,
         &[],
-        r#"{"arch":"hierarchical","global_server":{"aggr_type":"sync","local_servers":[{"aggr_type":"async","num_workers":2},{"aggr_type":"async","num_workers":2}]},"num_server_rounds":5,"target_accuracy":0.9}"#,
+        concat!(
+            r#"{"arch":"hierarchical","global_server":{"aggr_type":"sync","#,
+            r#""local_servers":[{"aggr_type":"async","num_workers":2},{"aggr_type":"async","#,
+            r#""num_workers":2}]},"num_server_rounds":5,"target_accuracy":0.9}"#,
+        ),
     );
 }

@@ -7,49 +7,49 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Config {
+pub(super) struct SampleConfig {
     name: Option<String>,
-    model: Model,
+    model: SampleModel,
     data: String,
-    optimizer: Optimizer,
+    optimizer: SampleOptimizer,
     batch_size: u32,
     epochs: Option<u32>,
     num_server_rounds: Option<u64>,
     target_accuracy: f32,
-    eval_every: Span,
+    eval_every: SampleSpan,
     seed: u64,
     dynamic: i8,
     shuffle: bool,
     image: (u16, u16),
     threads: NonZeroU8,
-    arch: Arch,
-    parameter_server: Server,
-    global_server: GlobalServer,
-    compression: Compression,
+    arch: SampleArch,
+    parameter_server: SampleServer,
+    global_server: SampleGlobalServer,
+    compression: SampleCompression,
     notes: BTreeMap<String, f64>,
 }
 
-impl Default for Config {
+impl Default for SampleConfig {
     fn default() -> Self {
         Self {
             name: None,
-            model: Model::Lenet5,
+            model: SampleModel::Lenet5,
             data: "digits".to_owned(),
-            optimizer: Optimizer::Adam(Adam::default()),
+            optimizer: SampleOptimizer::Adam(SampleAdam::default()),
             batch_size: 32,
             epochs: None,
             num_server_rounds: None,
             target_accuracy: 1.0,
-            eval_every: Span("1 epoch".to_owned()),
+            eval_every: SampleSpan("1 epoch".to_owned()),
             seed: 0,
             dynamic: -1,
             shuffle: true,
             image: (28, 28),
             threads: NonZeroU8::MIN,
-            arch: Arch::Single,
-            parameter_server: Server::default(),
-            global_server: GlobalServer::default(),
-            compression: Compression::None,
+            arch: SampleArch::Single,
+            parameter_server: SampleServer::default(),
+            global_server: SampleGlobalServer::default(),
+            compression: SampleCompression::None,
             notes: BTreeMap::new(),
         }
     }
@@ -57,37 +57,37 @@ impl Default for Config {
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Model {
+enum SampleModel {
     Lenet5,
     Mlp { hidden: Vec<usize> },
-    Sentiment(Recurrent),
-    Tagger(Recurrent),
+    Sentiment(SampleRecurrent),
+    Tagger(SampleRecurrent),
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-struct Recurrent {
+struct SampleRecurrent {
     hidden: usize,
     cell: Option<String>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Optimizer {
-    Adam(Adam),
-    Sgd(Sgd),
+enum SampleOptimizer {
+    Adam(SampleAdam),
+    Sgd(SampleSgd),
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-struct Adam {
+struct SampleAdam {
     lr: f32,
     eps: f64,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Sgd {
+struct SampleSgd {
     lr: f32,
     #[serde(default)]
     momentum: f32,
@@ -95,7 +95,7 @@ struct Sgd {
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Arch {
+enum SampleArch {
     Single,
     Flat,
     Hierarchical,
@@ -103,7 +103,7 @@ enum Arch {
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Exchange {
+enum SampleExchange {
     #[default]
     Sync,
     Async,
@@ -111,32 +111,32 @@ enum Exchange {
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-struct Server {
+struct SampleServer {
     #[serde(alias = "type")]
-    aggr_type: Exchange,
+    aggr_type: SampleExchange,
     num_workers: usize,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
-struct GlobalServer {
+struct SampleGlobalServer {
     #[serde(alias = "type")]
-    aggr_type: Exchange,
-    local_servers: Vec<Server>,
+    aggr_type: SampleExchange,
+    local_servers: Vec<SampleServer>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Compression {
+enum SampleCompression {
     None,
     TopK(f64),
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(try_from = "String")]
-struct Span(String);
+struct SampleSpan(String);
 
-impl TryFrom<String> for Span {
+impl TryFrom<String> for SampleSpan {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {

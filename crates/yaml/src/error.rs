@@ -3,41 +3,41 @@ use std::fmt::{self, Display};
 
 use serde::de::{self, Expected, Unexpected};
 
-use super::node::Place;
+use crate::node::YamlPlace;
 
-/// Something in a run file or behind `--set` that cannot be right: where, at which key, and what would be.
+/// Something in a file or behind `--set` that cannot be right: where, at which key, and what would be.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wrong {
+pub struct YamlError {
     message: String,
     /// Unknown while a value is being read: whoever knows the value adds it.
-    at: Option<At>,
+    at: Option<ErrorPlace>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct At {
+struct ErrorPlace {
     place: String,
     path: String,
 }
 
-impl Wrong {
+impl YamlError {
     pub fn new(message: impl Display) -> Self {
         Self { message: message.to_string(), at: None }
     }
 
     /// Adds the place, unless somebody nearer to the cause has done so.
-    pub(super) fn at(mut self, origin: &str, place: &Place, path: &str) -> Self {
-        self.at.get_or_insert_with(|| At::new(origin, place, path));
+    pub(crate) fn at(mut self, origin: &str, place: &YamlPlace, path: &str) -> Self {
+        self.at.get_or_insert_with(|| ErrorPlace::new(origin, place, path));
         self
     }
 }
 
-impl At {
-    fn new(origin: &str, place: &Place, path: &str) -> Self {
+impl ErrorPlace {
+    fn new(origin: &str, place: &YamlPlace, path: &str) -> Self {
         let mut path = path.to_owned();
         let place = match place {
-            Place::File => origin.to_owned(),
-            Place::Line(line) => format!("{origin}:{line}"),
-            Place::Set(assignment) => {
+            YamlPlace::File => origin.to_owned(),
+            YamlPlace::Line(line) => format!("{origin}:{line}"),
+            YamlPlace::Set(assignment) => {
                 // The assignment opens with its own path, which need not be read twice.
                 if assignment.split_once('=').is_some_and(|(key, _)| key.trim() == path) {
                     path.clear();
@@ -49,7 +49,7 @@ impl At {
     }
 }
 
-impl Display for Wrong {
+impl Display for YamlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in self.at.iter().flat_map(|at| [&at.place, &at.path]).filter(|part| !part.is_empty()) {
             write!(f, "{part}: ")?;
@@ -58,9 +58,9 @@ impl Display for Wrong {
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for YamlError {}
 
-impl de::Error for Wrong {
+impl de::Error for YamlError {
     fn custom<T: Display>(message: T) -> Self {
         Self::new(message)
     }
@@ -170,7 +170,7 @@ fn found_words(found: Unexpected<'_>) -> String {
 /// Texts longer than this tell nothing more about the mistake.
 const SHORT_CHARS: usize = 60;
 
-pub(super) fn short(text: &str) -> Cow<'_, str> {
+pub(crate) fn short(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(SHORT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::{Tree, to_yaml};
-use super::sample::Config;
+use super::sample::SampleConfig;
 use super::{CHOICES, check};
+use crate::{Tree, to_yaml};
 
 #[test]
 fn limits() {
@@ -34,8 +34,10 @@ fn limits() {
 /// Whatever a file or an assignment holds, reading it ends with a value or an error.
 #[test]
 fn mutations_never_panic() {
-    const FILE: &str = "---\nname: fashion # why\nmodel: {tagger: {hidden: 128, cell: gru}}\noptimizer:\n  adam: &a\n    \
-                        lr: 1e-3\nimage: [28, 28]\nglobal_server:\n  local_servers:\n    - {type: sync, num_workers: 2}\n    \
+    const FILE: &str = "---\nname: fashion # why\nmodel: {tagger: {hidden: 128, cell: gru}}\noptimizer:\n  \
+                        adam: &a\n    \
+                        lr: 1e-3\nimage: [28, 28]\nglobal_server:\n  local_servers:\n    - {type: sync, \
+                        num_workers: 2}\n    \
                         - type: async\nnotes: {a: .5, 'b': -0x1, \"c\\n\": *a}\ndata: |\n  text\n...\n";
     const BITS: &[&str] = &[
         "\t", "\n", "- ", "? ", ": ", "&a ", "*a", "!!str ", "|", ">-", "'", "\"", "{", "]", "\u{feff}", "é",
@@ -64,7 +66,7 @@ fn mutations_never_panic() {
             let _ = tree.set(&set, CHOICES);
             let _ = tree.set(&format!("model.tagger.hidden={set}"), CHOICES);
             let _ = tree.wrong(&set, tree.has(&set));
-            let _ = tree.read::<Config>();
+            let _ = tree.read::<SampleConfig>();
             let value: Value = tree.read().unwrap();
             let written = to_yaml(&value).unwrap();
             assert_eq!(Tree::parse("", &written).unwrap().read::<Value>().unwrap(), value, "{written}");

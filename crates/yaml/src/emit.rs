@@ -1,21 +1,22 @@
 use serde::ser::Serialize;
 
-use super::load;
-use super::node::{Data, Meaning, Node, Scalar};
-use super::wrong::Wrong;
+use crate::error::YamlError;
+use crate::load::{Dialect, load};
+use crate::node::{Meaning, YamlData, YamlNode, YamlScalar};
 
 /// Lists of scalars up to this width stay on one line.
 const LINE_CHARS: usize = 80;
 
-/// Writes a value as block-style YAML that [`Tree::parse`](super::Tree::parse) reads back as the same value,
+/// Writes a value as block-style YAML that [`Tree::parse`](crate::Tree::parse) reads back as the same value,
 /// and that readers of YAML 1.1 understand alike. The order of keys is kept.
 ///
 /// # Errors
 /// When the value has no form in JSON, such as a mapping whose keys are not text.
-pub fn to_yaml<T: Serialize>(value: &T) -> Result<String, Wrong> {
+pub fn to_yaml<T: Serialize>(value: &T) -> Result<String, YamlError> {
     // JSON text keeps the order of fields and gives each number just the digits it needs, and JSON is YAML.
-    let json = serde_json::to_string(value).map_err(Wrong::new)?;
-    let node = load::json(&json.chars().map(printable).collect::<String>())?;
+    let json = serde_json::to_string(value).map_err(YamlError::new)?;
+    let json: String = json.chars().map(printable).collect();
+    let node = load(&json, Dialect::Strict).map_err(|error| error.in_words("", &json, None))?;
     let mut out = String::new();
     match one_line(&node) {
         Some(line) => out.extend([&line, "\n"]),
@@ -25,11 +26,11 @@ pub fn to_yaml<T: Serialize>(value: &T) -> Result<String, Wrong> {
 }
 
 /// Writes a mapping or list, each entry on lines of its own.
-fn write_block(data: &Data, indent: usize, out: &mut String) {
+fn write_block(data: &YamlData, indent: usize, out: &mut String) {
     let margin = " ".repeat(indent);
     match data {
-        Data::Scalar(_) => {}
-        Data::Map(entries) => {
+        YamlData::Scalar(_) => {}
+        YamlData::Map(entries) => {
             for entry in entries {
                 out.extend([&margin, plain_or_quoted(&entry.key).as_str(), ":"]);
                 if let Some(value) = one_line(&entry.value) {
@@ -40,7 +41,7 @@ fn write_block(data: &Data, indent: usize, out: &mut String) {
                 }
             }
         }
-        Data::List(items) => {
+        YamlData::List(items) => {
             for item in items {
                 let start = out.len();
                 match one_line(item) {
@@ -55,16 +56,17 @@ fn write_block(data: &Data, indent: usize, out: &mut String) {
 }
 
 /// A scalar, a short list of scalars, or anything empty.
-fn one_line(node: &Node) -> Option<String> {
+fn one_line(node: &YamlNode) -> Option<String> {
     match &node.data {
-        Data::Scalar(scalar) => Some(match scalar.meaning() {
+        YamlData::Scalar(scalar) => Some(match scalar.meaning() {
             Meaning::Text(text) => plain_or_quoted(text),
             Meaning::Float(_) => float(&scalar.text),
             _ => scalar.text.clone(),
         }),
-        Data::Map(entries) => entries.is_empty().then(|| "{}".to_owned()),
-        Data::List(items) => {
-            let scalar = |item: &Node| if let Data::Scalar(_) = item.data { one_line(item) } else { None };
+        YamlData::Map(entries) => entries.is_empty().then(|| "{}".to_owned()),
+        YamlData::List(items) => {
+            let scalar =
+                |item: &YamlNode| if let YamlData::Scalar(_) = item.data { one_line(item) } else { None };
             let items: Option<Vec<String>> = items.iter().map(scalar).collect();
             items
                 .map(|items| format!("[{}]", items.join(", ")))
@@ -87,7 +89,7 @@ fn reads_as_text(text: &str) -> bool {
         && text.chars().all(|c| word(c) || " -./+".contains(c))
         && !number_like
         && !old_bool
-        && matches!(Scalar { text: text.to_owned(), plain: true }.meaning(), Meaning::Text(_))
+        && matches!(YamlScalar::plain(text).meaning(), Meaning::Text(_))
 }
 
 fn quoted(text: &str) -> String {
@@ -122,8 +124,8 @@ fn float(text: &str) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::Tree;
     use super::*;
+    use crate::Tree;
 
     #[track_caller]
     fn check(value: &Value, expect: &str) {
@@ -202,12 +204,12 @@ mod tests {
     #[test]
     fn fields_keep_their_order() {
         #[derive(serde::Serialize)]
-        struct Run {
+        struct InOrder {
             name: &'static str,
             model: &'static str,
             batch_size: u32,
         }
-        let run = Run { name: "a", model: "mlp", batch_size: 32 };
-        assert_eq!(to_yaml(&run).unwrap(), "name: a\nmodel: mlp\nbatch_size: 32\n");
+        let value = InOrder { name: "a", model: "mlp", batch_size: 32 };
+        assert_eq!(to_yaml(&value).unwrap(), "name: a\nmodel: mlp\nbatch_size: 32\n");
     }
 }
