@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::net::IpAddr;
 
 use anyhow::Result;
@@ -6,7 +5,7 @@ use bonfire_launch::{Facts, Host, Program};
 
 use super::fleet::{Answering, Checkup, Fleet, FleetArgs, step_speed};
 use super::setup::{own_program, refuse_unusable};
-use crate::terminal::say;
+use crate::terminal::{print, say};
 
 /// Look at every host of an inventory, all at the same time.
 #[derive(Debug, clap::Args)]
@@ -30,20 +29,16 @@ pub fn run(args: &CheckArgs) -> Result<()> {
     let fleet = Fleet::of(hosts, args.fleet.patience())?;
     let mut checkups = fleet.check(&program, 0);
     measure(&fleet, &program, &mut checkups);
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        for checkup in &checkups {
-            writeln!(out, "{}", serde_json::to_string(checkup)?)?;
-        }
-    } else {
-        for line in table(&checkups, &program) {
-            writeln!(out, "{line}")?;
-        }
-        if checkups.iter().any(|checkup| checkup.is_usable && !checkup.has_program) {
-            say("some hosts do not have this program yet: `bonfire setup` or `bonfire run` puts it there");
-        }
+    let lines = match args.json {
+        true => checkups.iter().map(serde_json::to_string).collect::<Result<_, _>>()?,
+        false => table(&checkups, &program),
+    };
+    let printed = lines.iter().try_for_each(|line| print(line));
+    if !args.json && checkups.iter().any(|checkup| checkup.is_usable && !checkup.has_program) {
+        say("some hosts do not have this program yet: `bonfire setup` or `bonfire run` puts it there");
     }
-    refuse_unusable(&checkups)
+    // The exit code counts also for one who did not read the table.
+    refuse_unusable(&checkups).and(printed)
 }
 
 /// Speeds of those that have the program; then the ways to the first of them, one after the other, so that none is

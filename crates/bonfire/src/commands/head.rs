@@ -13,6 +13,7 @@ use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
 use super::{ranks, stop_on_ctrl_c};
 use crate::failure::Failed;
+use crate::terminal::print;
 
 /// Start a run with workers on other machines.
 #[derive(Debug, clap::Args)]
@@ -66,7 +67,10 @@ pub fn run(args: HeadArgs) -> Result<ExitCode> {
         Some(path) => {
             write_ticket(path, &ticket).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        None => print_line(&ticket),
+        None => {
+            // Whoever starts nodes waits for this line. One who does not read it is no reason to end the run.
+            let _ = print(&ticket);
+        }
     }
     let summary = run.lead(&gate, stop).context(Failed("the run failed".to_owned()))?;
     Ok(exit_code(&summary))
@@ -99,10 +103,4 @@ fn write_ticket(path: &Path, ticket: &str) -> std::io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     writeln!(options.open(&aside)?, "{ticket}")?;
     std::fs::rename(&aside, path)
-}
-
-/// Whoever starts nodes waits for this line. One who does not read it is no reason to end the run.
-fn print_line(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -1,4 +1,4 @@
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -10,6 +10,7 @@ use bonfire_launch::seat::{Seat, remove_run, run_folder, until_end_of};
 use bonfire_launch::{Signal, guard, parcel, reach};
 
 use crate::failure::Failed;
+use crate::terminal;
 
 /// What this program does on a host for the launcher. Nobody types these commands.
 #[derive(Debug, clap::Args)]
@@ -121,9 +122,7 @@ pub fn run(args: HostArgs) -> Result<()> {
 }
 
 fn print(value: &impl serde::Serialize) -> Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(value)?)?;
-    Ok(out.flush()?)
+    terminal::print(&serde_json::to_string(value)?)
 }
 
 fn end(run: &str, seat: Option<usize>, now: bool) -> Result<()> {

@@ -10,7 +10,7 @@ use bonfire_launch::{Delay, Lab, LabError, LabSpec, Progress, Rate, Shape};
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
 use crate::failure::Failed;
-use crate::terminal::{say, write};
+use crate::terminal::{print, say, write};
 
 /// Emulate a cluster on this machine.
 #[derive(Debug, clap::Args)]
@@ -65,10 +65,10 @@ struct DownArgs {
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     let done = match args.command {
         LabCommand::Up(args) => return up(args),
-        LabCommand::Down(args) => down(&args),
+        LabCommand::Down(args) => down(&args).map_err(told),
         LabCommand::List => list(),
     };
-    done.map(|()| ExitCode::SUCCESS).map_err(told)
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn up(args: UpArgs) -> Result<ExitCode> {
@@ -80,7 +80,7 @@ fn up(args: UpArgs) -> Result<ExitCode> {
     bar.end();
     match made {
         Ok(lab) => {
-            print_new(&lab);
+            print_new(&lab)?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error @ LabError::Stopped) => {
@@ -103,20 +103,19 @@ fn down(args: &DownArgs) -> Result<(), LabError> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "what the command is for")]
-fn list() -> Result<(), LabError> {
-    let labs = Lab::list()?;
+fn list() -> Result<()> {
+    let labs = Lab::list().map_err(told)?;
     if labs.is_empty() {
         say("there is no lab; bonfire lab up --hosts 4 makes one");
         return Ok(());
     }
-    println!(
+    print(&format!(
         "{:<8}  {:>9}  {:<15}  {:<8}  {:<6}  INVENTORY",
         "NAME", "HOSTS UP", "FIRST ADDRESS", "RATE", "DELAY"
-    );
+    ))?;
     for lab in labs {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        println!(
+        print(&format!(
             "{:<8}  {:>9}  {:<15}  {:<8}  {:<6}  {}",
             lab.name(),
             format!("{} of {}", lab.running(), lab.hosts()),
@@ -124,27 +123,26 @@ fn list() -> Result<(), LabError> {
             or_none(lab.shape().rate.map(|rate| rate.to_string())),
             or_none(lab.shape().delay.map(|delay| delay.to_string())),
             lab.inventory().display()
-        );
+        ))?;
     }
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "what the command is for")]
-fn print_new(lab: &Lab) {
+fn print_new(lab: &Lab) -> Result<()> {
     let address = |number| lab.address(number).map_or(String::new(), |address| address.to_string());
-    println!(
+    print(&format!(
         "hosts      {0}-1 to {0}-{1}, {2} to {3}",
         lab.name(),
         lab.hosts(),
         address(1),
         address(lab.hosts())
-    );
+    ))?;
     if let Some(gateway) = lab.gateway() {
-        println!("gateway    {gateway} is this machine as they see it");
+        print(&format!("gateway    {gateway} is this machine as they see it"))?;
     }
-    println!("inventory  {}", lab.inventory().display());
-    println!("go there   ssh -F {} {}-1", lab.ssh_config().display(), lab.name());
-    println!("end it     bonfire lab down --name {}", lab.name());
+    print(&format!("inventory  {}", lab.inventory().display()))?;
+    print(&format!("go there   ssh -F {} {}-1", lab.ssh_config().display(), lab.name()))?;
+    print(&format!("end it     bonfire lab down --name {}", lab.name()))
 }
 
 /// Wrong input, or a lab that failed on the way, by what the error says of itself.

@@ -1,5 +1,4 @@
 use std::fs;
-use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use super::fleet::Member;
 use super::run::logs_folder;
 use super::stop_on_ctrl_c;
 use crate::failure::Failed;
+use crate::terminal::print;
 
 /// Print what the processes of a run said, on every host or on one.
 #[derive(Debug, clap::Args)]
@@ -43,17 +43,16 @@ pub fn run(args: &LogsArgs) -> Result<()> {
     }
     let hosts: Vec<usize> = (0..fleet.members.len()).filter(|i| seats.iter().any(|s| s.host == *i)).collect();
     let logins = fleet.each_of(&hosts, |_, member| member.remote.log_in());
-    let out = Out { prefix: seats.len() > 1, out: Mutex::new(io::stdout()) };
-    let is_stopped = stop_on_ctrl_c()?;
+    let printer = LogPrinter { prefix: seats.len() > 1, printed: Mutex::new(Ok(())) };
+    let stop = stop_on_ctrl_c()?;
+    let is_over = || stop.load(Ordering::Relaxed) || printer.has_failed();
     let printed = std::thread::scope(|scope| {
         let threads: Vec<_> = seats
             .iter()
             .map(|seat| {
-                let (member, out) = (&fleet.members[seat.host], &out);
-                let record = &record;
-                scope.spawn(move || {
-                    print(member, record, seat, args.follow, out, &|| is_stopped.load(Ordering::Relaxed))
-                })
+                let (member, record) = (&fleet.members[seat.host], &record);
+                let (printer, is_over) = (&printer, &is_over);
+                scope.spawn(move || print_log(member, record, seat, args.follow, printer, is_over))
             })
             .collect();
         threads.into_iter().map(|t| t.join().unwrap_or(Ok(()))).collect::<Vec<_>>()
@@ -67,34 +66,43 @@ pub fn run(args: &LogsArgs) -> Result<()> {
         let failed = seats.iter().zip(printed);
         troubles = failed.filter_map(|(seat, p)| Some(format!("{}: {}", seat.name, p.err()?))).collect();
     }
-    if troubles.is_empty() { Ok(()) } else { Err(Failed(troubles.join("\n  ")).into()) }
+    if troubles.is_empty() { printer.end() } else { Err(Failed(troubles.join("\n  ")).into()) }
 }
 
-/// Where lines go. Those of several processes say whose they are.
-struct Out {
+/// Prints the lines of several processes, which say whose they are, or of one.
+struct LogPrinter {
     prefix: bool,
-    out: Mutex<io::Stdout>,
+    /// How the last line was printed.
+    printed: Mutex<Result<()>>,
 }
 
-impl Out {
+impl LogPrinter {
     fn line(&self, seat: &SeatPlan, line: &str) {
-        let Ok(mut out) = self.out.lock() else { return };
-        // A reader that went away, as `head` does, is no error.
-        let _ = if self.prefix {
-            writeln!(out, "{} {}: {line}", seat.seat, seat.name)
-        } else {
-            writeln!(out, "{line}")
-        };
+        let Ok(mut printed) = self.printed.lock() else { return };
+        if printed.is_ok() {
+            *printed = match self.prefix {
+                true => print(&format!("{} {}: {line}", seat.seat, seat.name)),
+                false => print(line),
+            };
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.printed.lock().is_ok_and(|printed| printed.is_err())
+    }
+
+    fn end(self) -> Result<()> {
+        self.printed.into_inner().unwrap_or(Ok(()))
     }
 }
 
-fn print(
+fn print_log(
     member: &Member,
     record: &RunRecord,
     seat: &SeatPlan,
     follow: bool,
-    out: &Out,
-    is_stopped: &dyn Fn() -> bool,
+    printer: &LogPrinter,
+    is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), Trouble> {
     let number = seat.seat.to_string();
     let mut arguments = vec!["host", "follow", record.id.as_str(), &number, "log"];
@@ -102,9 +110,9 @@ fn print(
         arguments.push("--once");
     }
     let session = Session::start(&member.remote, &record.program, &arguments, "")?;
-    while !is_stopped() {
+    while !is_over() {
         match session.next(Duration::from_millis(100)) {
-            Heard::Line(line) => out.line(seat, &line),
+            Heard::Line(line) => printer.line(seat, &line),
             Heard::Nothing => {}
             Heard::End => return session.end(),
         }
@@ -113,11 +121,11 @@ fn print(
 }
 
 fn print_collected(record: &RunRecord, seats: &[&SeatPlan]) -> Result<()> {
-    let out = Out { prefix: seats.len() > 1, out: Mutex::new(io::stdout()) };
+    let printer = LogPrinter { prefix: seats.len() > 1, printed: Mutex::new(Ok(())) };
     for seat in seats {
         let path = logs_folder(&record.out).join(format!("{}-{}.log", seat.seat, seat.name));
         let text = fs::read(&path).with_context(|| Failed(format!("cannot read {}", path.display())))?;
-        String::from_utf8_lossy(&text).lines().for_each(|line| out.line(seat, line));
+        String::from_utf8_lossy(&text).lines().for_each(|line| printer.line(seat, line));
     }
-    Ok(())
+    printer.end()
 }

@@ -30,7 +30,7 @@ use bonfire_cluster::learn::kernels::instructions;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failed;
-use crate::terminal::say;
+use crate::terminal::{ReaderGone, say};
 
 /// Trains neural networks on the computers people already have.
 #[derive(Debug, Parser)]
@@ -129,6 +129,9 @@ impl Command {
 pub fn main() -> ExitCode {
     let command = Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command;
     command.run().unwrap_or_else(|error| {
+        if error.is::<ReaderGone>() {
+            return ExitCode::SUCCESS;
+        }
         // The one place where errors are printed.
         say(&format!("error: {error:#}"));
         // Asked of the error as a whole: a `Failed` that was added as context is not among its causes.

@@ -111,6 +111,7 @@ fn the_files_of_the_device_pool_project_run_on_hosts_in_their_order() {
         // It can be read when its processes are gone.
         let logs = bed.here("logs pi1").succeed();
         assert!(logs.stdout.contains("0 pi1: ") && logs.stdout.contains("done in"), "{}", logs.stdout);
+        assert_eq!(bed.here("logs").start_unread().wait().expect(0).stderr, "");
         fs::remove_dir_all(bed.lab.dir.path("runs")).expect("removed");
     }
     bed.end();
@@ -154,6 +155,8 @@ fn a_detached_run_is_followed_stopped_and_fetched() {
     let mut follower = bed.here("logs pi1 -f").start();
     let line = follower.first_line();
     assert!(line.contains("lenet5-digits"), "{line}");
+    // One whose reader is gone does not wait for the end of the run.
+    assert_eq!(bed.here("logs -f").start_unread().wait().expect(0).stderr, "");
     let lines: Vec<String> = (1..=3).flat_map(|number| bed.processes_on(number)).collect();
     assert!(lines.iter().filter(|line| line.contains(" host guard")).count() == 3, "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains("bonfire://")), "a secret for all to see: {lines:#?}");
