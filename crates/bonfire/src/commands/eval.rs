@@ -29,9 +29,9 @@ pub struct EvalArgs {
 }
 
 pub fn run(args: &EvalArgs) -> Result<()> {
-    let mut results = Results { json: args.json, printed: Ok(()) };
+    let mut results = Results { json: args.json, measured: 0, missed: Vec::new(), printed: Ok(()) };
     measure(args, &mut results)?;
-    results.printed
+    results.verdict()
 }
 
 fn measure(args: &EvalArgs, results: &mut Results) -> Result<()> {
@@ -65,11 +65,18 @@ fn say_waiting(args: &EvalArgs) {
 /// What became of the checkpoints, printed one by one.
 struct Results {
     json: bool,
+    measured: usize,
+    /// The rounds whose checkpoints could not be measured.
+    missed: Vec<u64>,
     printed: Result<()>,
 }
 
 impl Results {
     fn take(&mut self, finding: &Finding) {
+        match finding {
+            Finding::Measured(_) => self.measured += 1,
+            Finding::Missed { round, .. } => self.missed.push(*round),
+        }
         if self.printed.is_ok() {
             self.printed = self.print(finding);
         }
@@ -77,6 +84,20 @@ impl Results {
 
     fn print(&self, finding: &Finding) -> Result<()> {
         print(&if self.json { serde_json::to_string(finding)? } else { in_words(finding) })
+    }
+
+    /// An error that names the checkpoints that could not be measured, if there are any.
+    fn verdict(self) -> Result<()> {
+        self.printed?;
+        let rounds: Vec<String> = self.missed.iter().map(u64::to_string).collect();
+        let (which, missed) = (rounds.join(", "), rounds.len());
+        let named = match missed {
+            0 => return Ok(()),
+            1 => format!("that of round {which}"),
+            _ => format!("those of rounds {which}"),
+        };
+        let all = self.measured + missed;
+        Err(Failed(format!("{missed} of {all} checkpoints could not be measured: {named}")).into())
     }
 }
 
