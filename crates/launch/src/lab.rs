@@ -11,7 +11,6 @@
 
 mod machine;
 mod network;
-mod process;
 mod shape;
 mod state;
 mod teardown;
@@ -26,7 +25,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use shape::{Delay, Rate, Shape};
 
 use machine::Machine;
-use process::Process;
 use state::State;
 use tool::Tools;
 
@@ -128,7 +126,7 @@ impl Lab {
             tell(Progress { hosts: number, of });
         }
         for number in 1..=of {
-            Machine::new(&self.state, number).await_ssh(self.state.processes[number - 1], stop)?;
+            Machine::new(&self.state, number).await_ssh(&self.state.processes[number - 1], stop)?;
         }
         machine::write_guides(&self.state)
     }
@@ -173,8 +171,7 @@ impl Lab {
     /// How many of them run.
     #[must_use]
     pub fn running(&self) -> usize {
-        let runs = |process: &&Process| self.state.is_of_this_boot() && process.runs();
-        self.state.processes.iter().filter(runs).count()
+        self.state.processes.iter().filter(|process| process.is_alive()).count()
     }
 
     #[must_use]

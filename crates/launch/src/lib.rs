@@ -11,7 +11,7 @@
 //! 5. `session`: a program there that goes on; [`parcel`], [`reach`]: folders on their way, and the way itself;
 //! 6. `ledger`: what is remembered here.
 
-pub mod deadline;
+mod deadline;
 mod facts;
 pub mod foreign;
 pub mod guard;

@@ -8,10 +8,14 @@ use serde::{Deserialize, Serialize};
 /// A process of this machine, for good.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
+    /// The states of labs once had other names, and no `boot`. A process without one counts as gone.
+    #[serde(alias = "id")]
     pub pid: u32,
     /// When it started, in the kernel's ticks since the machine did.
+    #[serde(alias = "started")]
     pub start: u64,
     /// Which start of the machine that was.
+    #[serde(default)]
     pub boot: String,
 }
 
@@ -113,6 +117,13 @@ mod tests {
         assert_eq!(start_of("77 (cut) S 1"), None);
         assert_eq!(start_of(""), None);
         assert!(is_ended("7 (x) Z 1") && !is_ended("7 (x) S 1") && is_ended(""));
+    }
+
+    #[test]
+    fn what_labs_once_wrote_of_a_process_is_read() {
+        let old: ProcessId = serde_json::from_str(r#"{"id": 7, "started": 9}"#).expect("a process");
+        assert_eq!(old, ProcessId { pid: 7, start: 9, boot: String::new() });
+        assert!(!old.is_alive());
     }
 
     #[cfg(target_os = "linux")]

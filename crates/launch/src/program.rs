@@ -108,7 +108,7 @@ pub fn call_and_read<T>(
 ) -> Result<T, Trouble> {
     let all: Vec<&str> = [place].into_iter().chain(arguments.iter().copied()).collect();
     let mut command = remote.command(START, &all);
-    let ran = deadline::stream(&mut command, time, read);
+    let ran = deadline::stream(&mut command, io::empty(), time, read);
     let (result, outcome) = ran.map_err(|error| Trouble::NoSsh(error.to_string()))?;
     match outcome.status {
         None => Err(Trouble::TimedOut),
@@ -141,7 +141,7 @@ mod tests {
     use std::process::Command;
 
     /// Installs `content` in a home folder, by the same script, without ssh in between.
-    fn install(home: &std::path::Path, content: &[u8], sha256: &str) -> deadline::Outcome {
+    fn install(home: &std::path::Path, content: &[u8], sha256: &str) -> deadline::ProgramOutcome {
         let mut sh = Command::new("sh");
         sh.args(["-c", INSTALL, "sh", ".bonfire/bin/it's here", sha256]).env("HOME", home);
         deadline::run(&mut sh, content, Duration::from_secs(20)).expect("a shell")

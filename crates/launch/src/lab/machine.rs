@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::network::{host_address, link_name};
-use super::process::Process;
 use super::state::State;
 use super::tool::Tools;
 use super::{LabError, file_error, write};
+use crate::process::ProcessId;
 
 pub(super) const INVENTORY: &str = "hosts.ini";
 pub(super) const SSH_CONFIG: &str = "ssh_config";
@@ -71,7 +71,7 @@ impl Machine {
     }
 
     /// Starts its sshd, in namespaces of mounts, processes and names. With the first process of them all others end.
-    pub fn start(&self, tools: &Tools, lab: &Path) -> Result<Process, LabError> {
+    pub fn start(&self, tools: &Tools, lab: &Path) -> Result<ProcessId, LabError> {
         self.make_folders(tools, lab)?;
         let path = self.folder.join(LOG);
         let log = File::create(&path).map_err(file_error(&path))?;
@@ -86,7 +86,7 @@ impl Machine {
         command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
         let child = command.spawn();
         let child = child.map_err(|error| LabError::Failed(format!("{}: {error}", self.name)))?;
-        Process::of(child.id()).ok_or_else(|| LabError::Failed(format!("{} ended at once", self.name)))
+        ProcessId::of(child.id()).ok_or_else(|| LabError::Failed(format!("{} ended at once", self.name)))
     }
 
     fn make_folders(&self, tools: &Tools, lab: &Path) -> Result<(), LabError> {
@@ -128,7 +128,7 @@ impl Machine {
     }
 
     /// Waits until something listens there.
-    pub fn await_ssh(&self, process: Process, stop: &AtomicBool) -> Result<(), LabError> {
+    pub fn await_ssh(&self, process: &ProcessId, stop: &AtomicBool) -> Result<(), LabError> {
         let (address, end) = (SocketAddr::from((self.address, 22)), Instant::now() + SSH_DEADLINE);
         loop {
             if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
@@ -137,7 +137,7 @@ impl Machine {
             if stop.load(Ordering::Relaxed) {
                 return Err(LabError::Stopped);
             }
-            let fate = match process.runs() {
+            let fate = match process.is_alive() {
                 false => "ended",
                 true if Instant::now() > end => "does not listen",
                 true => {

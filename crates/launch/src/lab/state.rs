@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::process::Process;
 use super::shape::Shape;
 use super::{LabError, LabSpec, file_error, write};
+use crate::process::ProcessId;
 
 /// The folder of each lab that there is: its state, and the subnets that labs have taken.
 const LABS: &str = "/var/lib/bonfire-labs";
@@ -26,11 +26,9 @@ pub(super) struct State {
     /// The first address of its /24.
     pub subnet: Option<Ipv4Addr>,
     /// Of each host that was started, the process that all others of it end with.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessId>,
     /// Who makes the lab, or has made it.
-    pub builder: Option<Process>,
-    /// Processes and links do not outlive it.
-    boot: String,
+    pub builder: Option<ProcessId>,
 }
 
 impl State {
@@ -57,8 +55,7 @@ impl State {
             folder,
             subnet: None,
             processes: Vec::new(),
-            builder: Process::of(std::process::id()),
-            boot: boot(),
+            builder: ProcessId::of(std::process::id()),
         };
         match state.save().and_then(|()| state.make_folder()) {
             Ok(()) => Ok(state),
@@ -113,16 +110,11 @@ impl State {
             subnet: None,
             processes: Vec::new(),
             builder: None,
-            boot: boot(),
         }
     }
 
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    pub fn is_of_this_boot(&self) -> bool {
-        self.boot == boot()
     }
 
     /// Deletes the lab's files and, last of all, that there was one.
@@ -169,10 +161,6 @@ fn check_folder(folder: &Path) -> Result<(), LabError> {
 
 fn entry(name: &str) -> PathBuf {
     Path::new(LABS).join(name)
-}
-
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// The states of all labs, by name.
