@@ -21,7 +21,7 @@ pub struct Session {
 
 /// What a session has to tell.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum SessionNews {
     /// Without its end.
     Line(String),
     Nothing,
@@ -62,16 +62,16 @@ impl Session {
     }
 
     /// Waits for a line, but not longer than this.
-    pub fn next(&self, time: Duration) -> Heard {
+    pub fn next(&self, time: Duration) -> SessionNews {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
         match self.lines.recv_timeout(time) {
-            Ok(line) => Heard::Line(line),
-            Err(Timeout) => Heard::Nothing,
-            Err(Disconnected) => Heard::End,
+            Ok(line) => SessionNews::Line(line),
+            Err(Timeout) => SessionNews::Nothing,
+            Err(Disconnected) => SessionNews::End,
         }
     }
 
-    /// How it ended, after [`Heard::End`].
+    /// How it ended, after [`SessionNews::End`].
     pub fn end(mut self) -> Result<(), Trouble> {
         drop(self.stdin.take());
         let said = self.stderr.take().and_then(|stderr| stderr.join().ok()).unwrap_or_default();

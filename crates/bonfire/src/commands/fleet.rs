@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_launch::reach::{self, Speed};
-use bonfire_launch::{Facts, Heard, Host, Inventory, PATIENCE, Program, Remote, Session, Ssh, Trouble, call};
+use bonfire_launch::{
+    Facts, Host, Inventory, PATIENCE, Program, Remote, Session, SessionNews, Ssh, Trouble, call,
+};
 use serde::Serialize;
 
 /// Which hosts.
@@ -44,13 +46,13 @@ impl FleetArgs {
 #[derive(Debug)]
 pub struct Fleet {
     /// Dropped last: with it all are logged out.
-    pub members: Vec<Member>,
+    pub members: Vec<FleetHost>,
     _ssh: Ssh,
 }
 
 /// One of the hosts.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct FleetHost {
     pub host: Host,
     pub remote: Remote,
 }
@@ -58,7 +60,7 @@ pub struct Member {
 impl Fleet {
     pub fn of(hosts: Vec<Host>, patience: Duration) -> Result<Self> {
         let ssh = Ssh::new(patience).context("cannot make a folder for logins")?;
-        let member = |(number, host): (usize, Host)| Member { remote: ssh.host(number, &host), host };
+        let member = |(number, host): (usize, Host)| FleetHost { remote: ssh.host(number, &host), host };
         Ok(Self { members: hosts.into_iter().enumerate().map(member).collect(), _ssh: ssh })
     }
 
@@ -69,13 +71,13 @@ impl Fleet {
     }
 
     /// Does something with all hosts at the same time.
-    pub fn each<T: Send>(&self, work: impl Fn(usize, &Member) -> T + Sync) -> Vec<T> {
+    pub fn each<T: Send>(&self, work: impl Fn(usize, &FleetHost) -> T + Sync) -> Vec<T> {
         let all: Vec<usize> = (0..self.members.len()).collect();
         self.each_of(&all, work)
     }
 
     /// The same with some of them.
-    pub fn each_of<T: Send>(&self, hosts: &[usize], work: impl Fn(usize, &Member) -> T + Sync) -> Vec<T> {
+    pub fn each_of<T: Send>(&self, hosts: &[usize], work: impl Fn(usize, &FleetHost) -> T + Sync) -> Vec<T> {
         let work = &work;
         std::thread::scope(|scope| {
             let at_work: Vec<_> = hosts
@@ -120,7 +122,7 @@ pub struct Checkup {
 const ROOM_MB: u64 = 30;
 
 impl Checkup {
-    fn of(member: &Member, program: &Program, data_bytes: u64) -> Self {
+    fn of(member: &FleetHost, program: &Program, data_bytes: u64) -> Self {
         let asked = member.remote.log_in().and_then(|()| Facts::ask(&member.remote, &program.place()));
         let is_mistaken = asked.as_ref().is_err_and(Trouble::is_mistake);
         let (facts, mut trouble) = match asked {
@@ -170,7 +172,7 @@ fn unfit(facts: &Facts, room_mb: u64) -> Option<String> {
 const MEASURES_FOR: Duration = Duration::from_secs(60);
 
 /// How fast a host trains `lenet5` with all its cores that the model can use.
-pub fn step_speed(member: &Member, place: &str, cores: usize) -> Result<f64, Trouble> {
+pub fn step_speed(member: &FleetHost, place: &str, cores: usize) -> Result<f64, Trouble> {
     let threads = cores.clamp(1, 4).to_string();
     let arguments =
         ["bench", "step", "--model", "lenet5", "--seconds", "0.5", "--threads", &threads, "--json"];
@@ -190,19 +192,19 @@ pub struct Answering {
 }
 
 impl Answering {
-    pub fn start(member: &Member, place: &str) -> Result<Self, Trouble> {
+    pub fn start(member: &FleetHost, place: &str) -> Result<Self, Trouble> {
         let token = reach::new_token().map_err(|error| Trouble::Other(error.to_string()))?;
         let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
         let session = Session::start(&member.remote, place, &["host", "answer"], &token)?;
         match session.next(Duration::from_secs(20)) {
-            Heard::Line(port) => Ok(Self { _session: session, port, token }),
-            Heard::Nothing => Err(Trouble::TimedOut),
-            Heard::End => session.end().and(Err(Trouble::Other("nobody answers there".to_owned()))),
+            SessionNews::Line(port) => Ok(Self { _session: session, port, token }),
+            SessionNews::Nothing => Err(Trouble::TimedOut),
+            SessionNews::End => session.end().and(Err(Trouble::Other("nobody answers there".to_owned()))),
         }
     }
 
     /// The way there from a host.
-    pub fn measure(&self, from: &Member, place: &str, address: &str) -> Result<Speed, Trouble> {
+    pub fn measure(&self, from: &FleetHost, place: &str, address: &str) -> Result<Speed, Trouble> {
         let address = format!("{address}:{}", self.port);
         let token = format!("{}\n", self.token);
         let said = call(&from.remote, place, &["host", "measure", &address], token.as_bytes(), MEASURES_FOR)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bonfire_cluster::Ranks;
 use bonfire_cluster::remote::Access;
-use bonfire_launch::foreign::Place;
+use bonfire_launch::foreign::RankPlace;
 
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
@@ -77,7 +77,7 @@ pub fn run(args: HeadArgs) -> Result<ExitCode> {
 }
 
 /// The first of several ranks: the others are `bonfire node`.
-fn as_rank(args: HeadArgs, place: &Place) -> Result<ExitCode> {
+fn as_rank(args: HeadArgs, place: &RankPlace) -> Result<ExitCode> {
     ensure!(
         place.rank == 0,
         "this is rank {} of {}, and only rank 0 can be the head: start the others as `bonfire node`, or all as \

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bonfire_launch::reach::Token;
-use bonfire_launch::seat::{Seat, remove_run, run_folder, until_end_of};
+use bonfire_launch::run_process::{RunProcess, remove_run, run_folder, until_end_of};
 use bonfire_launch::{Signal, guard, parcel, reach};
 
 use crate::failure::Failed;
@@ -23,10 +23,10 @@ pub struct HostArgs {
 enum HostCommand {
     /// Start a process and watch over it: the order is the first line of the input
     Guard,
-    /// Print what is written to a file of a seat
+    /// Print what is written to a file of a process
     Follow {
         run: String,
-        seat: usize,
+        number: usize,
         file: PathBuf,
         /// Only what is there now
         #[arg(long)]
@@ -35,13 +35,14 @@ enum HostCommand {
     /// Ask the processes of a run to end, or one of them
     End {
         run: String,
-        #[arg(long)]
-        seat: Option<usize>,
+        #[arg(long = "seat")]
+        number: Option<usize>,
         #[arg(long)]
         now: bool,
     },
     /// Print what is known of the processes of a run
-    Seats { run: String },
+    #[command(name = "seats")]
+    Processes { run: String },
     /// Send what is at a path of a run's folder
     Send { run: String, path: PathBuf },
     /// Take files into a run's folder
@@ -58,18 +59,19 @@ enum HostCommand {
 
 /// What a host knows of a process.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct SeatState {
-    pub seat: usize,
+pub struct ProcessState {
+    #[serde(rename = "seat")]
+    pub number: usize,
     pub is_alive: bool,
     /// With which it ended.
     pub code: Option<i32>,
 }
 
-impl SeatState {
-    fn of(seat: &Seat) -> io::Result<Self> {
-        let record = seat.record()?;
+impl ProcessState {
+    fn of(process: &RunProcess) -> io::Result<Self> {
+        let record = process.record()?;
         let code = record.end.and_then(|end| end.code);
-        Ok(Self { seat: record.seat, is_alive: seat.is_alive(), code })
+        Ok(Self { number: record.number, is_alive: process.is_alive(), code })
     }
 }
 
@@ -85,16 +87,19 @@ pub fn run(args: HostArgs) -> Result<()> {
         HostCommand::Guard => {
             guard::guard(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed)
         }
-        HostCommand::Follow { run, seat, file, once } => {
+        HostCommand::Follow { run, number, file, once } => {
             let gone = until_end_of(BufReader::new(io::stdin()));
             if once {
                 gone.store(true, Ordering::Relaxed);
             }
-            Seat::of(&run, seat)?.follow(&file, 0, gone, &mut io::stdout().lock()).with_context(failed)
+            RunProcess::of(&run, number)?
+                .follow(&file, 0, gone, &mut io::stdout().lock())
+                .with_context(failed)
         }
-        HostCommand::End { run, seat, now } => end(&run, seat, now),
-        HostCommand::Seats { run } => {
-            let states: io::Result<Vec<SeatState>> = Seat::all(&run)?.iter().map(SeatState::of).collect();
+        HostCommand::End { run, number, now } => end(&run, number, now),
+        HostCommand::Processes { run } => {
+            let states: io::Result<Vec<ProcessState>> =
+                RunProcess::all(&run)?.iter().map(ProcessState::of).collect();
             print(&states?)
         }
         HostCommand::Send { run, path } => {
@@ -125,12 +130,12 @@ fn print(value: &impl serde::Serialize) -> Result<()> {
     terminal::print(&serde_json::to_string(value)?)
 }
 
-fn end(run: &str, seat: Option<usize>, now: bool) -> Result<()> {
-    for each in Seat::all(run)? {
-        let number = each.record()?.seat;
-        if seat.is_none_or(|seat| seat == number) && each.is_alive() {
+fn end(run: &str, number: Option<usize>, now: bool) -> Result<()> {
+    for each in RunProcess::all(run)? {
+        let found = each.record()?.number;
+        if number.is_none_or(|number| number == found) && each.is_alive() {
             each.end(if now { Signal::Kill } else { Signal::Term })
-                .with_context(|| format!("cannot end the process of seat {number}"))?;
+                .with_context(|| format!("cannot end process {found}"))?;
         }
     }
     Ok(())

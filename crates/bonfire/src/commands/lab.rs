@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
-use bonfire_launch::{Delay, Lab, LabError, LabSpec, Progress, Rate, Shape};
+use bonfire_launch::{Delay, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate};
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
 use crate::failure::Failed;
@@ -72,7 +72,7 @@ pub fn run(args: LabArgs) -> Result<ExitCode> {
 }
 
 fn up(args: UpArgs) -> Result<ExitCode> {
-    let shape = Shape { rate: args.rate, delay: args.delay };
+    let shape = LinkShape { rate: args.rate, delay: args.delay };
     let spec = LabSpec { name: args.name, hosts: args.hosts, shape, folder: args.dir };
     let stop = stop_on_ctrl_c()?;
     let mut bar = Bar::new();
@@ -166,7 +166,7 @@ impl Bar {
         Self { started: Instant::now(), shown: false }
     }
 
-    fn show(&mut self, progress: Progress) {
+    fn show(&mut self, progress: LabProgress) {
         if self.started.elapsed() < Self::PATIENCE {
             return;
         }

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use bonfire_launch::{Heard, Ledger, RunRecord, SeatPlan, Session, Trouble};
+use bonfire_launch::{ProcessPlan, RunList, RunRecord, Session, SessionNews, Trouble};
 
 use super::attach::find;
-use super::fleet::Member;
+use super::fleet::FleetHost;
 use super::run::logs_folder;
 use super::stop_on_ctrl_c;
 use crate::failure::Failed;
@@ -29,30 +29,34 @@ pub struct LogsArgs {
 }
 
 pub fn run(args: &LogsArgs) -> Result<()> {
-    let ledger = Ledger::open()?;
+    let ledger = RunList::open()?;
     let (record, fleet) = find(&ledger, args.run.as_deref())?;
-    let seats: Vec<&SeatPlan> =
-        record.seats.iter().filter(|seat| args.host.as_ref().is_none_or(|host| seat.name == *host)).collect();
-    if seats.is_empty() {
-        let names: Vec<&str> = record.seats.iter().map(|seat| seat.name.as_str()).collect();
+    let processes: Vec<&ProcessPlan> = record
+        .processes
+        .iter()
+        .filter(|process| args.host.as_ref().is_none_or(|host| process.name == *host))
+        .collect();
+    if processes.is_empty() {
+        let names: Vec<&str> = record.processes.iter().map(|process| process.name.as_str()).collect();
         let host = args.host.as_deref().unwrap_or_default();
         bail!("no process of run {} is on {host}; its hosts: {}", record.id, names.join(", "));
     }
     if record.is_collected {
-        return print_collected(&record, &seats);
+        return print_collected(&record, &processes);
     }
-    let hosts: Vec<usize> = (0..fleet.members.len()).filter(|i| seats.iter().any(|s| s.host == *i)).collect();
+    let hosts: Vec<usize> =
+        (0..fleet.members.len()).filter(|i| processes.iter().any(|s| s.host == *i)).collect();
     let logins = fleet.each_of(&hosts, |_, member| member.remote.log_in());
-    let printer = LogPrinter { prefix: seats.len() > 1, printed: Mutex::new(Ok(())) };
+    let printer = LogPrinter { prefix: processes.len() > 1, printed: Mutex::new(Ok(())) };
     let stop = stop_on_ctrl_c()?;
     let is_over = || stop.load(Ordering::Relaxed) || printer.has_failed();
     let printed = std::thread::scope(|scope| {
-        let threads: Vec<_> = seats
+        let threads: Vec<_> = processes
             .iter()
-            .map(|seat| {
-                let (member, record) = (&fleet.members[seat.host], &record);
+            .map(|process| {
+                let (member, record) = (&fleet.members[process.host], &record);
                 let (printer, is_over) = (&printer, &is_over);
-                scope.spawn(move || print_log(member, record, seat, args.follow, printer, is_over))
+                scope.spawn(move || print_log(member, record, process, args.follow, printer, is_over))
             })
             .collect();
         threads.into_iter().map(|t| t.join().unwrap_or(Ok(()))).collect::<Vec<_>>()
@@ -63,8 +67,9 @@ pub fn run(args: &LogsArgs) -> Result<()> {
         .filter_map(|(&host, login)| Some(format!("{}: {}", fleet.members[host].host.name, login.err()?)))
         .collect();
     if troubles.is_empty() {
-        let failed = seats.iter().zip(printed);
-        troubles = failed.filter_map(|(seat, p)| Some(format!("{}: {}", seat.name, p.err()?))).collect();
+        let failed = processes.iter().zip(printed);
+        troubles =
+            failed.filter_map(|(process, p)| Some(format!("{}: {}", process.name, p.err()?))).collect();
     }
     if troubles.is_empty() { printer.end() } else { Err(Failed(troubles.join("\n  ")).into()) }
 }
@@ -77,11 +82,11 @@ struct LogPrinter {
 }
 
 impl LogPrinter {
-    fn line(&self, seat: &SeatPlan, line: &str) {
+    fn line(&self, process: &ProcessPlan, line: &str) {
         let Ok(mut printed) = self.printed.lock() else { return };
         if printed.is_ok() {
             *printed = match self.prefix {
-                true => print(&format!("{} {}: {line}", seat.seat, seat.name)),
+                true => print(&format!("{} {}: {line}", process.number, process.name)),
                 false => print(line),
             };
         }
@@ -97,14 +102,14 @@ impl LogPrinter {
 }
 
 fn print_log(
-    member: &Member,
+    member: &FleetHost,
     record: &RunRecord,
-    seat: &SeatPlan,
+    process: &ProcessPlan,
     follow: bool,
     printer: &LogPrinter,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), Trouble> {
-    let number = seat.seat.to_string();
+    let number = process.number.to_string();
     let mut arguments = vec!["host", "follow", record.id.as_str(), &number, "log"];
     if !follow {
         arguments.push("--once");
@@ -112,20 +117,20 @@ fn print_log(
     let session = Session::start(&member.remote, &record.program, &arguments, "")?;
     while !is_over() {
         match session.next(Duration::from_millis(100)) {
-            Heard::Line(line) => printer.line(seat, &line),
-            Heard::Nothing => {}
-            Heard::End => return session.end(),
+            SessionNews::Line(line) => printer.line(process, &line),
+            SessionNews::Nothing => {}
+            SessionNews::End => return session.end(),
         }
     }
     Ok(())
 }
 
-fn print_collected(record: &RunRecord, seats: &[&SeatPlan]) -> Result<()> {
-    let printer = LogPrinter { prefix: seats.len() > 1, printed: Mutex::new(Ok(())) };
-    for seat in seats {
-        let path = logs_folder(&record.out).join(format!("{}-{}.log", seat.seat, seat.name));
+fn print_collected(record: &RunRecord, processes: &[&ProcessPlan]) -> Result<()> {
+    let printer = LogPrinter { prefix: processes.len() > 1, printed: Mutex::new(Ok(())) };
+    for process in processes {
+        let path = logs_folder(&record.out).join(format!("{}-{}.log", process.number, process.name));
         let text = fs::read(&path).with_context(|| Failed(format!("cannot read {}", path.display())))?;
-        String::from_utf8_lossy(&text).lines().for_each(|line| printer.line(seat, line));
+        String::from_utf8_lossy(&text).lines().for_each(|line| printer.line(process, line));
     }
     printer.end()
 }

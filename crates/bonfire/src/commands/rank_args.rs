@@ -1,7 +1,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use bonfire_cluster::Watchword;
 use bonfire_cluster::remote::{Meeting, Point};
-use bonfire_launch::foreign::{self, Launcher, Place};
+use bonfire_launch::foreign::{self, Launcher, RankPlace};
 
 use super::node::cache;
 
@@ -27,7 +27,7 @@ pub struct RankArgs {
 
 impl RankArgs {
     /// The place of this process among others. None if it is alone; then what is only for others must not be asked for.
-    pub fn place(&self, insecure: bool) -> Result<Option<Place>> {
+    pub fn place(&self, insecure: bool) -> Result<Option<RankPlace>> {
         if let (Some(size), Some(rank)) = (self.nodes, self.node_rank) {
             ensure!(
                 rank < size,
@@ -35,7 +35,7 @@ impl RankArgs {
                 size.saturating_sub(1)
             );
             let (local_size, master, job) = (None, None, None);
-            let place = Place { launcher: Launcher::Hand, rank, size, local_size, master, job };
+            let place = RankPlace { launcher: Launcher::Hand, rank, size, local_size, master, job };
             return Ok((size > 1).then_some(place));
         }
         let place = foreign::place(&|name| std::env::var(name).ok())?;
@@ -49,7 +49,7 @@ impl RankArgs {
     }
 
     /// How the ranks are to meet.
-    pub fn meeting(&self, place: &Place, insecure: bool) -> Result<Meeting> {
+    pub fn meeting(&self, place: &RankPlace, insecure: bool) -> Result<Meeting> {
         let told = place.master.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let master = self.master.clone().or(told);
         let word = self
@@ -76,8 +76,8 @@ impl RankArgs {
     }
 
     /// What the ranks of this start have in common, and no others.
-    fn job(&self, place: &Place) -> Result<String> {
-        let Place { launcher, size, local_size, master, job, .. } = place;
+    fn job(&self, place: &RankPlace) -> Result<String> {
+        let RankPlace { launcher, size, local_size, master, job, .. } = place;
         let job = match (job, &self.master, master) {
             (Some(job), ..) => job.clone(),
             (None, Some(master), _) => format!("{master:?}"),

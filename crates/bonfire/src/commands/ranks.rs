@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use bonfire_cluster::remote::{Absent, Meeting, Part, Refused, Stage};
 use bonfire_cluster::report::Summary;
-use bonfire_launch::foreign::Place;
+use bonfire_launch::foreign::RankPlace;
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
 use crate::Training;
@@ -43,7 +43,7 @@ pub fn lead(training: Training<'_>, meeting: &Meeting, wait: Duration, head_apar
 
 /// Works as another rank until the run is over.
 pub fn follow(
-    place: &Place,
+    place: &RankPlace,
     meeting: &Meeting,
     part: &Part,
     wait: Duration,

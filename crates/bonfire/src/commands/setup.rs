@@ -43,7 +43,7 @@ pub fn run(args: &SetupArgs) -> Result<()> {
 pub fn install(fleet: &Fleet, program: &Program, checkups: &mut [Checkup], quiet: bool) {
     let without = |checkup: &Checkup| checkup.is_usable && !checkup.has_program;
     let wanting: Vec<usize> = (0..checkups.len()).filter(|&i| without(&checkups[i])).collect();
-    let progress = Progress::new(wanting.len() as u64 * program.bytes, quiet);
+    let progress = CopyProgress::new(wanting.len() as u64 * program.bytes, quiet);
     let installed = fleet.each_of(&wanting, |number, member| {
         let started = Instant::now();
         let copied = program.install(&member.remote, |bytes| progress.at(number, bytes));
@@ -88,13 +88,13 @@ pub fn refuse_unusable(checkups: &[Checkup]) -> Result<()> {
 }
 
 /// How much is on its way to all hosts, on a terminal.
-struct Progress {
+struct CopyProgress {
     total: u64,
     sent: Mutex<std::collections::BTreeMap<usize, u64>>,
     is_shown: bool,
 }
 
-impl Progress {
+impl CopyProgress {
     fn new(total: u64, quiet: bool) -> Self {
         let is_shown = !quiet && total > 0 && std::io::stderr().is_terminal();
         Self { total, sent: Mutex::default(), is_shown }

@@ -2,9 +2,9 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::Result;
-use bonfire_launch::{Ledger, call};
+use bonfire_launch::{RunList, call};
 
-use super::attach::{find, seats, settle};
+use super::attach::{find, processes, settle};
 use crate::failure::Failed;
 use crate::terminal::say;
 
@@ -26,7 +26,7 @@ pub struct StopArgs {
 const ASKS_FOR: Duration = Duration::from_secs(30);
 
 pub fn run(args: &StopArgs) -> Result<()> {
-    let ledger = Ledger::open()?;
+    let ledger = RunList::open()?;
     let (record, fleet) = find(&ledger, args.run.as_deref())?;
     if record.is_collected {
         say(&format!("run {} is over; its folder is {}", record.id, record.out.display()));
@@ -34,9 +34,9 @@ pub fn run(args: &StopArgs) -> Result<()> {
     }
     let known = fleet.each(|_, member| {
         member.remote.log_in()?;
-        seats(member, &record)
+        processes(member, &record)
     });
-    let alive = known.iter().flatten().flatten().filter(|seat| seat.is_alive).count();
+    let alive = known.iter().flatten().flatten().filter(|process| process.is_alive).count();
     let mut end = vec!["host", "end", record.id.as_str()];
     if args.now {
         end.push("--now");
@@ -44,7 +44,7 @@ pub fn run(args: &StopArgs) -> Result<()> {
     } else if alive > 0 {
         // The head tells its nodes.
         end.extend(["--seat", "0"]);
-        let head = &fleet.members[record.seats[0].host];
+        let head = &fleet.members[record.processes[0].host];
         call(&head.remote, &record.program, &end, io::empty(), ASKS_FOR)
             .map_err(|t| Failed(t.to_string()))?;
     }
@@ -68,7 +68,7 @@ pub fn run(args: &StopArgs) -> Result<()> {
         _ => format!("run {}: {alive} processes have ended", record.id),
     });
     if record.is_detached || alive == 0 {
-        say(&format!("its folder is on {}: bonfire attach {}", record.seats[0].name, record.id));
+        say(&format!("its folder is on {}: bonfire attach {}", record.processes[0].name, record.id));
     }
     Ok(())
 }

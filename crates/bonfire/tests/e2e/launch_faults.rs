@@ -136,8 +136,8 @@ fn a_host_whose_network_is_gone_ends_its_node_by_itself() {
     did_without_pi3(&bed);
     wait_until("the guard", || nodes() == 0);
     let runs = bed.lab.home(3).join(".bonfire/runs");
-    let seat = fs::read_to_string(runs.join(&names(&runs)[0]).join("2/seat.json")).expect("a record");
-    assert!(seat.contains("the launcher gave no sign of life"), "{seat}");
+    let process = fs::read_to_string(runs.join(&names(&runs)[0]).join("2/seat.json")).expect("a record");
+    assert!(process.contains("the launcher gave no sign of life"), "{process}");
     bed.is_clean_but_for(&[3]);
     // Its sshd hears that the other end of the old login is gone, and the host is as good as before.
     bed.lab.plug_in(3);

@@ -12,19 +12,21 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessId;
-use crate::seat::End;
+use crate::run_process::ProcessEnd;
 
 pub use host::guard;
-pub use watch::{News, Watch};
+pub use watch::{GuardNews, Watch};
 
 /// What a guard is to do: the first line of its input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Order {
+pub struct GuardOrder {
     pub run: String,
-    pub seat: usize,
+    /// Of the process in its run.
+    #[serde(rename = "seat")]
+    pub number: usize,
     /// For people: `worker 2`.
     pub role: String,
-    /// What the program is started with, in the folder of the seat.
+    /// What the program is started with, in its own folder.
     pub arguments: Vec<String>,
     /// Files of that folder: names and what is in them. Secrets travel this way, not among the arguments.
     pub files: Vec<(String, String)>,
@@ -58,7 +60,7 @@ pub enum Report {
         content: String,
     },
     Ended {
-        end: End,
+        end: ProcessEnd,
     },
     /// The process was not started.
     Failed {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::LabError;
-use super::machine::Machine;
+use super::host::LabHost;
 use super::tool::Tools;
 
 /// How many bits a second a link carries, each way.
@@ -23,7 +23,7 @@ pub struct Delay {
 
 /// What the links of a lab are like; by default, as the kernel has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct LinkShape {
     pub rate: Option<Rate>,
     pub delay: Option<Delay>,
 }
@@ -84,8 +84,8 @@ impl fmt::Display for Delay {
 }
 
 /// Shapes both ends of a host's link: what it sends, and what it is sent.
-pub(super) fn apply(tools: &Tools, machine: &Machine, shape: Shape) -> Result<(), LabError> {
-    let link = &machine.link;
+pub(super) fn apply(tools: &Tools, host: &LabHost, shape: LinkShape) -> Result<(), LabError> {
+    let link = &host.link;
     let mut place = "root";
     if let Some(rate) = shape.rate {
         let bucket = bucket(rate);

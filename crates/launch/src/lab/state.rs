@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::shape::Shape;
+use super::shape::LinkShape;
 use super::{LabError, LabSpec, file_error, write};
 use crate::process::ProcessId;
 
@@ -18,10 +18,10 @@ const STATE: &str = "lab.json";
 pub(super) const MARK: &str = ".bonfire-lab";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct LabState {
     pub name: String,
     pub hosts: usize,
-    pub shape: Shape,
+    pub shape: LinkShape,
     folder: PathBuf,
     /// The first address of its /24.
     pub subnet: Option<Ipv4Addr>,
@@ -31,7 +31,7 @@ pub(super) struct State {
     pub builder: Option<ProcessId>,
 }
 
-impl State {
+impl LabState {
     /// Takes the name, before anything else is made.
     pub fn begin(spec: &LabSpec) -> Result<Self, LabError> {
         let entry = entry(&spec.name);
@@ -105,7 +105,7 @@ impl State {
         Self {
             name: name.to_owned(),
             hosts: 0,
-            shape: Shape::default(),
+            shape: LinkShape::default(),
             folder: entry(name).join("files"),
             subnet: None,
             processes: Vec::new(),
@@ -164,7 +164,7 @@ fn entry(name: &str) -> PathBuf {
 }
 
 /// The states of all labs, by name.
-pub(super) fn all() -> Result<Vec<State>, LabError> {
+pub(super) fn all() -> Result<Vec<LabState>, LabError> {
     let Ok(entries) = fs::read_dir(LABS) else { return Ok(Vec::new()) };
     // The claims of subnets are links to labs, and no labs.
     let is_lab = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -172,7 +172,7 @@ pub(super) fn all() -> Result<Vec<State>, LabError> {
     let mut names: Vec<String> = labs.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     // One that is taken down at this moment is not there any more.
-    names.iter().filter_map(|name| State::find(name).transpose()).collect()
+    names.iter().filter_map(|name| LabState::find(name).transpose()).collect()
 }
 
 /// Takes a subnet for a lab. A link is made at once or not at all, and says whose it is.

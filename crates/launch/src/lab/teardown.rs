@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::LabError;
 use super::network::link_name;
-use super::state::State;
+use super::state::LabState;
 use super::tool::Tools;
 use crate::process::{ProcessId, Signal};
 
@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Removes everything of a lab. What another process is still making is left to it.
-pub(super) fn take_down(tools: &Tools, state: &State) -> Result<(), LabError> {
+pub(super) fn take_down(tools: &Tools, state: &LabState) -> Result<(), LabError> {
     let own = std::process::id();
     if let Some(builder) = state.builder.as_ref().filter(|builder| builder.pid != own)
         && builder.is_alive()
@@ -34,7 +34,7 @@ pub(super) fn take_down(tools: &Tools, state: &State) -> Result<(), LabError> {
     state.forget()
 }
 
-fn clear(tools: &Tools, state: &State, end: Instant) -> Result<(), LabError> {
+fn clear(tools: &Tools, state: &LabState, end: Instant) -> Result<(), LabError> {
     end_all(&state.processes, end)?;
     loop {
         let (links, namespaces) = left(tools, &state.name)?;

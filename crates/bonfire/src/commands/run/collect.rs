@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_cluster::report::write_json;
-use bonfire_launch::{Ledger, RunRecord, Trouble, call, call_and_read, parcel};
+use bonfire_launch::{RunList, RunRecord, Trouble, call, call_and_read, parcel};
 
-use super::super::fleet::{Fleet, Member};
+use super::super::fleet::{Fleet, FleetHost};
 use crate::failure::Failed;
 use crate::terminal::say;
 
@@ -24,8 +24,8 @@ pub fn logs_folder(out: &Path) -> PathBuf {
 
 /// Fetches the run folder from the head's host and the logs from all, writes `hosts.json`, and removes what is on the hosts.
 /// A host that is gone costs its log.
-pub fn collect(fleet: &Fleet, record: &mut RunRecord, keep: bool, ledger: &Ledger) -> Result<()> {
-    let head = &fleet.members[record.seats[0].host];
+pub fn collect(fleet: &Fleet, record: &mut RunRecord, keep: bool, ledger: &RunList) -> Result<()> {
+    let head = &fleet.members[record.processes[0].host];
     fetch(head, record, "0/run", &record.out).context(Failed(format!(
         "the run folder cannot be fetched from {}; it stays there, and `bonfire attach {}` tries again",
         head.host.name, record.id
@@ -34,10 +34,10 @@ pub fn collect(fleet: &Fleet, record: &mut RunRecord, keep: bool, ledger: &Ledge
         .with_context(|| Failed("hosts.json cannot be written".to_owned()))?;
     let run = record.id.clone();
     let left = fleet.each(|number, member| {
-        for seat in record.seats.iter().filter(|seat| seat.host == number) {
-            let aside = logs_folder(&record.out).join(format!(".{}", seat.seat));
-            fetch(member, record, &format!("{}/log", seat.seat), &aside)?;
-            let target = logs_folder(&record.out).join(format!("{}-{}.log", seat.seat, seat.name));
+        for process in record.processes.iter().filter(|process| process.host == number) {
+            let aside = logs_folder(&record.out).join(format!(".{}", process.number));
+            fetch(member, record, &format!("{}/log", process.number), &aside)?;
+            let target = logs_folder(&record.out).join(format!("{}-{}.log", process.number, process.name));
             let moved = std::fs::rename(aside.join("log"), target).and_then(|()| std::fs::remove_dir(&aside));
             moved.map_err(|error| Trouble::Other(format!("its log cannot be kept here: {error}")))?;
         }
@@ -69,7 +69,7 @@ fn on_hosts(record: &RunRecord) -> Result<serde_json::Value> {
     Ok(value)
 }
 
-fn fetch(member: &Member, record: &RunRecord, path: &str, to: &Path) -> Result<(), Trouble> {
+fn fetch(member: &FleetHost, record: &RunRecord, path: &str, to: &Path) -> Result<(), Trouble> {
     let arguments = ["host", "send", &record.id, path];
     call_and_read(&member.remote, &record.program, &arguments, FETCHES_FOR, |parcel| {
         parcel::unpack(parcel, to)

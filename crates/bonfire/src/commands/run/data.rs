@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bonfire_launch::{Trouble, call, parcel};
 
-use super::super::fleet::Member;
+use super::super::fleet::FleetHost;
 
 /// A file or folder.
 #[derive(Debug)]
-pub struct Data {
+pub struct Shipment {
     path: PathBuf,
     name: String,
     pub bytes: u64,
@@ -21,7 +21,7 @@ pub struct Data {
 /// A connection that brings less than this many bytes a second is as good as none.
 const SLOWEST: u64 = 50_000;
 
-impl Data {
+impl Shipment {
     pub fn read(path: &Path) -> Result<Self> {
         let missing = || format!("--data {}: there is no such file or folder", path.display());
         let path = path.canonicalize().with_context(missing)?;
@@ -37,7 +37,7 @@ impl Data {
     }
 
     /// Copies it into the folder of a run on a host.
-    pub fn send(&self, member: &Member, place: &str, run: &str) -> Result<(), Trouble> {
+    pub fn send(&self, member: &FleetHost, place: &str, run: &str) -> Result<(), Trouble> {
         let (reader, writer) = io::pipe().map_err(|error| Trouble::Other(error.to_string()))?;
         let into = if self.path.is_dir() { format!("data/{}", self.name) } else { "data".to_owned() };
         let time = Duration::from_secs(60 + self.bytes / SLOWEST);

@@ -8,16 +8,16 @@ use anyhow::{Context, Result, bail};
 use bonfire_cluster::Ticket;
 use bonfire_cluster::report::RunFolder;
 use bonfire_cluster::run_file::Distribute;
-use bonfire_launch::guard::Order;
-use bonfire_launch::place::Role;
-use bonfire_launch::{HostRecord, Ledger, Program, RunRecord, SeatPlan, Trouble, call, reach};
+use bonfire_launch::guard::GuardOrder;
+use bonfire_launch::place::ProcessRole;
+use bonfire_launch::{HostRecord, ProcessPlan, Program, RunList, RunRecord, Trouble, call, reach};
 
 use super::super::check::addresses;
-use super::super::fleet::{Checkup, Fleet, Member};
+use super::super::fleet::{Checkup, Fleet, FleetHost};
 use super::RunOnHostsArgs;
-use super::data::Data;
-use super::plan::Plan;
-use super::running::Running;
+use super::data::Shipment;
+use super::plan::RunPlan;
+use super::running::LiveRun;
 use super::show::Watching;
 use crate::failure::Failed;
 use crate::terminal::say;
@@ -28,7 +28,7 @@ const ASKS_FOR: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Launch<'a> {
     pub args: &'a RunOnHostsArgs,
-    pub plan: &'a Plan,
+    pub plan: &'a RunPlan,
     pub fleet: &'a Fleet,
     pub program: &'a Program,
     pub checkups: &'a [Checkup],
@@ -38,14 +38,14 @@ impl<'a> Launch<'a> {
     /// Starts all processes, each role on the host at its place. If that fails, nothing is left on any host.
     pub fn start(
         &self,
-        ledger: &Ledger,
+        ledger: &RunList,
         places: &[usize],
-        data: Option<&Data>,
+        data: Option<&Shipment>,
         interrupts: &AtomicUsize,
-    ) -> Result<Running<'a>> {
+    ) -> Result<LiveRun<'a>> {
         let record = self.record(places)?;
         ledger.save(&record).context("the list of runs cannot be written")?;
-        let mut running = Running::new(record, self.fleet);
+        let mut running = LiveRun::new(record, self.fleet);
         let started = self.start_all(&mut running, data, interrupts);
         if let Err(error) = started {
             running.abandon(ledger);
@@ -63,15 +63,16 @@ impl<'a> Launch<'a> {
         let chance = reach::new_token().context("the system gives no random numbers")?;
         let id = format!("{name}-{:02x}{:02x}", chance[0], chance[1]);
         let out = self.args.out.clone().unwrap_or_else(|| runs.join(&id));
-        let seats = self.plan.roles.iter().zip(places).enumerate().map(|(seat, (&role, &host))| SeatPlan {
-            seat,
-            host,
-            role,
-            name: self.fleet.members[host].host.name.clone(),
-            command: Vec::new(),
-            pid: None,
-            exit_code: None,
-        });
+        let processes =
+            self.plan.roles.iter().zip(places).enumerate().map(|(number, (&role, &host))| ProcessPlan {
+                number,
+                host,
+                role,
+                name: self.fleet.members[host].host.name.clone(),
+                command: Vec::new(),
+                pid: None,
+                exit_code: None,
+            });
         let hosts = self.fleet.members.iter().zip(self.checkups).map(|(member, checkup)| HostRecord {
             host: member.host.clone(),
             facts: checkup.facts.clone().unwrap_or_default(),
@@ -85,14 +86,14 @@ impl<'a> Launch<'a> {
             is_detached: self.args.detach,
             is_collected: false,
             hosts: hosts.collect(),
-            seats: seats.collect(),
+            processes: processes.collect(),
         })
     }
 
     fn start_all(
         &self,
-        running: &mut Running<'a>,
-        data: Option<&Data>,
+        running: &mut LiveRun<'a>,
+        data: Option<&Shipment>,
         interrupts: &AtomicUsize,
     ) -> Result<()> {
         if let Some(data) = data {
@@ -103,15 +104,15 @@ impl<'a> Launch<'a> {
             let key = if self.plan.settings.says("data.path") { "data.path" } else { "data.name" };
             set.push(format!("{key}={}", serde_json::to_string(&data.place())?));
         }
-        running.seat(0, &self.head_order(running, &set))?;
+        running.start_process(0, &self.head_order(running, &set))?;
         let ticket = running.await_ticket(self.plan, self.args, interrupts)?;
         let ticket = self.with_address(running, &ticket)?;
-        for seat in 1..running.record.seats.len() {
-            let order = node_order(&running.record, seat, &ticket, self.args.detach);
-            running.seat(seat, &order)?;
+        for number in 1..running.record.processes.len() {
+            let order = node_order(&running.record, number, &ticket, self.args.detach);
+            running.start_process(number, &order)?;
         }
         running.await_starts(interrupts)?;
-        let head = &self.fleet.members[running.record.seats[0].host];
+        let head = &self.fleet.members[running.record.processes[0].host];
         if !self.args.detach {
             let watching = Watching::start(head, &running.record.program, &running.record.id);
             running.follow_by(watching.context(Failed("the head cannot be followed".to_owned()))?);
@@ -123,15 +124,17 @@ impl<'a> Launch<'a> {
     }
 
     /// `head on pi1 (192.168.2.101:41234); workers on pi2, pi3`
-    fn placement(&self, running: &Running<'_>, ticket: &Ticket) -> String {
-        let on = |role: Role| -> Vec<&str> {
-            let seats = running.record.seats.iter().filter(|seat| seat.role == role);
-            seats.map(|seat| seat.name.as_str()).collect()
+    fn placement(&self, running: &LiveRun<'_>, ticket: &Ticket) -> String {
+        let on = |role: ProcessRole| -> Vec<&str> {
+            let processes = running.record.processes.iter().filter(|number| number.role == role);
+            processes.map(|number| number.name.as_str()).collect()
         };
         let mut parts = vec![format!("head on {} ({})", running.head_name(), ticket.address)];
-        for (role, name) in
-            [(Role::Relay, "relays"), (Role::Worker, "workers"), (Role::Evaluator, "evaluator")]
-        {
+        for (role, name) in [
+            (ProcessRole::Relay, "relays"),
+            (ProcessRole::Worker, "workers"),
+            (ProcessRole::Evaluator, "evaluator"),
+        ] {
             let hosts = on(role);
             if !hosts.is_empty() {
                 parts.push(format!("{name} on {}", hosts.join(", ")));
@@ -141,12 +144,12 @@ impl<'a> Launch<'a> {
     }
 
     /// To the head, which sends them on; or to all hosts, if the run file says that each has its own.
-    fn send_data(&self, data: &Data, running: &Running<'_>) -> Result<()> {
+    fn send_data(&self, data: &Shipment, running: &LiveRun<'_>) -> Result<()> {
         let is_local = self.plan.settings.file.distribute == Distribute::Local;
         let hosts: Vec<usize> = if is_local {
             (0..self.fleet.members.len()).collect()
         } else {
-            vec![running.record.seats[0].host]
+            vec![running.record.processes[0].host]
         };
         let (place, run) = (&running.record.program, &running.record.id);
         let sent = self.fleet.each_of(&hosts, |_, member| {
@@ -159,13 +162,13 @@ impl<'a> Launch<'a> {
         Err(Failed(format!("the data cannot be copied\n  {}", troubles.join("\n  "))).into())
     }
 
-    fn head_order(&self, running: &Running<'_>, set: &[String]) -> Order {
+    fn head_order(&self, running: &LiveRun<'_>, set: &[String]) -> GuardOrder {
         let listen = format!("0.0.0.0:{}", self.args.port);
         let words = ["head", "run.yml", "--out", "run", "--ticket-file", "ticket", "--listen", &listen];
         let set = set.iter().flat_map(|set| ["--set", set]);
-        Order {
+        GuardOrder {
             run: running.record.id.clone(),
-            seat: 0,
+            number: 0,
             role: "head".to_owned(),
             arguments: words.into_iter().chain(set).map(str::to_owned).collect(),
             files: vec![("run.yml".to_owned(), self.plan.text.clone())],
@@ -175,9 +178,9 @@ impl<'a> Launch<'a> {
     }
 
     /// The ticket with an address by which every other host reaches the head.
-    fn with_address(&self, running: &Running<'_>, ticket: &Ticket) -> Result<Ticket> {
+    fn with_address(&self, running: &LiveRun<'_>, ticket: &Ticket) -> Result<Ticket> {
         let port = ticket.address.rsplit_once(':').map_or("", |(_, port)| port).to_owned();
-        let head = running.record.seats[0].host;
+        let head = running.record.processes[0].host;
         let hosts = match (&self.args.address, &self.checkups[head].facts) {
             (Some(address), _) => vec![address.clone()],
             (None, Some(facts)) => addresses(&self.fleet.members[head].host, facts),
@@ -210,7 +213,11 @@ impl<'a> Launch<'a> {
 }
 
 /// For each address why it is not reached from a host.
-fn try_to_reach(member: &Member, place: &str, addresses: &[String]) -> Result<Vec<Option<String>>, Trouble> {
+fn try_to_reach(
+    member: &FleetHost,
+    place: &str,
+    addresses: &[String],
+) -> Result<Vec<Option<String>>, Trouble> {
     let mut arguments = vec!["host", "reach"];
     arguments.extend(addresses.iter().map(String::as_str));
     let said = call(&member.remote, place, &arguments, io::empty(), ASKS_FOR)?;
@@ -220,14 +227,14 @@ fn try_to_reach(member: &Member, place: &str, addresses: &[String]) -> Result<Ve
     (errors.len() == addresses.len()).then_some(errors).ok_or_else(unclear)
 }
 
-fn node_order(record: &RunRecord, seat: usize, ticket: &Ticket, is_detached: bool) -> Order {
-    let plan = &record.seats[seat];
-    let rank = (seat - 1).to_string();
+fn node_order(record: &RunRecord, number: usize, ticket: &Ticket, is_detached: bool) -> GuardOrder {
+    let plan = &record.processes[number];
+    let rank = (number - 1).to_string();
     let words =
         ["node", "--ticket-file", "ticket", "--rank", &rank, "--name", &plan.name, "--patience", "60"];
-    Order {
+    GuardOrder {
         run: record.id.clone(),
-        seat,
+        number,
         role: format!("{:?}", plan.role).to_lowercase(),
         arguments: words.map(str::to_owned).into(),
         files: vec![("ticket".to_owned(), ticket.to_string())],

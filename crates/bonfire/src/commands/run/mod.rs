@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bonfire_launch::{Ledger, place};
+use bonfire_launch::{RunList, place};
 
 use super::INTERRUPTED;
 use super::check::measure_steps;
@@ -21,10 +21,10 @@ use crate::failure::Failed;
 use crate::terminal::say;
 
 pub use collect::{collect, logs_folder};
-use data::Data;
+use data::Shipment;
 use launch::Launch;
-use plan::Plan;
-use running::Running;
+use plan::RunPlan;
+use running::LiveRun;
 pub use show::{Show, Watching};
 
 /// Run on the hosts of an inventory, over ssh.
@@ -57,8 +57,8 @@ pub struct RunOnHostsArgs {
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Who gets the head and the relays
-    #[arg(long, value_enum, default_value_t = Placement::InOrder)]
-    place: Placement,
+    #[arg(long, value_enum, default_value_t = HostOrder::InOrder)]
+    place: HostOrder,
     /// Go on without hosts that cannot be used, if enough are left
     #[arg(long)]
     skip_unreachable: bool,
@@ -83,7 +83,7 @@ pub struct RunOnHostsArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Placement {
+enum HostOrder {
     /// The first hosts of the inventory
     InOrder,
     /// The quickest hosts, by a short measurement
@@ -92,10 +92,10 @@ enum Placement {
 
 pub fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let hosts = args.fleet.hosts()?;
-    let plan = Plan::read(args, &hosts)?;
-    let data = args.data.as_deref().map(Data::read).transpose()?;
+    let plan = RunPlan::read(args, &hosts)?;
+    let data = args.data.as_deref().map(Shipment::read).transpose()?;
     let program = own_program()?;
-    let ledger = Ledger::open()?;
+    let ledger = RunList::open()?;
     let fleet = Fleet::of(hosts, args.fleet.patience())?;
     let data_bytes = data.as_ref().map_or(0, |data| data.bytes);
     let mut checkups = fleet.check(&program, data_bytes);
@@ -103,8 +103,8 @@ pub fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     install(&fleet, &program, &mut checkups, args.quiet || args.json);
     refuse(args, &plan, &fleet, &checkups)?;
     let places = match args.place {
-        Placement::InOrder => place::in_order(&plan.roles, &slots(&fleet, &checkups)),
-        Placement::Fastest => {
+        HostOrder::InOrder => place::in_order(&plan.roles, &slots(&fleet, &checkups)),
+        HostOrder::Fastest => {
             measure_steps(&fleet, &program, &mut checkups);
             refuse(args, &plan, &fleet, &checkups)?;
             let speeds: Vec<f64> = checkups.iter().map(|c| c.samples_per_s.unwrap_or(0.0)).collect();
@@ -139,7 +139,7 @@ pub fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
 
 /// How many processes each host may take; none if it cannot be used.
 fn slots(fleet: &Fleet, checkups: &[Checkup]) -> Vec<usize> {
-    let slots = |(member, checkup): (&super::fleet::Member, &Checkup)| {
+    let slots = |(member, checkup): (&super::fleet::FleetHost, &Checkup)| {
         if checkup.is_usable { member.host.slots } else { 0 }
     };
     fleet.members.iter().zip(checkups).map(slots).collect()
@@ -154,7 +154,7 @@ fn narrow(fleet: Fleet, checkups: &[Checkup], places: &[usize]) -> (Fleet, Vec<C
 }
 
 /// Hosts that cannot be used end it here, before anything is started, unless the user goes on without them.
-fn refuse(args: &RunOnHostsArgs, plan: &Plan, fleet: &Fleet, checkups: &[Checkup]) -> Result<()> {
+fn refuse(args: &RunOnHostsArgs, plan: &RunPlan, fleet: &Fleet, checkups: &[Checkup]) -> Result<()> {
     let Err(error) = refuse_unusable(checkups) else { return Ok(()) };
     if !args.skip_unreachable {
         let advice = "nothing was started; --skip-unreachable goes on without such hosts if enough are left";
@@ -201,8 +201,8 @@ const ONE_WISH: Duration = Duration::from_millis(200);
 /// What the end of the head means for this program.
 fn conclude(
     args: &RunOnHostsArgs,
-    plan: &Plan,
-    running: &Running<'_>,
+    plan: &RunPlan,
+    running: &LiveRun<'_>,
     end: &show::HeadEnd,
     collected: Result<()>,
 ) -> Result<ExitCode> {

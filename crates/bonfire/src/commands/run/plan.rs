@@ -8,23 +8,23 @@ use bonfire_cluster::run_file::Topology;
 use bonfire_cluster::run_file::cast::{Wanted, wanted};
 use bonfire_cluster::{Overrides, Settings};
 use bonfire_launch::Host;
-use bonfire_launch::place::{self, Role};
+use bonfire_launch::place::{self, ProcessRole};
 
 use super::RunOnHostsArgs;
 
 /// A run file with the roles that it has to give.
 #[derive(Debug)]
-pub struct Plan {
+pub struct RunPlan {
     pub settings: Settings,
     /// The text of the run file, as the head gets it.
     pub text: String,
     /// `key=value` over it, those of the user first.
     pub set: Vec<String>,
     /// The head first.
-    pub roles: Vec<Role>,
+    pub roles: Vec<ProcessRole>,
 }
 
-impl Plan {
+impl RunPlan {
     /// Reads the run file, and finds out whether there are hosts for all its roles.
     pub fn read(args: &RunOnHostsArgs, hosts: &[Host]) -> Result<Self> {
         let (origin, text) = match &args.run_file {
@@ -74,12 +74,12 @@ impl Plan {
     }
 }
 
-fn roles(settings: &Settings) -> Vec<Role> {
+fn roles(settings: &Settings) -> Vec<ProcessRole> {
     let role = |wanted: &Wanted| match wanted {
-        Wanted::Relay(_) => Role::Relay,
-        Wanted::Worker | Wanted::RingMember => Role::Worker,
-        Wanted::Evaluator => Role::Evaluator,
+        Wanted::Relay(_) => ProcessRole::Relay,
+        Wanted::Worker | Wanted::RingMember => ProcessRole::Worker,
+        Wanted::Evaluator => ProcessRole::Evaluator,
     };
     let others = wanted(&settings.topology, settings.file.evaluator);
-    std::iter::once(Role::Head).chain(others.iter().map(role)).collect()
+    std::iter::once(ProcessRole::Head).chain(others.iter().map(role)).collect()
 }

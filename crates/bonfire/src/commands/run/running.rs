@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bonfire_cluster::Ticket;
-use bonfire_launch::guard::{News, Order, Report, Watch, Word};
-use bonfire_launch::seat::End;
-use bonfire_launch::{Ledger, RunRecord, call};
+use bonfire_launch::guard::{GuardNews, GuardOrder, Report, Watch, Word};
+use bonfire_launch::run_process::ProcessEnd;
+use bonfire_launch::{RunList, RunRecord, call};
 
 use super::super::fleet::Fleet;
 use super::RunOnHostsArgs;
-use super::plan::Plan;
+use super::plan::RunPlan;
 use super::show::{HeadEnd, Show, Watching};
 use crate::failure::Failed;
 use crate::terminal::say;
@@ -32,14 +32,14 @@ const ASKS_FOR: Duration = Duration::from_secs(30);
 
 /// A run that was started.
 #[derive(Debug)]
-pub struct Running<'a> {
+pub struct LiveRun<'a> {
     pub record: RunRecord,
     fleet: &'a Fleet,
-    /// By seat. A process that was not started has none.
+    /// By the number of its process. A process that was not started has none.
     watches: Vec<Option<Watch>>,
-    ends: Vec<Option<Gone>>,
-    news: Receiver<(usize, News)>,
-    sender: SyncSender<(usize, News)>,
+    ends: Vec<Option<ProcessFate>>,
+    news: Receiver<(usize, GuardNews)>,
+    sender: SyncSender<(usize, GuardNews)>,
     watching: Option<Watching>,
     /// Why the run is given up, if it is.
     given_up: Option<String>,
@@ -49,21 +49,21 @@ pub struct Running<'a> {
 
 /// A process that is no longer watched.
 #[derive(Clone, Debug)]
-enum Gone {
-    Ended(End),
+enum ProcessFate {
+    Ended(ProcessEnd),
     Lost,
 }
 
-impl<'a> Running<'a> {
+impl<'a> LiveRun<'a> {
     /// Of which no process is started yet.
     pub fn new(record: RunRecord, fleet: &'a Fleet) -> Self {
         let (sender, news) = sync_channel(256);
-        let seats = record.seats.len();
+        let processes = record.processes.len();
         Self {
             record,
             fleet,
-            watches: (0..seats).map(|_| None).collect(),
-            ends: vec![None; seats],
+            watches: (0..processes).map(|_| None).collect(),
+            ends: vec![None; processes],
             news,
             sender,
             watching: None,
@@ -78,39 +78,41 @@ impl<'a> Running<'a> {
     }
 
     pub fn head_name(&self) -> &str {
-        &self.record.seats[0].name
+        &self.record.processes[0].name
     }
 
     /// Starts a process through its guard.
-    pub fn seat(&mut self, seat: usize, order: &Order) -> Result<()> {
-        let member = &self.fleet.members[self.record.seats[seat].host];
+    pub fn start_process(&mut self, number: usize, order: &GuardOrder) -> Result<()> {
+        let member = &self.fleet.members[self.record.processes[number].host];
         let watch = Watch::start(&member.remote, &self.record.program, order, self.sender.clone());
-        self.watches[seat] = Some(watch.context(Failed(format!("{} cannot be asked", member.host.name)))?);
+        self.watches[number] = Some(watch.context(Failed(format!("{} cannot be asked", member.host.name)))?);
         Ok(())
     }
 
     /// Takes what a guard tells, if one tells something in time.
-    fn next(&mut self, time: Duration) -> Option<(usize, News)> {
-        let (seat, news) = self.news.recv_timeout(time).ok()?;
-        let plan = &mut self.record.seats[seat];
+    fn next(&mut self, time: Duration) -> Option<(usize, GuardNews)> {
+        let (number, news) = self.news.recv_timeout(time).ok()?;
+        let plan = &mut self.record.processes[number];
         match &news {
-            News::Report(Report::Started { process, command }) => {
+            GuardNews::Report(Report::Started { process, command }) => {
                 (plan.pid, plan.command) = (Some(process.pid), command.clone());
             }
-            News::Report(Report::Ended { end }) => {
+            GuardNews::Report(Report::Ended { end }) => {
                 plan.exit_code = end.code;
-                self.ends[seat] = Some(Gone::Ended(end.clone()));
+                self.ends[number] = Some(ProcessFate::Ended(end.clone()));
             }
-            News::Report(Report::Awaited { .. }) => {}
-            News::Report(Report::Failed { .. }) | News::Lost(_) => self.ends[seat] = Some(Gone::Lost),
+            GuardNews::Report(Report::Awaited { .. }) => {}
+            GuardNews::Report(Report::Failed { .. }) | GuardNews::Lost(_) => {
+                self.ends[number] = Some(ProcessFate::Lost)
+            }
         }
-        Some((seat, news))
+        Some((number, news))
     }
 
     /// The head's ticket, once it has loaded its data and listens.
     pub fn await_ticket(
         &mut self,
-        plan: &Plan,
+        plan: &RunPlan,
         args: &RunOnHostsArgs,
         interrupts: &AtomicUsize,
     ) -> Result<Ticket> {
@@ -119,8 +121,8 @@ impl<'a> Running<'a> {
             refuse_interrupted(interrupts)?;
             let name = self.head_name().to_owned();
             match self.next(Duration::from_millis(100)) {
-                Some((0, News::Report(Report::Awaited { content }))) => return Ok(content.parse()?),
-                Some((0, News::Report(Report::Ended { end }))) => {
+                Some((0, GuardNews::Report(Report::Awaited { content }))) => return Ok(content.parse()?),
+                Some((0, GuardNews::Report(Report::Ended { end }))) => {
                     let end = HeadEnd { code: end.code, end };
                     let why = format!("{} on {name}", end.why());
                     if end.code == Some(2) {
@@ -128,10 +130,10 @@ impl<'a> Running<'a> {
                     }
                     bail!(Failed(format!("the head did not start: {why}")));
                 }
-                Some((_, News::Report(Report::Failed { reason }))) => {
+                Some((_, GuardNews::Report(Report::Failed { reason }))) => {
                     bail!(Failed(format!("{name}: the head cannot be started: {reason}")))
                 }
-                Some((_, News::Lost(trouble))) => bail!(Failed(format!("{name}: {trouble}"))),
+                Some((_, GuardNews::Lost(trouble))) => bail!(Failed(format!("{name}: {trouble}"))),
                 _ => {}
             }
         }
@@ -145,15 +147,17 @@ impl<'a> Running<'a> {
     /// Waits until every process runs.
     pub fn await_starts(&mut self, interrupts: &AtomicUsize) -> Result<()> {
         let deadline = Instant::now() + STARTS_FOR;
-        while let Some(missing) = self.record.seats.iter().position(|seat| seat.pid.is_none()) {
+        while let Some(missing) = self.record.processes.iter().position(|number| number.pid.is_none()) {
             refuse_interrupted(interrupts)?;
             let news = self.next(Duration::from_millis(100));
-            let name = |seat: usize| self.record.seats[seat].name.clone();
+            let name = |number: usize| self.record.processes[number].name.clone();
             match news {
-                Some((seat, News::Report(Report::Failed { reason }))) => {
-                    bail!(Failed(format!("{}: the node cannot be started: {reason}", name(seat))))
+                Some((number, GuardNews::Report(Report::Failed { reason }))) => {
+                    bail!(Failed(format!("{}: the node cannot be started: {reason}", name(number))))
                 }
-                Some((seat, News::Lost(trouble))) => bail!(Failed(format!("{}: {trouble}", name(seat)))),
+                Some((number, GuardNews::Lost(trouble))) => {
+                    bail!(Failed(format!("{}: {trouble}", name(number))))
+                }
                 _ => {}
             }
             if Instant::now() > deadline {
@@ -167,11 +171,11 @@ impl<'a> Running<'a> {
     pub fn watch(&mut self, show: &mut Show, interrupts: &AtomicUsize) -> Result<HeadEnd> {
         loop {
             self.follow(show, Duration::from_millis(50));
-            while let Some((seat, news)) = self.next(Duration::ZERO) {
-                self.hear(seat, news, show)?;
+            while let Some((number, news)) = self.next(Duration::ZERO) {
+                self.hear(number, news, show)?;
             }
             self.heed(interrupts);
-            if let Some(Gone::Ended(end)) = self.ends[0].clone() {
+            if let Some(ProcessFate::Ended(end)) = self.ends[0].clone() {
                 // What the head said last may still be on its way.
                 let until = Instant::now() + Duration::from_secs(10);
                 while self.watching.is_some() && Instant::now() < until {
@@ -200,21 +204,24 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn hear(&mut self, seat: usize, news: News, show: &mut Show) -> Result<()> {
-        let name = self.record.seats[seat].name.clone();
+    fn hear(&mut self, number: usize, news: GuardNews, show: &mut Show) -> Result<()> {
+        let name = self.record.processes[number].name.clone();
         match news {
-            News::Lost(trouble) if seat == 0 => {
+            GuardNews::Lost(trouble) if number == 0 => {
                 let id = &self.record.id;
                 bail!(Failed(format!(
                     "{name}, the head's host, is out of reach: {trouble}; the head there stops with a checkpoint, and \
                      `bonfire attach {id}` fetches the run folder when the host is back"
                 )))
             }
-            News::Lost(trouble) => {
+            GuardNews::Lost(trouble) => {
                 show.warn(format!("{name} is out of reach: {trouble}; the run goes on without it"));
             }
-            News::Report(Report::Ended { end })
-                if seat != 0 && end.code != Some(0) && self.ends[0].is_none() && !self.was_ended_at_once =>
+            GuardNews::Report(Report::Ended { end })
+                if number != 0
+                    && end.code != Some(0)
+                    && self.ends[0].is_none()
+                    && !self.was_ended_at_once =>
             {
                 let last = end.said.last().map_or("", String::as_str);
                 let message = format!("the node on {name} ended before its head: {last}");
@@ -226,13 +233,13 @@ impl<'a> Running<'a> {
                     self.given_up = Some(message);
                 }
             }
-            News::Report(_) => {}
+            GuardNews::Report(_) => {}
         }
         Ok(())
     }
 
-    fn say(&self, seat: usize, word: Word) {
-        if let Some(watch) = &self.watches[seat] {
+    fn say(&self, number: usize, word: Word) {
+        if let Some(watch) = &self.watches[number] {
             watch.say(word);
         }
     }
@@ -244,7 +251,7 @@ impl<'a> Running<'a> {
             1 => self.say(0, Word::Stop),
             _ => {
                 self.was_ended_at_once = true;
-                (0..self.watches.len()).for_each(|seat| self.say(seat, Word::Kill));
+                (0..self.watches.len()).for_each(|number| self.say(number, Word::Kill));
             }
         }
     }
@@ -264,8 +271,8 @@ impl<'a> Running<'a> {
 
     fn kill(&mut self) {
         let deadline = Instant::now() + ENDS_FOR;
-        for seat in 0..self.watches.len() {
-            self.say(seat, Word::Kill);
+        for number in 0..self.watches.len() {
+            self.say(number, Word::Kill);
         }
         while self.is_any_alive() && Instant::now() < deadline {
             self.next(Duration::from_millis(50));
@@ -278,7 +285,7 @@ impl<'a> Running<'a> {
     }
 
     /// Takes back a start that failed.
-    pub fn abandon(&mut self, ledger: &Ledger) {
+    pub fn abandon(&mut self, ledger: &RunList) {
         self.kill();
         let arguments = ["host", "remove", self.record.id.as_str()];
         let removed = self

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bonfire_cluster::report::{Event, Stamped, View};
-use bonfire_launch::seat::End;
-use bonfire_launch::{Heard, Session, Trouble};
+use bonfire_launch::run_process::ProcessEnd;
+use bonfire_launch::{Session, SessionNews, Trouble};
 
-use super::super::fleet::Member;
+use super::super::fleet::FleetHost;
 
 /// The view of a run.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    pub fn start(head: &Member, place: &str, run: &str) -> Result<Self, Trouble> {
+    pub fn start(head: &FleetHost, place: &str, run: &str) -> Result<Self, Trouble> {
         let arguments = ["host", "follow", run, "0", "run/events.jsonl"];
         Ok(Self { session: Some(Session::start(&head.remote, place, &arguments, "")?) })
     }
@@ -74,9 +74,9 @@ impl Watching {
         let until = Instant::now() + time;
         while let Some(session) = &self.session {
             match session.next(until.saturating_duration_since(Instant::now())) {
-                Heard::Line(line) => show.line(&line),
-                Heard::Nothing => return Ok(true),
-                Heard::End => {
+                SessionNews::Line(line) => show.line(&line),
+                SessionNews::Nothing => return Ok(true),
+                SessionNews::End => {
                     let ended = self.session.take().map(Session::end);
                     return ended.unwrap_or(Ok(())).map(|()| false);
                 }
@@ -93,7 +93,7 @@ impl Watching {
 #[derive(Clone, Debug, Default)]
 pub struct HeadEnd {
     pub code: Option<i32>,
-    pub end: End,
+    pub end: ProcessEnd,
 }
 
 impl HeadEnd {

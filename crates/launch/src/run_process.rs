@@ -13,15 +13,17 @@ use crate::process::{ProcessId, Signal};
 
 /// The folder of one process: `~/.bonfire/runs/RUN/NUMBER`.
 #[derive(Clone, Debug)]
-pub struct Seat {
+pub struct RunProcess {
     folder: PathBuf,
 }
 
 /// What is known of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SeatRecord {
+pub struct ProcessRecord {
     pub run: String,
-    pub seat: usize,
+    /// In its run: 0 is the head.
+    #[serde(rename = "seat")]
+    pub number: usize,
     pub role: String,
     /// Exactly as it was started. No secret is in it.
     pub command: Vec<String>,
@@ -29,12 +31,12 @@ pub struct SeatRecord {
     /// Who watches over it.
     pub guard: ProcessId,
     pub is_detached: bool,
-    pub end: Option<End>,
+    pub end: Option<ProcessEnd>,
 }
 
 /// How the process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct ProcessEnd {
     /// None if a signal ended it.
     pub code: Option<i32>,
     /// Why its guard ended it, if that did.
@@ -42,6 +44,9 @@ pub struct End {
     /// The last lines that it said.
     pub said: Vec<String>,
 }
+
+/// The file in which all this is.
+const RECORD: &str = "seat.json";
 
 /// What whoever wants a process to end leaves in its folder for its guard.
 const STOP: &str = "stop";
@@ -71,12 +76,12 @@ pub fn run_folder(run: &str) -> io::Result<PathBuf> {
     Ok(runs_folder()?.join(run))
 }
 
-impl Seat {
+impl RunProcess {
     pub fn of(run: &str, number: usize) -> io::Result<Self> {
         Ok(Self { folder: run_folder(run)?.join(number.to_string()) })
     }
 
-    /// Makes the folder, which must be new: no two processes share a seat.
+    /// Makes the folder, which must be new: no two processes have the same number.
     pub(crate) fn create(run: &str, number: usize) -> io::Result<Self> {
         let run = run_folder(run)?;
         let mut builder = fs::DirBuilder::new();
@@ -86,21 +91,21 @@ impl Seat {
         Ok(Self { folder })
     }
 
-    /// All seats of a run on this host.
+    /// All processes of a run on this host.
     pub fn all(run: &str) -> io::Result<Vec<Self>> {
-        let mut seats = Vec::new();
+        let mut processes = Vec::new();
         let entries = match fs::read_dir(run_folder(run)?) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(seats),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(processes),
             entries => entries?,
         };
         for entry in entries {
             let folder = entry?.path();
-            if folder.join("seat.json").is_file() {
-                seats.push(Self { folder });
+            if folder.join(RECORD).is_file() {
+                processes.push(Self { folder });
             }
         }
-        seats.sort_by_key(|seat| seat.folder.clone());
-        Ok(seats)
+        processes.sort_by_key(|process| process.folder.clone());
+        Ok(processes)
     }
 
     pub fn folder(&self) -> &Path {
@@ -126,8 +131,8 @@ impl Seat {
         Some(content)
     }
 
-    pub fn record(&self) -> io::Result<SeatRecord> {
-        let path = self.folder.join("seat.json");
+    pub fn record(&self) -> io::Result<ProcessRecord> {
+        let path = self.folder.join(RECORD);
         let text = fs::read(&path).map_err(|error| {
             let hint = "nothing of this run is here";
             io::Error::new(error.kind(), format!("{}: {error}; {hint}", path.display()))
@@ -136,9 +141,10 @@ impl Seat {
             .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
     }
 
-    pub(crate) fn save(&self, record: &SeatRecord) -> io::Result<()> {
-        self.write("seat.json.part", &serde_json::to_vec_pretty(record)?)?;
-        fs::rename(self.folder.join("seat.json.part"), self.folder.join("seat.json"))
+    pub(crate) fn save(&self, record: &ProcessRecord) -> io::Result<()> {
+        let aside = format!("{RECORD}.part");
+        self.write(&aside, &serde_json::to_vec_pretty(record)?)?;
+        fs::rename(self.folder.join(aside), self.folder.join(RECORD))
     }
 
     /// Whether anybody has asked for an end, and for which.
@@ -170,7 +176,7 @@ impl Seat {
         lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
     }
 
-    /// Copies what is written to a file of the seat, from an offset on, until the process has ended or `stop` is set.
+    /// Copies what is written to a file of its folder, from an offset on, until the process has ended or `stop` is set.
     pub fn follow(&self, file: &Path, from: u64, stop: &AtomicBool, out: &mut impl Write) -> io::Result<()> {
         let path = self.folder.join(file);
         let mut at = from;
@@ -205,7 +211,7 @@ fn copy_from(path: &Path, at: u64, out: &mut impl Write) -> io::Result<u64> {
 
 /// Removes all that is left of a run on this host. Refused while a process of it lives.
 pub fn remove_run(run: &str) -> io::Result<()> {
-    if Seat::all(run)?.iter().any(Seat::is_alive) {
+    if RunProcess::all(run)?.iter().any(RunProcess::is_alive) {
         return Err(io::Error::other(format!("run {run} still has processes here")));
     }
     match fs::remove_dir_all(run_folder(run)?) {

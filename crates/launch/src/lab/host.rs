@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::network::{host_address, link_name};
-use super::state::State;
+use super::state::LabState;
 use super::tool::Tools;
 use super::{LabError, file_error, write};
 use crate::process::ProcessId;
@@ -46,7 +46,7 @@ exec "$3" -D -e -f /run/lab/sshd_config
 
 /// A host of a lab and the names that things of it have.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct LabHost {
     pub name: String,
     /// Of its network namespace, and of its cable's end at the bridge.
     pub link: String,
@@ -55,9 +55,9 @@ pub(super) struct Machine {
     folder: PathBuf,
 }
 
-impl Machine {
+impl LabHost {
     /// A host by its number, from 1.
-    pub fn new(state: &State, number: usize) -> Self {
+    pub fn new(state: &LabState, number: usize) -> Self {
         let subnet = state.subnet;
         assert!(subnet.is_some(), "the subnet of a lab is chosen before its hosts");
         let bridge = link_name(&state.name);
@@ -160,7 +160,7 @@ impl Machine {
 }
 
 /// The key that opens every host of the lab.
-pub(super) fn make_user_key(tools: &Tools, state: &State) -> Result<(), LabError> {
+pub(super) fn make_user_key(tools: &Tools, state: &LabState) -> Result<(), LabError> {
     make_key(tools, &state.folder().join(USER_KEY), &state.name)
 }
 
@@ -170,16 +170,16 @@ fn make_key(tools: &Tools, path: &Path, comment: &str) -> Result<(), LabError> {
 }
 
 /// Writes what tells others of the hosts: an inventory, and how ssh gets there without a question.
-pub(super) fn write_guides(state: &State) -> Result<(), LabError> {
+pub(super) fn write_guides(state: &LabState) -> Result<(), LabError> {
     let folder = state.folder();
     let path = |name: &str| folder.join(name).display().to_string();
     let (key, known) = (path(USER_KEY), path(KNOWN_HOSTS));
     let (mut inventory, mut known_hosts, mut config) = ("[pool]\n".to_owned(), String::new(), String::new());
     for number in 1..=state.hosts {
-        let machine = Machine::new(state, number);
-        let Machine { name, address, .. } = &machine;
+        let host = LabHost::new(state, number);
+        let LabHost { name, address, .. } = &host;
         inventory += &format!("{name} ansible_host={address}\n");
-        known_hosts += &format!("{name},{address} {}\n", machine.host_key()?);
+        known_hosts += &format!("{name},{address} {}\n", host.host_key()?);
         config += &format!("Host {name}\n    HostName {address}\n\n");
     }
     inventory += &format!(
