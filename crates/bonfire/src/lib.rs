@@ -15,6 +15,7 @@
 pub mod commands;
 mod failure;
 mod fetch;
+mod foreign;
 mod terminal;
 mod training;
 

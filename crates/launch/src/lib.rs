@@ -1,4 +1,4 @@
-//! From a list of hosts to processes on them: inventories, ssh, emulated clusters, foreign launchers.
+//! From a list of hosts to processes on them: inventories, ssh and emulated clusters.
 //!
 //! This crate knows hosts and processes, and nothing of learning or of the network protocol between nodes.
 //!
@@ -13,7 +13,6 @@
 
 mod deadline;
 mod facts;
-pub mod foreign;
 pub mod guard;
 mod inventory;
 mod lab;

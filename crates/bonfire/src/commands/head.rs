@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::foreign::RankPlace;
 use anyhow::{Context, Result, ensure};
 use bonfire_cluster::Ranks;
 use bonfire_cluster::remote::Access;
-use bonfire_launch::foreign::RankPlace;
 
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};

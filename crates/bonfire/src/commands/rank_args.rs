@@ -1,7 +1,7 @@
+use crate::foreign::{self, Launcher, RankPlace};
 use anyhow::{Context, Result, bail, ensure};
 use bonfire_cluster::Watchword;
 use bonfire_cluster::remote::{Meeting, Point};
-use bonfire_launch::foreign::{self, Launcher, RankPlace};
 
 use super::node::cache;
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::foreign::RankPlace;
 use anyhow::{Context, Error, Result};
 use bonfire_cluster::remote::{Absent, Meeting, Part, Refused, Stage};
 use bonfire_cluster::report::Summary;
-use bonfire_launch::foreign::RankPlace;
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
 use crate::Training;

@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::foreign::RankPlace;
 use anyhow::{Context, Result};
 use bonfire_cluster::Ranks;
-use bonfire_launch::foreign::RankPlace;
 
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
