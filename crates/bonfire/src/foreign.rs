@@ -1,8 +1,8 @@
 //! Which place this process has among those that another launcher started: mpirun, srun, or torchrun.
 //!
 //! Launchers tell it by variables of the environment. Those of a launcher that was started by another stand beside the
-//! outer one's, so they are asked from the inside out: an MPI launcher inside an allocation of Slurm uses srun to start its
-//! daemons, and what Slurm says then is of the daemons.
+//! outer one's, so they are asked from the inside out: an MPI launcher inside an allocation of Slurm uses srun to start
+//! its daemons, and what Slurm says then is of the daemons.
 
 use std::fmt;
 

@@ -14,6 +14,11 @@ pub fn say(line: &str) {
     write(&format!("{line}\n"));
 }
 
+/// A line about something that went wrong, but does not end the command.
+pub fn warn(message: String) {
+    say(&format!("warning: {message}"));
+}
+
 /// A text on stderr that ends where it ends, for lines that are written again and again.
 pub fn write(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
@@ -22,7 +27,7 @@ pub fn write(text: &str) {
 /// A line of the command's result, on stdout.
 ///
 /// # Errors
-/// [`ReaderGone`], with which the program ends without a word, if nobody reads stdout any more: `bonfire data list | head -1`.
+/// [`ReaderGone`] if nobody reads stdout any more, as in `bonfire data list | head -1`: the program then ends quietly.
 /// [`Failed`] if the line cannot be written for another reason.
 pub fn print(line: &str) -> Result<()> {
     let mut out = io::stdout().lock();

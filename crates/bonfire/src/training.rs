@@ -114,7 +114,8 @@ impl<'a> Training<'a> {
         self.start()?.finish(&AtomicBool::new(false))
     }
 
-    /// Checks and loads everything and makes the run folder. If that fails, the input is wrong and nothing was left behind.
+    /// Checks and loads everything and makes the run folder. If that fails, the input is wrong and nothing was left
+    /// behind.
     pub fn start(self) -> Result<Run> {
         let job = self.prepare(Scale::Threads)?;
         self.begin(job)

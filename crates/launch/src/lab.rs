@@ -1,11 +1,12 @@
 //! A cluster on one machine: hosts that are network namespaces, each with an address, a link and an sshd of its own.
 //!
-//! To whoever comes in over ssh, a host of a lab is a machine: it has its own name, processes, home, `/tmp` and network. What
-//! it shares with the machine below is the processor, and the programs in `/usr`.
+//! To whoever comes in over ssh, a host of a lab is a machine: it has its own name, processes, home, `/tmp` and
+//! network. What it shares with the machine below is the processor, and the programs in `/usr`.
 //!
-//! The way up: [`Lab::up`] writes the state first (`state.rs`), then the bridge (`network.rs`), then host after host (`host.rs`, `shape.rs`).
-//! Everything that the kernel keeps for a lab has the lab's name in its own, so the way down (`teardown.rs`) finds it also
-//! when the way up was cut short. Processes of the system's own tools do the work (`tool.rs`), each with a deadline.
+//! The way up: [`Lab::up`] writes the state first (`state.rs`), then the bridge (`network.rs`), then host after host
+//! (`host.rs`, `shape.rs`). Everything that the kernel keeps for a lab has the lab's name in its own, so the way down
+//! (`teardown.rs`) finds it also when the way up was cut short. The system's own tools do the work (`tool.rs`), each
+//! with a deadline.
 //!
 //! Linux only, and only for root.
 
@@ -29,7 +30,7 @@ use state::LabState;
 use tool::Tools;
 
 /// As many hosts as a lab may have.
-pub const MAX_HOSTS: usize = 200;
+const MAX_HOSTS: usize = 200;
 /// With it and a number, a link has a name of 15 bytes, which is what the kernel allows.
 const MAX_NAME: usize = 8;
 

@@ -36,7 +36,11 @@ pub fn in_order(roles: &[ProcessRole], slots: &[usize]) -> Result<Vec<usize>, Sh
 }
 
 /// The same with the head and the relays on the quickest hosts; the others follow in the order of the inventory.
-pub fn fastest_first(roles: &[ProcessRole], slots: &[usize], speeds: &[f64]) -> Result<Vec<usize>, Shortage> {
+pub(crate) fn fastest_first(
+    roles: &[ProcessRole],
+    slots: &[usize],
+    speeds: &[f64],
+) -> Result<Vec<usize>, Shortage> {
     assert_eq!(slots.len(), speeds.len(), "every host has a speed");
     in_order(roles, slots)?;
     let mut free = slots.to_vec();

@@ -35,7 +35,7 @@ chmod 700 "$part" && mv -f "$part" "$target"
 "#;
 
 /// A connection that brings less than this many bytes a second is as good as none.
-const SLOWEST: u64 = 50_000;
+pub(crate) const SLOWEST: u64 = 50_000;
 
 impl Program {
     /// The one that runs now, of this version.
@@ -82,7 +82,7 @@ impl Program {
 }
 
 /// Runs the program that stands at a place of a host; what it printed if it went well.
-pub fn call(
+pub(crate) fn call(
     remote: &Remote,
     place: &str,
     arguments: &[&str],
@@ -99,7 +99,7 @@ pub fn call(
 }
 
 /// The same for output that may be large: `read` gets it as it comes.
-pub fn call_and_read<T>(
+pub(crate) fn call_and_read<T>(
     remote: &Remote,
     place: &str,
     arguments: &[&str],
@@ -118,7 +118,7 @@ pub fn call_and_read<T>(
 }
 
 /// Starts the program at `$1` with the arguments behind it.
-pub const START: &str = r#"program="$HOME/$1"; shift; exec "$program" "$@""#;
+pub(crate) const START: &str = r#"program="$HOME/$1"; shift; exec "$program" "$@""#;
 
 struct Counted<R, F> {
     inner: R,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Facts;
 use crate::inventory::Host;
 use crate::place::ProcessRole;
+use crate::whole_file;
 
 /// The list of runs.
 #[derive(Clone, Debug)]
@@ -75,9 +76,7 @@ impl RunList {
 
     pub fn save(&self, run: &RunRecord) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        let (path, aside) = (self.path(&run.id), self.folder.join(format!(".{}.part", run.id)));
-        fs::write(&aside, serde_json::to_vec_pretty(run)?)?;
-        fs::rename(&aside, &path)
+        whole_file::write(&self.path(&run.id), &serde_json::to_vec_pretty(run)?)
     }
 
     /// A run that was not started after all.
@@ -94,7 +93,7 @@ impl RunList {
         paths.iter().filter_map(|path| read(path).ok()).collect()
     }
 
-    /// The run of this name, or of which the name begins so; without a name the newest, rather one that is not collected.
+    /// The run whose name begins so; without a name the newest, rather one that is not collected.
     pub fn find(&self, id: Option<&str>) -> Result<RunRecord, String> {
         let mut all = self.all();
         let Some(id) = id else {

@@ -1,7 +1,7 @@
 //! A process of a run on the host it runs on: its folder, and what is written there of it.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +13,13 @@ use crate::process::{ProcessId, Signal};
 
 /// The folder of one process: `~/.bonfire/runs/RUN/NUMBER`.
 #[derive(Clone, Debug)]
-pub struct RunProcess {
+pub(crate) struct RunProcess {
     folder: PathBuf,
 }
 
 /// What is known of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProcessRecord {
+pub(crate) struct ProcessRecord {
     pub run: String,
     /// In its run: 0 is the head.
     #[serde(rename = "seat")]
@@ -45,7 +45,26 @@ pub struct ProcessEnd {
     pub said: Vec<String>,
 }
 
-/// The file in which all this is.
+impl ProcessEnd {
+    /// The last words of a head that failed.
+    pub fn why(&self) -> String {
+        let error = self.said.iter().rev().find_map(|line| line.strip_prefix("error: "));
+        match (error, &self.reason, self.code) {
+            (Some(error), ..) => error.to_owned(),
+            (None, Some(reason), _) => format!("the head was ended: {reason},"),
+            (None, None, Some(code)) => format!("the head ended with code {code}"),
+            (None, None, None) => "the head was killed".to_owned(),
+        }
+    }
+}
+
+/// What a head puts into its folder: the folder of the run, the log in there, and its ticket, which nodes get under the
+/// same name.
+pub const RUN_FOLDER: &str = "run";
+pub(crate) const EVENTS: &str = "run/events.jsonl";
+pub const TICKET: &str = "ticket";
+
+/// The file with the record of a process.
 const RECORD: &str = "seat.json";
 
 /// What whoever wants a process to end leaves in its folder for its guard.
@@ -59,14 +78,14 @@ const LINES: usize = 8;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Where all runs of a host are.
-pub fn runs_folder() -> io::Result<PathBuf> {
+pub(crate) fn runs_folder() -> io::Result<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let home = home.ok_or_else(|| io::Error::other("HOME is not set"))?;
     Ok(PathBuf::from(home).join(".bonfire").join("runs"))
 }
 
 /// The folder of a run on this host.
-pub fn run_folder(run: &str) -> io::Result<PathBuf> {
+pub(crate) fn run_folder(run: &str) -> io::Result<PathBuf> {
     let is_name = !run.is_empty()
         && !run.starts_with('.')
         && run.chars().all(|c| !c.is_control() && c != '/' && c != '\\');
@@ -77,7 +96,7 @@ pub fn run_folder(run: &str) -> io::Result<PathBuf> {
 }
 
 impl RunProcess {
-    pub fn of(run: &str, number: usize) -> io::Result<Self> {
+    pub(crate) fn of(run: &str, number: usize) -> io::Result<Self> {
         Ok(Self { folder: run_folder(run)?.join(number.to_string()) })
     }
 
@@ -92,7 +111,7 @@ impl RunProcess {
     }
 
     /// All processes of a run on this host.
-    pub fn all(run: &str) -> io::Result<Vec<Self>> {
+    pub(crate) fn all(run: &str) -> io::Result<Vec<Self>> {
         let mut processes = Vec::new();
         let entries = match fs::read_dir(run_folder(run)?) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(processes),
@@ -108,11 +127,11 @@ impl RunProcess {
         Ok(processes)
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("log")
     }
 
@@ -131,7 +150,7 @@ impl RunProcess {
         Some(content)
     }
 
-    pub fn record(&self) -> io::Result<ProcessRecord> {
+    pub(crate) fn record(&self) -> io::Result<ProcessRecord> {
         let path = self.folder.join(RECORD);
         let text = fs::read(&path).map_err(|error| {
             let hint = "nothing of this run is here";
@@ -156,7 +175,7 @@ impl RunProcess {
     }
 
     /// Asks the guard to end the process; without a guard, does it. Only if it is the process that was recorded.
-    pub fn end(&self, signal: Signal) -> io::Result<()> {
+    pub(crate) fn end(&self, signal: Signal) -> io::Result<()> {
         let record = self.record()?;
         if record.guard.is_alive() {
             return self.write(if signal == Signal::Kill { KILL } else { STOP }, b"");
@@ -164,12 +183,12 @@ impl RunProcess {
         record.process.signal(signal).map(|_| ())
     }
 
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.record().is_ok_and(|record| record.process.is_alive() || record.guard.is_alive())
     }
 
     /// The last lines of the log.
-    pub fn tail(&self) -> Vec<String> {
+    pub(crate) fn tail(&self) -> Vec<String> {
         let text = fs::read(self.log()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -177,7 +196,13 @@ impl RunProcess {
     }
 
     /// Copies what is written to a file of its folder, from an offset on, until the process has ended or `stop` is set.
-    pub fn follow(&self, file: &Path, from: u64, stop: &AtomicBool, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn follow(
+        &self,
+        file: &Path,
+        from: u64,
+        stop: &AtomicBool,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let path = self.folder.join(file);
         let mut at = from;
         let mut looked = Instant::now();
@@ -218,16 +243,6 @@ pub fn remove_run(run: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
-}
-
-/// Sets a flag when the other side of the input is gone.
-pub fn until_end_of(input: impl BufRead + Send + 'static) -> &'static AtomicBool {
-    let gone: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-    std::thread::spawn(move || {
-        let _ = io::copy(&mut { input }, &mut io::sink());
-        gone.store(true, Ordering::Relaxed);
-    });
-    gone
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::trouble::Trouble;
 
 /// A private folder with the sockets of all logins of this process. Dropped, all are logged out.
 #[derive(Debug)]
-pub struct Ssh {
+pub(crate) struct Ssh {
     sockets: PathBuf,
     /// For a connection to come about.
     patience: Duration,
@@ -34,7 +34,7 @@ const ALIVE: [&str; 4] = ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCount
 const LONGEST_SOCKET: usize = 80;
 
 impl Ssh {
-    pub fn new(patience: Duration) -> io::Result<Self> {
+    pub(crate) fn new(patience: Duration) -> io::Result<Self> {
         let process = std::process::id().to_string();
         let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".bonfire").join("ssh"));
         let short = |folder: &PathBuf| folder.as_os_str().len() + process.len() < LONGEST_SOCKET;
@@ -53,7 +53,7 @@ impl Ssh {
     }
 
     /// A host of an inventory, not yet logged into.
-    pub fn host(&self, number: usize, host: &Host) -> Remote {
+    pub(crate) fn host(&self, number: usize, host: &Host) -> Remote {
         let mut options: Vec<String> = ["-o", "BatchMode=yes", "-T"].map(str::to_owned).into();
         options.extend(ALIVE.map(str::to_owned));
         let connect = format!("ConnectTimeout={}", self.patience.as_secs().max(1));

@@ -23,8 +23,9 @@ enum BenchCommand {
     #[command(
         after_help = "Examples:\n  bonfire bench step\n  bonfire bench step --model lenet5 --threads 2 --json\n  \
                       BONFIRE_INSTRUCTIONS=avx2 bonfire bench step --model lenet5\n\n\
-                      It computes with the best instructions of the machine. The environment variable BONFIRE_INSTRUCTIONS, \
-                      which holds for\nevery command, asks for others that it has: avx512, avx2, neon or portable."
+                      It computes with the best instructions of the machine. The environment variable \
+                      BONFIRE_INSTRUCTIONS, which holds for\nevery command, asks for others that it has: avx512, \
+                      avx2, neon or portable."
     )]
     Step(StepArgs),
     /// An exchange of gradients between processes on this machine: around a ring, or through a server

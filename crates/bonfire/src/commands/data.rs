@@ -219,8 +219,14 @@ fn collection(name: &str) -> Result<&'static Collection> {
                 let folder = user_folder(name).unwrap_or_else(|| Path::new("data").join(name));
                 anyhow::anyhow!("{name} has to be fetched by hand; put into {}: {home}", folder.display())
             }
-            Some(_) => anyhow::anyhow!("{name} needs no getting: a run makes it; to write it as files: bonfire data make {name} -o DIR"),
-            None => anyhow::anyhow!("{name:?} is not known; {} can be got; did you mean {}?", names.join(" and "), nearest(name)),
+            Some(_) => anyhow::anyhow!(
+                "{name} needs no getting: a run makes it; to write it as files: bonfire data make {name} -o DIR"
+            ),
+            None => anyhow::anyhow!(
+                "{name:?} is not known; {} can be got; did you mean {}?",
+                names.join(" and "),
+                nearest(name)
+            ),
         }
     })
 }

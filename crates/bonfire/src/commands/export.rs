@@ -8,10 +8,9 @@ use crate::terminal::{print, say};
 
 /// Write the parameters of a run for PyTorch, as safetensors.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  bonfire export runs/first\n  bonfire export runs/first --round 500 -o lenet5.safetensors\n\n\
-                        In Python:\n  model.load_state_dict(safetensors.torch.load_file(\"lenet5.safetensors\"))"
-)]
+#[command(after_help = "Examples:\n  bonfire export runs/first\n  \
+                        bonfire export runs/first --round 500 -o lenet5.safetensors\n\n\
+                        In Python:\n  model.load_state_dict(safetensors.torch.load_file(\"lenet5.safetensors\"))")]
 pub struct ExportArgs {
     /// The folder of the run
     run_dir: PathBuf,

@@ -1,16 +1,11 @@
-use std::io::{self, BufReader, Read};
-use std::net::TcpListener;
+use std::io::{self, BufReader, BufWriter};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use bonfire_launch::reach::Token;
-use bonfire_launch::run_process::{RunProcess, remove_run, run_folder, until_end_of};
-use bonfire_launch::{Signal, guard, parcel, reach};
+use anyhow::{Context, Result};
+use bonfire_launch::host_side;
 
 use crate::failure::Failed;
-use crate::terminal;
+use crate::terminal::print;
 
 /// What this program does on a host for the launcher. Nobody types these commands.
 #[derive(Debug, clap::Args)]
@@ -57,112 +52,34 @@ enum HostCommand {
     Measure { address: String },
 }
 
-/// What a host knows of a process.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct ProcessState {
-    #[serde(rename = "seat")]
-    pub number: usize,
-    pub is_alive: bool,
-    /// With which it ended.
-    pub code: Option<i32>,
-}
-
-impl ProcessState {
-    fn of(process: &RunProcess) -> io::Result<Self> {
-        let record = process.record()?;
-        let code = record.end.and_then(|end| end.code);
-        Ok(Self { number: record.number, is_alive: process.is_alive(), code })
-    }
-}
-
-/// How long somebody who measures is waited for.
-const ANSWERS_FOR: Duration = Duration::from_secs(300);
-
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(4);
-
 pub fn run(args: HostArgs) -> Result<()> {
     let failed = || Failed("this host failed".to_owned());
     match args.command {
         HostCommand::Guard => {
-            guard::guard(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed)
+            host_side::guard(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed)
         }
         HostCommand::Follow { run, number, file, once } => {
-            let gone = until_end_of(BufReader::new(io::stdin()));
-            if once {
-                gone.store(true, Ordering::Relaxed);
-            }
-            RunProcess::of(&run, number)?
-                .follow(&file, 0, gone, &mut io::stdout().lock())
-                .with_context(failed)
+            let out = &mut io::stdout().lock();
+            host_side::follow(&run, number, &file, once, io::stdin(), out).with_context(failed)
         }
-        HostCommand::End { run, number, now } => end(&run, number, now),
-        HostCommand::Processes { run } => {
-            let states: io::Result<Vec<ProcessState>> =
-                RunProcess::all(&run)?.iter().map(ProcessState::of).collect();
-            print(&states?)
-        }
+        HostCommand::End { run, number, now } => Ok(host_side::end(&run, number, now)?),
+        HostCommand::Processes { run } => print_json(&host_side::states(&run)?),
         HostCommand::Send { run, path } => {
-            let path = run_folder(&run)?.join(path);
-            // Whoever has the keys can let others join, and the run is over.
-            let mut out = io::BufWriter::new(io::stdout().lock());
-            parcel::pack(&path, &["keys.json"], &mut out).with_context(failed)
+            let mut out = BufWriter::new(io::stdout().lock());
+            host_side::send(&run, &path, &mut out).with_context(failed)
         }
         HostCommand::Receive { run, path } => {
-            let folder = run_folder(&run)?.join(path);
-            parcel::unpack(io::stdin().lock(), &folder).map(|_| ()).with_context(failed)
+            host_side::receive(&run, &path, io::stdin().lock()).with_context(failed)
         }
-        HostCommand::Remove { run } => remove_run(&run).with_context(failed),
-        HostCommand::Reach { addresses } => {
-            let try_one =
-                |address: &String| reach::reach(address, CONNECT).err().map(|error| error.to_string());
-            print(&addresses.iter().map(try_one).collect::<Vec<_>>())
-        }
-        HostCommand::Answer => answer().with_context(failed),
+        HostCommand::Remove { run } => host_side::remove_run(&run).with_context(failed),
+        HostCommand::Reach { addresses } => print_json(&host_side::try_to_reach(&addresses)),
+        HostCommand::Answer => host_side::answer(io::stdin(), &mut io::stdout()).with_context(failed),
         HostCommand::Measure { address } => {
-            let speed = reach::measure(&address, &token()?).with_context(failed)?;
-            print(&speed)
+            print_json(&host_side::measure(&address, io::stdin().lock()).with_context(failed)?)
         }
     }
 }
 
-fn print(value: &impl serde::Serialize) -> Result<()> {
-    terminal::print(&serde_json::to_string(value)?)
-}
-
-fn end(run: &str, number: Option<usize>, now: bool) -> Result<()> {
-    for each in RunProcess::all(run)? {
-        let found = each.record()?.number;
-        if number.is_none_or(|number| number == found) && each.is_alive() {
-            each.end(if now { Signal::Kill } else { Signal::Term })
-                .with_context(|| format!("cannot end process {found}"))?;
-        }
-    }
-    Ok(())
-}
-
-fn answer() -> Result<()> {
-    let token = token()?;
-    let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
-    print(&listener.local_addr()?.port())?;
-    let (gone, until) = (until_end_of(BufReader::new(io::stdin())), Instant::now() + ANSWERS_FOR);
-    let is_over = || gone.load(Ordering::Relaxed) || Instant::now() > until;
-    Ok(reach::answer(&listener, &token, &is_over)?)
-}
-
-/// The first line of the input, in hexadecimal digits. Read byte by byte: the rest of the input is for others.
-fn token() -> Result<Token> {
-    let mut line = Vec::new();
-    for byte in io::stdin().lock().bytes().take(64) {
-        match byte? {
-            b'\n' => break,
-            byte => line.push(byte),
-        }
-    }
-    ensure!(line.len() == 32, "the token is missing");
-    let mut token = Token::default();
-    for (byte, digits) in token.iter_mut().zip(line.chunks(2)) {
-        *byte = u8::from_str_radix(&String::from_utf8_lossy(digits), 16)?;
-    }
-    Ok(token)
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&serde_json::to_string(value)?)
 }

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result};
+use anyhow::Result;
 use bonfire_launch::{Delay, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate};
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
-use crate::failure::Failed;
 use crate::terminal::{print, say, write};
 
 /// Emulate a cluster on this machine.
@@ -65,7 +64,7 @@ struct DownArgs {
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     let done = match args.command {
         LabCommand::Up(args) => return up(args),
-        LabCommand::Down(args) => down(&args).map_err(told),
+        LabCommand::Down(args) => down(&args),
         LabCommand::List => list(),
     };
     done.map(|()| ExitCode::SUCCESS)
@@ -87,11 +86,11 @@ fn up(args: UpArgs) -> Result<ExitCode> {
             say(&error.to_string());
             Ok(ExitCode::from(INTERRUPTED))
         }
-        Err(error) => Err(told(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn down(args: &DownArgs) -> Result<(), LabError> {
+fn down(args: &DownArgs) -> Result<()> {
     match Lab::find(&args.name)? {
         Some(lab) => {
             lab.down()?;
@@ -104,7 +103,7 @@ fn down(args: &DownArgs) -> Result<(), LabError> {
 }
 
 fn list() -> Result<()> {
-    let labs = Lab::list().map_err(told)?;
+    let labs = Lab::list()?;
     if labs.is_empty() {
         say("there is no lab; bonfire lab up --hosts 4 makes one");
         return Ok(());
@@ -143,14 +142,6 @@ fn print_new(lab: &Lab) -> Result<()> {
     print(&format!("inventory  {}", lab.inventory().display()))?;
     print(&format!("go there   ssh -F {} {}-1", lab.ssh_config().display(), lab.name()))?;
     print(&format!("end it     bonfire lab down --name {}", lab.name()))
-}
-
-/// Wrong input, or a lab that failed on the way, by what the error says of itself.
-fn told(error: LabError) -> Error {
-    match error {
-        LabError::Failed(message) => Error::new(Failed(message)),
-        LabError::Unfit(_) | LabError::Stopped => Error::new(error),
-    }
 }
 
 /// A line that tells how far it is, once that takes longer than a person likes to wait in the dark.

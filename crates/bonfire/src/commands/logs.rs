@@ -1,16 +1,10 @@
-use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use bonfire_launch::{ProcessPlan, RunList, RunRecord, Session, SessionNews, Trouble};
+use anyhow::{Result, bail};
+use bonfire_launch::{ProcessPlan, RemoteRun, RunList};
 
-use super::attach::find;
-use super::fleet::FleetHost;
-use super::run::logs_folder;
 use super::stop_on_ctrl_c;
-use crate::failure::Failed;
 use crate::terminal::print;
 
 /// Print what the processes of a run said, on every host or on one.
@@ -29,49 +23,19 @@ pub struct LogsArgs {
 }
 
 pub fn run(args: &LogsArgs) -> Result<()> {
-    let ledger = RunList::open()?;
-    let (record, fleet) = find(&ledger, args.run.as_deref())?;
-    let processes: Vec<&ProcessPlan> = record
-        .processes
-        .iter()
-        .filter(|process| args.host.as_ref().is_none_or(|host| process.name == *host))
-        .collect();
+    let run = RemoteRun::find(RunList::open()?, args.run.as_deref())?;
+    let is_wanted = |process: &&ProcessPlan| args.host.as_ref().is_none_or(|host| process.name == *host);
+    let processes: Vec<&ProcessPlan> = run.record.processes.iter().filter(is_wanted).collect();
     if processes.is_empty() {
-        let names: Vec<&str> = record.processes.iter().map(|process| process.name.as_str()).collect();
+        let names: Vec<&str> = run.record.processes.iter().map(|process| process.name.as_str()).collect();
         let host = args.host.as_deref().unwrap_or_default();
-        bail!("no process of run {} is on {host}; its hosts: {}", record.id, names.join(", "));
+        bail!("no process of run {} is on {host}; its hosts: {}", run.record.id, names.join(", "));
     }
-    if record.is_collected {
-        return print_collected(&record, &processes);
-    }
-    let hosts: Vec<usize> =
-        (0..fleet.members.len()).filter(|i| processes.iter().any(|s| s.host == *i)).collect();
-    let logins = fleet.each_of(&hosts, |_, member| member.remote.log_in());
     let printer = LogPrinter { prefix: processes.len() > 1, printed: Mutex::new(Ok(())) };
     let stop = stop_on_ctrl_c()?;
     let is_over = || stop.load(Ordering::Relaxed) || printer.has_failed();
-    let printed = std::thread::scope(|scope| {
-        let threads: Vec<_> = processes
-            .iter()
-            .map(|process| {
-                let (member, record) = (&fleet.members[process.host], &record);
-                let (printer, is_over) = (&printer, &is_over);
-                scope.spawn(move || print_log(member, record, process, args.follow, printer, is_over))
-            })
-            .collect();
-        threads.into_iter().map(|t| t.join().unwrap_or(Ok(()))).collect::<Vec<_>>()
-    });
-    let mut troubles: Vec<String> = hosts
-        .iter()
-        .zip(logins)
-        .filter_map(|(&host, login)| Some(format!("{}: {}", fleet.members[host].host.name, login.err()?)))
-        .collect();
-    if troubles.is_empty() {
-        let failed = processes.iter().zip(printed);
-        troubles =
-            failed.filter_map(|(process, p)| Some(format!("{}: {}", process.name, p.err()?))).collect();
-    }
-    if troubles.is_empty() { printer.end() } else { Err(Failed(troubles.join("\n  ")).into()) }
+    run.read_logs(&processes, !args.follow, &is_over, &|process, line| printer.line(process, line))?;
+    printer.end()
 }
 
 /// Prints the lines of several processes, which say whose they are, or of one.
@@ -99,38 +63,4 @@ impl LogPrinter {
     fn end(self) -> Result<()> {
         self.printed.into_inner().unwrap_or(Ok(()))
     }
-}
-
-fn print_log(
-    member: &FleetHost,
-    record: &RunRecord,
-    process: &ProcessPlan,
-    follow: bool,
-    printer: &LogPrinter,
-    is_over: &(dyn Fn() -> bool + Sync),
-) -> Result<(), Trouble> {
-    let number = process.number.to_string();
-    let mut arguments = vec!["host", "follow", record.id.as_str(), &number, "log"];
-    if !follow {
-        arguments.push("--once");
-    }
-    let session = Session::start(&member.remote, &record.program, &arguments, "")?;
-    while !is_over() {
-        match session.next(Duration::from_millis(100)) {
-            SessionNews::Line(line) => printer.line(process, &line),
-            SessionNews::Nothing => {}
-            SessionNews::End => return session.end(),
-        }
-    }
-    Ok(())
-}
-
-fn print_collected(record: &RunRecord, processes: &[&ProcessPlan]) -> Result<()> {
-    let printer = LogPrinter { prefix: processes.len() > 1, printed: Mutex::new(Ok(())) };
-    for process in processes {
-        let path = logs_folder(&record.out).join(format!("{}-{}.log", process.number, process.name));
-        let text = fs::read(&path).with_context(|| Failed(format!("cannot read {}", path.display())))?;
-        String::from_utf8_lossy(&text).lines().for_each(|line| printer.line(process, line));
-    }
-    printer.end()
 }

@@ -8,7 +8,8 @@ use super::node::cache;
 /// Which of several processes this is, and how they find each other. Launchers tell most of it.
 #[derive(Debug, clap::Args)]
 #[command(
-    next_help_heading = "One of several ranks (mpirun, srun and torchrun say which; by hand: -n 3 -nr 1 --master ADDRESS)"
+    next_help_heading = "One of several ranks (mpirun, srun and torchrun say which; by hand: -n 3 -nr 1 \
+                         --master ADDRESS)"
 )]
 pub struct RankArgs {
     /// How many nodes there are; this command is given once on each
@@ -20,7 +21,7 @@ pub struct RankArgs {
     /// Where node 0 is reached
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     master: Option<Point>,
-    /// A word that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which nobody sees in a list of processes]
+    /// A word that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which no process list shows]
     #[arg(long, value_name = "WORD", hide_default_value = true)]
     secret: Option<String>,
 }
@@ -65,7 +66,8 @@ impl RankArgs {
             (master, None) => {
                 let Some(cache) = cache() else {
                     bail!(
-                        "neither HOME nor XDG_CACHE_HOME is set, so ranks share no folder: give all of them --secret WORD and --master ADDRESS"
+                        "neither HOME nor XDG_CACHE_HOME is set, so ranks share no folder: give all of them \
+                         --secret WORD and --master ADDRESS"
                     )
                 };
                 let here = place.local_size == Some(place.size);

@@ -18,7 +18,8 @@ use crate::failure::Failed;
 /// Launchers tell all ranks to stop at once. A rank waits so long for rank 0, which stops them in order.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Launchers that stop a job kill all ranks as soon as one has ended. Rank 0 writes its summary last, and gets this time for it.
+/// Launchers that stop a job kill all ranks as soon as one has ended. Rank 0 writes its summary last, and gets this
+/// time for it.
 const SUMMARY: Duration = Duration::from_millis(400);
 
 /// Leads the run as rank 0, which also works unless it is to be the head only.

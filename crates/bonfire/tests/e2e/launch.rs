@@ -9,8 +9,8 @@ use crate::record::Record;
 /// The files of the device-pool project, as it prints them.
 const COMMON: &str = "---\nnum_server_rounds: 5\ntarget_accuracy: 0.9\nbatch_size: 32\n\n";
 const FLAT: &str = "arch: flat\nparameter_server:\n    aggr_type: sync\n    num_workers: 4\n";
-const HIERARCHICAL: &str = "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    - type: async\n      \
-                            num_workers: 2\n    - type: async\n      num_workers: 2\n";
+const HIERARCHICAL: &str = "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    \
+                            - type: async\n      num_workers: 2\n    - type: async\n      num_workers: 2\n";
 
 /// A run that goes on until it is stopped.
 const ENDLESS: &str = "

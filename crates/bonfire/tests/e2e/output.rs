@@ -86,8 +86,8 @@ fn a_reader_that_went_away_is_no_error() {
     let mut head = dir.bonfire("head --quiet --listen 127.0.0.1:0 --out head").set(TINY).start_unread();
     assert!(head.until("its log", || dir.path("head/events.jsonl").exists()), "{}", head.said());
     // Whether the hosts can be used is said by the exit code too.
-    let unknown = "error: 1 of 1 hosts cannot be used\n  nowhere.invalid: the name nowhere.invalid is not known; give its \
-                   address in the inventory\n";
+    let unknown = "error: 1 of 1 hosts cannot be used\n  nowhere.invalid: the name nowhere.invalid is not known; \
+                   give its address in the inventory\n";
     check(dir.bonfire("check -H nowhere.invalid"), 1, unknown);
     check(dir.bonfire("check -H nowhere.invalid --json"), 1, unknown);
 }

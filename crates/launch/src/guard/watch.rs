@@ -11,7 +11,7 @@ use crate::trouble::Trouble;
 
 /// What comes from the guard of a process.
 #[derive(Debug)]
-pub enum GuardNews {
+pub(crate) enum GuardNews {
     Report(Report),
     /// The guard is out of reach; if nothing else has ended its process, it does so itself, unless it is detached.
     Lost(Trouble),
@@ -19,7 +19,7 @@ pub enum GuardNews {
 
 /// A guard that was started, and is given signs of life. Dropped, it hears no more of this launcher.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     words: SyncSender<Word>,
     ssh: Child,
 }
@@ -27,7 +27,7 @@ pub struct Watch {
 impl Watch {
     /// Starts a guard on a host, by the program at a place there. What it tells goes into `news` under the number of
     /// its process.
-    pub fn start(
+    pub(crate) fn start(
         remote: &Remote,
         place: &str,
         order: &GuardOrder,
@@ -49,7 +49,7 @@ impl Watch {
     }
 
     /// Says something; a guard that is gone does not hear it.
-    pub fn say(&self, word: Word) {
+    pub(crate) fn say(&self, word: Word) {
         let _ = self.words.try_send(word);
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct LabHost {
 
 impl LabHost {
     /// A host by its number, from 1.
-    pub fn new(state: &LabState, number: usize) -> Self {
+    pub(super) fn new(state: &LabState, number: usize) -> Self {
         let subnet = state.subnet;
         assert!(subnet.is_some(), "the subnet of a lab is chosen before its hosts");
         let bridge = link_name(&state.name);
@@ -71,7 +71,7 @@ impl LabHost {
     }
 
     /// Starts its sshd, in namespaces of mounts, processes and names. With the first process of them all others end.
-    pub fn start(&self, tools: &Tools, lab: &Path) -> Result<ProcessId, LabError> {
+    pub(super) fn start(&self, tools: &Tools, lab: &Path) -> Result<ProcessId, LabError> {
         self.make_folders(tools, lab)?;
         let path = self.folder.join(LOG);
         let log = File::create(&path).map_err(file_error(&path))?;
@@ -128,7 +128,7 @@ impl LabHost {
     }
 
     /// Waits until something listens there.
-    pub fn await_ssh(&self, process: &ProcessId, stop: &AtomicBool) -> Result<(), LabError> {
+    pub(super) fn await_ssh(&self, process: &ProcessId, stop: &AtomicBool) -> Result<(), LabError> {
         let (address, end) = (SocketAddr::from((self.address, 22)), Instant::now() + SSH_DEADLINE);
         loop {
             if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {

@@ -109,13 +109,15 @@ fn shaped(tools: &Tools, qdisc: &str, option: &str, line: &str) -> Result<(), La
     match tools.line("tc", line) {
         Ok(_) => Ok(()),
         Err(error) if error.to_string().contains("qdisc kind is unknown") => Err(LabError::Unfit(format!(
-            "this kernel has no `{qdisc}` (module sch_{qdisc}), without which {option} cannot be done; leave {option} out, or load the module"
+            "this kernel has no `{qdisc}` (module sch_{qdisc}), without which {option} cannot be done; leave \
+             {option} out, or load the module"
         ))),
         Err(error) => Err(error),
     }
 }
 
-/// A bucket as large as what flows in a hundredth of a second, so that a kernel with slow ticks keeps up; a queue of a tenth.
+/// A bucket as large as what flows in a hundredth of a second, so that a kernel with slow ticks keeps up; a queue of a
+/// tenth.
 fn bucket(rate: Rate) -> String {
     const LEAST_BURST: u64 = 16 << 10;
     const LEAST_QUEUE: u64 = 128 << 10;

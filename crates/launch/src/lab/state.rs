@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::shape::LinkShape;
 use super::{LabError, LabSpec, file_error, write};
 use crate::process::ProcessId;
+use crate::whole_file;
 
 /// The folder of each lab that there is: its state, and the subnets that labs have taken.
 const LABS: &str = "/var/lib/bonfire-labs";
@@ -33,7 +34,7 @@ pub(super) struct LabState {
 
 impl LabState {
     /// Takes the name, before anything else is made.
-    pub fn begin(spec: &LabSpec) -> Result<Self, LabError> {
+    pub(super) fn begin(spec: &LabSpec) -> Result<Self, LabError> {
         let entry = entry(&spec.name);
         let folder = spec.folder.clone().unwrap_or_else(|| entry.join("files"));
         let folder = std::path::absolute(&folder).map_err(file_error(&folder))?;
@@ -43,7 +44,8 @@ impl LabState {
             ErrorKind::AlreadyExists => {
                 let name = &spec.name;
                 LabError::Unfit(format!(
-                    "there is a lab `{name}` already, whole or in part; take it down with: bonfire lab down --name {name}"
+                    "there is a lab `{name}` already, whole or in part; take it down with: bonfire lab down \
+                     --name {name}"
                 ))
             }
             _ => file_error(&entry)(error),
@@ -78,17 +80,15 @@ impl LabState {
     }
 
     /// Written aside and renamed: whoever reads it finds it whole.
-    pub fn save(&self) -> Result<(), LabError> {
+    pub(super) fn save(&self) -> Result<(), LabError> {
         let path = entry(&self.name).join(STATE);
-        let aside = path.with_extension("new");
-        let text = serde_json::to_string_pretty(self)
+        let text = serde_json::to_vec_pretty(self)
             .map_err(|error| LabError::Failed(format!("the state of the lab: {error}")))?;
-        write(&aside, &text)?;
-        fs::rename(&aside, &path).map_err(file_error(&path))
+        whole_file::write(&path, &text).map_err(file_error(&path))
     }
 
     /// The state of a lab. If its making was cut short before there was one, a state of nothing.
-    pub fn find(name: &str) -> Result<Option<Self>, LabError> {
+    pub(super) fn find(name: &str) -> Result<Option<Self>, LabError> {
         let entry = entry(name);
         let path = entry.join(STATE);
         match fs::read_to_string(&path) {
@@ -113,12 +113,12 @@ impl LabState {
         }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Deletes the lab's files and, last of all, that there was one.
-    pub fn forget(&self) -> Result<(), LabError> {
+    pub(super) fn forget(&self) -> Result<(), LabError> {
         let removed = if self.folder.join(MARK).exists() {
             fs::remove_dir_all(&self.folder)
         } else {

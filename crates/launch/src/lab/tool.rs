@@ -32,7 +32,7 @@ pub(super) struct Tools {
 
 impl Tools {
     /// Looks for all of them, so that nothing is begun that cannot be ended.
-    pub fn find() -> Result<Self, LabError> {
+    pub(super) fn find() -> Result<Self, LabError> {
         if !cfg!(target_os = "linux") {
             let message = "a lab is made of network namespaces, which only Linux has";
             return Err(LabError::Unfit(message.to_owned()));
@@ -63,14 +63,14 @@ impl Tools {
         )))
     }
 
-    pub fn path(&self, name: &str) -> &Path {
+    pub(super) fn path(&self, name: &str) -> &Path {
         let path = self.paths.iter().find(|(known, _)| *known == name);
         assert!(path.is_some(), "{name} is not among the tools of a lab");
         path.map_or(Path::new(""), |(_, path)| path)
     }
 
     /// Runs a program to its end; it must go well. Returns what it printed.
-    pub fn run<S: AsRef<OsStr>>(&self, name: &str, arguments: &[S]) -> Result<String, LabError> {
+    pub(super) fn run<S: AsRef<OsStr>>(&self, name: &str, arguments: &[S]) -> Result<String, LabError> {
         let said = |message: String| {
             let words: Vec<String> =
                 arguments.iter().map(|word| word.as_ref().to_string_lossy().into_owned()).collect();
@@ -86,7 +86,7 @@ impl Tools {
     }
 
     /// A line of arguments between spaces.
-    pub fn line(&self, name: &str, line: &str) -> Result<String, LabError> {
+    pub(super) fn line(&self, name: &str, line: &str) -> Result<String, LabError> {
         self.run(name, &line.split_whitespace().collect::<Vec<_>>())
     }
 }

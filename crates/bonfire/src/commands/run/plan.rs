@@ -1,15 +1,21 @@
 //! What is to run, checked before any host is asked.
 
 use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use bonfire_cluster::learn::data::source::known;
-use bonfire_cluster::run_file::Topology;
+use bonfire_cluster::report::RunFolder;
 use bonfire_cluster::run_file::cast::{Wanted, wanted};
-use bonfire_cluster::{Overrides, Settings};
-use bonfire_launch::Host;
-use bonfire_launch::place::{self, ProcessRole};
+use bonfire_cluster::run_file::{Distribute, Topology};
+use bonfire_cluster::{Overrides, Settings, Ticket};
+use bonfire_launch::{
+    Host, LaunchError, ProcessRole, RUN_FOLDER, RunSpec, Shipment, TICKET, TicketFormat, in_order, run_id,
+};
 
+use super::super::WRONG_INPUT;
+use super::super::show::begins;
 use super::RunOnHostsArgs;
 
 /// A run file with the roles that it has to give.
@@ -54,13 +60,57 @@ impl RunPlan {
         let settings = read(&set)?;
         let roles = roles(&settings);
         let slots: Vec<usize> = hosts.iter().map(|host| host.slots).collect();
-        place::in_order(&roles, &slots)?;
+        in_order(&roles, &slots)?;
         if let Some(out) = &args.out
             && fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some())
         {
             bail!("{}: is not empty; choose another folder with --out", out.display());
         }
         Ok(Self { settings, text, set, roles })
+    }
+
+    /// The run as the launcher is told of it.
+    pub fn spec(&self, args: &RunOnHostsArgs, data: Option<Shipment>) -> Result<RunSpec> {
+        let runs = Path::new("runs");
+        let path = RunFolder::default_path(runs, &self.settings.file.name, SystemTime::now());
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let id = run_id(&name).context("the system gives no random numbers")?;
+        Ok(RunSpec {
+            out: args.out.clone().unwrap_or_else(|| runs.join(&id)),
+            id,
+            roles: self.roles.clone(),
+            head_arguments: self.head_arguments(args, data.as_ref())?,
+            head_files: vec![("run.yml".to_owned(), self.text.clone())],
+            node_arguments,
+            ticket: TICKET_FORMAT,
+            begins,
+            address: args.address.clone(),
+            data,
+            is_data_for_all: self.settings.file.distribute == Distribute::Local,
+            is_detached: args.detach,
+        })
+    }
+
+    fn head_arguments(&self, args: &RunOnHostsArgs, data: Option<&Shipment>) -> Result<Vec<String>> {
+        let mut set = self.set.clone();
+        if let Some(data) = data {
+            let key = if self.settings.says("data.path") { "data.path" } else { "data.name" };
+            set.push(format!("{key}={}", serde_json::to_string(&data.place())?));
+        }
+        let listen = format!("0.0.0.0:{}", args.port);
+        let words = ["head", "run.yml", "--out", RUN_FOLDER, "--ticket-file", TICKET, "--listen", &listen];
+        let set = set.iter().flat_map(|set| ["--set", set]);
+        Ok(words.into_iter().chain(set).map(str::to_owned).collect())
+    }
+
+    /// Wrong input that only the head could see, such as data that are not there, is wrong input here.
+    pub fn explain(&self, error: LaunchError, args: &RunOnHostsArgs) -> Error {
+        match error {
+            LaunchError::HeadEnded { host, end } if end.code == Some(WRONG_INPUT.into()) => {
+                Error::msg(format!("{} on {host}{}", end.why(), self.data_hint(args)))
+            }
+            error => error.into(),
+        }
     }
 
     /// What to do about data that the head does not find.
@@ -72,6 +122,28 @@ impl RunPlan {
             "; if its data are here: --data PATH copies them there"
         }
     }
+}
+
+fn node_arguments(rank: usize, host: &str) -> Vec<String> {
+    let rank = rank.to_string();
+    ["node", "--ticket-file", TICKET, "--rank", &rank, "--name", host, "--patience", "60"]
+        .map(str::to_owned)
+        .into()
+}
+
+const TICKET_FORMAT: TicketFormat = TicketFormat {
+    port: |text| {
+        let ticket: Ticket = text.parse().map_err(in_words)?;
+        Ok(ticket.address.rsplit_once(':').map_or("", |(_, port)| port).to_owned())
+    },
+    with_address: |text, address| {
+        let ticket: Ticket = text.parse().map_err(in_words)?;
+        Ok(Ticket { address: address.to_owned(), ..ticket }.to_string())
+    },
+};
+
+fn in_words(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 fn roles(settings: &Settings) -> Vec<ProcessRole> {
