@@ -27,7 +27,8 @@ pub struct RunSpec {
     pub out: PathBuf,
     /// The head first.
     pub roles: Vec<ProcessRole>,
-    /// The arguments of the head, which puts its ticket and its log where [`run_process`](crate::run_process) says.
+    /// The arguments of the head, which writes its ticket to the file [`TICKET`](crate::TICKET) and the run to the
+    /// folder [`RUN_FOLDER`](crate::RUN_FOLDER).
     pub head_arguments: Vec<String>,
     /// Files that the head finds in its folder: names and what is in them.
     pub head_files: Vec<(String, String)>,

@@ -14,6 +14,7 @@ pub struct HostArgs {
     command: HostCommand,
 }
 
+// A run that an earlier version started is asked by these names, too: they stay as they are.
 #[derive(Debug, clap::Subcommand)]
 enum HostCommand {
     /// Start a process and watch over it: the order is the first line of the input
