@@ -1,7 +1,7 @@
 use super::*;
 
 /// What `NAME=value` words say.
-fn read(variables: &str) -> Result<Option<Place>, Contradiction> {
+fn read(variables: &str) -> Result<Option<RankPlace>, Contradiction> {
     let lookup = |name: &str| {
         let mut words = variables.split_whitespace().filter_map(|word| word.split_once('='));
         words.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
@@ -15,7 +15,7 @@ fn check(variables: &str, expect: &str) {
     let found = match read(variables) {
         Err(error) => panic!("{variables}: {error}"),
         Ok(None) => "-".to_owned(),
-        Ok(Some(Place { launcher, rank, size, local_size, master, job })) => {
+        Ok(Some(RankPlace { launcher, rank, size, local_size, master, job })) => {
             let mut words = vec![format!("{launcher:?} {rank}/{size}")];
             words.extend(local_size.map(|local| format!("local={local}")));
             words.extend(master.map(|master| format!("master={master}")));

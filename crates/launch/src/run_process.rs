@@ -1,7 +1,7 @@
 //! A process of a run on the host it runs on: its folder, and what is written there of it.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,15 +13,17 @@ use crate::process::{ProcessId, Signal};
 
 /// The folder of one process: `~/.bonfire/runs/RUN/NUMBER`.
 #[derive(Clone, Debug)]
-pub struct Seat {
+pub(crate) struct RunProcess {
     folder: PathBuf,
 }
 
 /// What is known of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SeatRecord {
+pub(crate) struct ProcessRecord {
     pub run: String,
-    pub seat: usize,
+    /// In its run: 0 is the head.
+    #[serde(rename = "seat")]
+    pub number: usize,
     pub role: String,
     /// Exactly as it was started. No secret is in it.
     pub command: Vec<String>,
@@ -29,12 +31,12 @@ pub struct SeatRecord {
     /// Who watches over it.
     pub guard: ProcessId,
     pub is_detached: bool,
-    pub end: Option<End>,
+    pub end: Option<ProcessEnd>,
 }
 
 /// How the process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct ProcessEnd {
     /// None if a signal ended it.
     pub code: Option<i32>,
     /// Why its guard ended it, if that did.
@@ -42,6 +44,28 @@ pub struct End {
     /// The last lines that it said.
     pub said: Vec<String>,
 }
+
+impl ProcessEnd {
+    /// The last words of a head that failed.
+    pub fn why(&self) -> String {
+        let error = self.said.iter().rev().find_map(|line| line.strip_prefix("error: "));
+        match (error, &self.reason, self.code) {
+            (Some(error), ..) => error.to_owned(),
+            (None, Some(reason), _) => format!("the head was ended: {reason},"),
+            (None, None, Some(code)) => format!("the head ended with code {code}"),
+            (None, None, None) => "the head was killed".to_owned(),
+        }
+    }
+}
+
+/// What a head puts into its folder: the folder of the run, the log in there, and its ticket, which nodes get under the
+/// same name.
+pub const RUN_FOLDER: &str = "run";
+pub(crate) const EVENTS: &str = "run/events.jsonl";
+pub const TICKET: &str = "ticket";
+
+/// The file with the record of a process.
+const RECORD: &str = "seat.json";
 
 /// What whoever wants a process to end leaves in its folder for its guard.
 const STOP: &str = "stop";
@@ -54,14 +78,14 @@ const LINES: usize = 8;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Where all runs of a host are.
-pub fn runs_folder() -> io::Result<PathBuf> {
+pub(crate) fn runs_folder() -> io::Result<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let home = home.ok_or_else(|| io::Error::other("HOME is not set"))?;
     Ok(PathBuf::from(home).join(".bonfire").join("runs"))
 }
 
 /// The folder of a run on this host.
-pub fn run_folder(run: &str) -> io::Result<PathBuf> {
+pub(crate) fn run_folder(run: &str) -> io::Result<PathBuf> {
     let is_name = !run.is_empty()
         && !run.starts_with('.')
         && run.chars().all(|c| !c.is_control() && c != '/' && c != '\\');
@@ -71,12 +95,12 @@ pub fn run_folder(run: &str) -> io::Result<PathBuf> {
     Ok(runs_folder()?.join(run))
 }
 
-impl Seat {
-    pub fn of(run: &str, number: usize) -> io::Result<Self> {
+impl RunProcess {
+    pub(crate) fn of(run: &str, number: usize) -> io::Result<Self> {
         Ok(Self { folder: run_folder(run)?.join(number.to_string()) })
     }
 
-    /// Makes the folder, which must be new: no two processes share a seat.
+    /// Makes the folder, which must be new: no two processes have the same number.
     pub(crate) fn create(run: &str, number: usize) -> io::Result<Self> {
         let run = run_folder(run)?;
         let mut builder = fs::DirBuilder::new();
@@ -86,28 +110,28 @@ impl Seat {
         Ok(Self { folder })
     }
 
-    /// All seats of a run on this host.
-    pub fn all(run: &str) -> io::Result<Vec<Self>> {
-        let mut seats = Vec::new();
+    /// All processes of a run on this host.
+    pub(crate) fn all(run: &str) -> io::Result<Vec<Self>> {
+        let mut processes = Vec::new();
         let entries = match fs::read_dir(run_folder(run)?) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(seats),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(processes),
             entries => entries?,
         };
         for entry in entries {
             let folder = entry?.path();
-            if folder.join("seat.json").is_file() {
-                seats.push(Self { folder });
+            if folder.join(RECORD).is_file() {
+                processes.push(Self { folder });
             }
         }
-        seats.sort_by_key(|seat| seat.folder.clone());
-        Ok(seats)
+        processes.sort_by_key(|process| process.folder.clone());
+        Ok(processes)
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("log")
     }
 
@@ -126,8 +150,8 @@ impl Seat {
         Some(content)
     }
 
-    pub fn record(&self) -> io::Result<SeatRecord> {
-        let path = self.folder.join("seat.json");
+    pub(crate) fn record(&self) -> io::Result<ProcessRecord> {
+        let path = self.folder.join(RECORD);
         let text = fs::read(&path).map_err(|error| {
             let hint = "nothing of this run is here";
             io::Error::new(error.kind(), format!("{}: {error}; {hint}", path.display()))
@@ -136,9 +160,10 @@ impl Seat {
             .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
     }
 
-    pub(crate) fn save(&self, record: &SeatRecord) -> io::Result<()> {
-        self.write("seat.json.part", &serde_json::to_vec_pretty(record)?)?;
-        fs::rename(self.folder.join("seat.json.part"), self.folder.join("seat.json"))
+    pub(crate) fn save(&self, record: &ProcessRecord) -> io::Result<()> {
+        let aside = format!("{RECORD}.part");
+        self.write(&aside, &serde_json::to_vec_pretty(record)?)?;
+        fs::rename(self.folder.join(aside), self.folder.join(RECORD))
     }
 
     /// Whether anybody has asked for an end, and for which.
@@ -150,7 +175,7 @@ impl Seat {
     }
 
     /// Asks the guard to end the process; without a guard, does it. Only if it is the process that was recorded.
-    pub fn end(&self, signal: Signal) -> io::Result<()> {
+    pub(crate) fn end(&self, signal: Signal) -> io::Result<()> {
         let record = self.record()?;
         if record.guard.is_alive() {
             return self.write(if signal == Signal::Kill { KILL } else { STOP }, b"");
@@ -158,20 +183,26 @@ impl Seat {
         record.process.signal(signal).map(|_| ())
     }
 
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.record().is_ok_and(|record| record.process.is_alive() || record.guard.is_alive())
     }
 
     /// The last lines of the log.
-    pub fn tail(&self) -> Vec<String> {
+    pub(crate) fn tail(&self) -> Vec<String> {
         let text = fs::read(self.log()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
     }
 
-    /// Copies what is written to a file of the seat, from an offset on, until the process has ended or `stop` is set.
-    pub fn follow(&self, file: &Path, from: u64, stop: &AtomicBool, out: &mut impl Write) -> io::Result<()> {
+    /// Copies what is written to a file of its folder, from an offset on, until the process has ended or `stop` is set.
+    pub(crate) fn follow(
+        &self,
+        file: &Path,
+        from: u64,
+        stop: &AtomicBool,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let path = self.folder.join(file);
         let mut at = from;
         let mut looked = Instant::now();
@@ -205,23 +236,13 @@ fn copy_from(path: &Path, at: u64, out: &mut impl Write) -> io::Result<u64> {
 
 /// Removes all that is left of a run on this host. Refused while a process of it lives.
 pub fn remove_run(run: &str) -> io::Result<()> {
-    if Seat::all(run)?.iter().any(Seat::is_alive) {
+    if RunProcess::all(run)?.iter().any(RunProcess::is_alive) {
         return Err(io::Error::other(format!("run {run} still has processes here")));
     }
     match fs::remove_dir_all(run_folder(run)?) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
-}
-
-/// Sets a flag when the other side of the input is gone.
-pub fn until_end_of(input: impl BufRead + Send + 'static) -> &'static AtomicBool {
-    let gone: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-    std::thread::spawn(move || {
-        let _ = io::copy(&mut { input }, &mut io::sink());
-        gone.store(true, Ordering::Relaxed);
-    });
-    gone
 }
 
 #[cfg(test)]

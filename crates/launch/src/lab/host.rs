@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::network::{host_address, link_name};
-use super::process::Process;
-use super::state::State;
+use super::state::LabState;
 use super::tool::Tools;
 use super::{LabError, file_error, write};
+use crate::process::ProcessId;
 
 pub(super) const INVENTORY: &str = "hosts.ini";
 pub(super) const SSH_CONFIG: &str = "ssh_config";
@@ -46,7 +46,7 @@ exec "$3" -D -e -f /run/lab/sshd_config
 
 /// A host of a lab and the names that things of it have.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct LabHost {
     pub name: String,
     /// Of its network namespace, and of its cable's end at the bridge.
     pub link: String,
@@ -55,9 +55,9 @@ pub(super) struct Machine {
     folder: PathBuf,
 }
 
-impl Machine {
+impl LabHost {
     /// A host by its number, from 1.
-    pub fn new(state: &State, number: usize) -> Self {
+    pub(super) fn new(state: &LabState, number: usize) -> Self {
         let subnet = state.subnet;
         assert!(subnet.is_some(), "the subnet of a lab is chosen before its hosts");
         let bridge = link_name(&state.name);
@@ -71,7 +71,7 @@ impl Machine {
     }
 
     /// Starts its sshd, in namespaces of mounts, processes and names. With the first process of them all others end.
-    pub fn start(&self, tools: &Tools, lab: &Path) -> Result<Process, LabError> {
+    pub(super) fn start(&self, tools: &Tools, lab: &Path) -> Result<ProcessId, LabError> {
         self.make_folders(tools, lab)?;
         let path = self.folder.join(LOG);
         let log = File::create(&path).map_err(file_error(&path))?;
@@ -86,7 +86,7 @@ impl Machine {
         command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
         let child = command.spawn();
         let child = child.map_err(|error| LabError::Failed(format!("{}: {error}", self.name)))?;
-        Process::of(child.id()).ok_or_else(|| LabError::Failed(format!("{} ended at once", self.name)))
+        ProcessId::of(child.id()).ok_or_else(|| LabError::Failed(format!("{} ended at once", self.name)))
     }
 
     fn make_folders(&self, tools: &Tools, lab: &Path) -> Result<(), LabError> {
@@ -128,7 +128,7 @@ impl Machine {
     }
 
     /// Waits until something listens there.
-    pub fn await_ssh(&self, process: Process, stop: &AtomicBool) -> Result<(), LabError> {
+    pub(super) fn await_ssh(&self, process: &ProcessId, stop: &AtomicBool) -> Result<(), LabError> {
         let (address, end) = (SocketAddr::from((self.address, 22)), Instant::now() + SSH_DEADLINE);
         loop {
             if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
@@ -137,7 +137,7 @@ impl Machine {
             if stop.load(Ordering::Relaxed) {
                 return Err(LabError::Stopped);
             }
-            let fate = match process.runs() {
+            let fate = match process.is_alive() {
                 false => "ended",
                 true if Instant::now() > end => "does not listen",
                 true => {
@@ -160,7 +160,7 @@ impl Machine {
 }
 
 /// The key that opens every host of the lab.
-pub(super) fn make_user_key(tools: &Tools, state: &State) -> Result<(), LabError> {
+pub(super) fn make_user_key(tools: &Tools, state: &LabState) -> Result<(), LabError> {
     make_key(tools, &state.folder().join(USER_KEY), &state.name)
 }
 
@@ -170,16 +170,16 @@ fn make_key(tools: &Tools, path: &Path, comment: &str) -> Result<(), LabError> {
 }
 
 /// Writes what tells others of the hosts: an inventory, and how ssh gets there without a question.
-pub(super) fn write_guides(state: &State) -> Result<(), LabError> {
+pub(super) fn write_guides(state: &LabState) -> Result<(), LabError> {
     let folder = state.folder();
     let path = |name: &str| folder.join(name).display().to_string();
     let (key, known) = (path(USER_KEY), path(KNOWN_HOSTS));
     let (mut inventory, mut known_hosts, mut config) = ("[pool]\n".to_owned(), String::new(), String::new());
     for number in 1..=state.hosts {
-        let machine = Machine::new(state, number);
-        let Machine { name, address, .. } = &machine;
+        let host = LabHost::new(state, number);
+        let LabHost { name, address, .. } = &host;
         inventory += &format!("{name} ansible_host={address}\n");
-        known_hosts += &format!("{name},{address} {}\n", machine.host_key()?);
+        known_hosts += &format!("{name},{address} {}\n", host.host_key()?);
         config += &format!("Host {name}\n    HostName {address}\n\n");
     }
     inventory += &format!(

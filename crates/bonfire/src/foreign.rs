@@ -1,14 +1,14 @@
 //! Which place this process has among those that another launcher started: mpirun, srun, or torchrun.
 //!
 //! Launchers tell it by variables of the environment. Those of a launcher that was started by another stand beside the
-//! outer one's, so they are asked from the inside out: an MPI launcher inside an allocation of Slurm uses srun to start its
-//! daemons, and what Slurm says then is of the daemons.
+//! outer one's, so they are asked from the inside out: an MPI launcher inside an allocation of Slurm uses srun to start
+//! its daemons, and what Slurm says then is of the daemons.
 
 use std::fmt;
 
 /// The place of a process among its like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RankPlace {
     pub launcher: Launcher,
     /// From 0.
     pub rank: u32,
@@ -66,7 +66,7 @@ impl fmt::Display for Contradiction {
 impl std::error::Error for Contradiction {}
 
 /// The place of this process by the environment that `lookup` reads. None if no launcher started it.
-pub fn place(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>, Contradiction> {
+pub fn place(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<RankPlace>, Contradiction> {
     let env = Environment(lookup);
     let (mpi, torch) = (env.open_mpi()?.map_or_else(|| env.pmi(), |place| Ok(Some(place)))?, env.torchrun()?);
     Ok(match (mpi, torch) {
@@ -79,7 +79,7 @@ pub fn place(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>, C
             )));
         }
         // Those who set both usually say where to meet, too.
-        (Some(mpi), torch) => Some(Place { master: torch.and_then(|torch| torch.master), ..mpi }),
+        (Some(mpi), torch) => Some(RankPlace { master: torch.and_then(|torch| torch.master), ..mpi }),
         (None, Some(torch)) => Some(torch),
         (None, None) => env.slurm()?,
     })
@@ -117,7 +117,7 @@ impl Environment<'_> {
         }
     }
 
-    fn open_mpi(&self) -> Result<Option<Place>, Contradiction> {
+    fn open_mpi(&self) -> Result<Option<RankPlace>, Contradiction> {
         let Some((rank, size)) = self.pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")? else {
             return Ok(None);
         };
@@ -127,10 +127,10 @@ impl Environment<'_> {
         let chance = self.get("OMPI_MCA_orte_precondition_transports");
         let job =
             number.map(|number| [Some(number), chance].into_iter().flatten().collect::<Vec<_>>().join("."));
-        Ok(Some(Place { launcher: Launcher::OpenMpi, rank, size, local_size, master: None, job }))
+        Ok(Some(RankPlace { launcher: Launcher::OpenMpi, rank, size, local_size, master: None, job }))
     }
 
-    fn pmi(&self) -> Result<Option<Place>, Contradiction> {
+    fn pmi(&self) -> Result<Option<RankPlace>, Contradiction> {
         // Slurm sets these too, for the tasks of a step as for the daemons of another launcher in it.
         if self.step()?.is_some() && self.get("MPI_LOCALNRANKS").is_none() {
             return Ok(None);
@@ -139,10 +139,10 @@ impl Environment<'_> {
         let local_size = self.number("MPI_LOCALNRANKS")?;
         // The launcher's own address, which nobody else has at the same time.
         let job = self.get("PMI_PORT");
-        Ok(Some(Place { launcher: Launcher::Pmi, rank, size, local_size, master: None, job }))
+        Ok(Some(RankPlace { launcher: Launcher::Pmi, rank, size, local_size, master: None, job }))
     }
 
-    fn torchrun(&self) -> Result<Option<Place>, Contradiction> {
+    fn torchrun(&self) -> Result<Option<RankPlace>, Contradiction> {
         // Common words: without an address they may be about anything.
         let is_meant = self.get("MASTER_ADDR").is_some()
             || (self.get("RANK").is_some() && self.get("WORLD_SIZE").is_some());
@@ -157,7 +157,7 @@ impl Environment<'_> {
         let agents = || [self.get("MASTER_ADDR"), self.get("MASTER_PORT")].into_iter().flatten();
         let job = self.get("TORCHELASTIC_RUN_ID");
         let job = job.map(|id| std::iter::once(id).chain(agents()).collect::<Vec<_>>().join("."));
-        Ok(Some(Place { launcher: Launcher::Torchrun, rank, size, local_size, master, job }))
+        Ok(Some(RankPlace { launcher: Launcher::Torchrun, rank, size, local_size, master, job }))
     }
 
     /// What scripts for PyTorch say of the meeting point.
@@ -185,7 +185,7 @@ impl Environment<'_> {
         Ok(step.filter(|&step| step < NO_STEP))
     }
 
-    fn slurm(&self) -> Result<Option<Place>, Contradiction> {
+    fn slurm(&self) -> Result<Option<RankPlace>, Contradiction> {
         let Some(step) = self.step()? else { return Ok(None) };
         let size = match self.get("SLURM_STEP_NUM_TASKS") {
             Some(_) => "SLURM_STEP_NUM_TASKS",
@@ -206,7 +206,7 @@ impl Environment<'_> {
         // A job that was put back into the queue has the same number again.
         let restarts = self.number("SLURM_RESTART_COUNT")?.unwrap_or(0);
         let job = self.get("SLURM_JOB_ID").map(|job| format!("{job}.{step}.{restarts}"));
-        Ok(Some(Place { launcher: Launcher::Slurm, rank, size, local_size, master, job }))
+        Ok(Some(RankPlace { launcher: Launcher::Slurm, rank, size, local_size, master, job }))
     }
 }
 

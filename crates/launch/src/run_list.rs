@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
 use crate::inventory::Host;
-use crate::place::Role;
+use crate::place::ProcessRole;
+use crate::whole_file;
 
 /// The list of runs.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub struct RunList {
     folder: PathBuf,
 }
 
@@ -31,7 +32,8 @@ pub struct RunRecord {
     pub is_collected: bool,
     pub hosts: Vec<HostRecord>,
     /// The head first.
-    pub seats: Vec<SeatPlan>,
+    #[serde(rename = "seats")]
+    pub processes: Vec<ProcessPlan>,
 }
 
 /// A host that takes part.
@@ -44,18 +46,20 @@ pub struct HostRecord {
 
 /// A process that was started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SeatPlan {
-    pub seat: usize,
+pub struct ProcessPlan {
+    /// In its run: 0 is the head.
+    #[serde(rename = "seat")]
+    pub number: usize,
     /// Among the hosts of the record.
     pub host: usize,
-    pub role: Role,
+    pub role: ProcessRole,
     pub name: String,
     pub command: Vec<String>,
     pub pid: Option<u32>,
     pub exit_code: Option<i32>,
 }
 
-impl Ledger {
+impl RunList {
     /// That of the user.
     pub fn open() -> io::Result<Self> {
         let folder = |key: &str| std::env::var_os(key).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -72,9 +76,7 @@ impl Ledger {
 
     pub fn save(&self, run: &RunRecord) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        let (path, aside) = (self.path(&run.id), self.folder.join(format!(".{}.part", run.id)));
-        fs::write(&aside, serde_json::to_vec_pretty(run)?)?;
-        fs::rename(&aside, &path)
+        whole_file::write(&self.path(&run.id), &serde_json::to_vec_pretty(run)?)
     }
 
     /// A run that was not started after all.
@@ -91,7 +93,7 @@ impl Ledger {
         paths.iter().filter_map(|path| read(path).ok()).collect()
     }
 
-    /// The run of this name, or of which the name begins so; without a name the newest, rather one that is not collected.
+    /// The run whose name begins so; without a name the newest, rather one that is not collected.
     pub fn find(&self, id: Option<&str>) -> Result<RunRecord, String> {
         let mut all = self.all();
         let Some(id) = id else {
@@ -138,19 +140,36 @@ mod tests {
             is_detached: false,
             is_collected,
             hosts: Vec::new(),
-            seats: Vec::new(),
+            processes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_names_in_its_files_are_those_of_before() {
+        let process = ProcessPlan {
+            number: 0,
+            host: 0,
+            role: ProcessRole::Head,
+            name: "pi1".into(),
+            command: Vec::new(),
+            pid: Some(7),
+            exit_code: None,
+        };
+        let value = serde_json::to_value(RunRecord { processes: vec![process], ..run("a", false) });
+        let value = value.expect("JSON");
+        assert_eq!(value["seats"][0]["seat"], 0, "{value}");
+        assert_eq!(value["seats"][0]["role"], "head", "{value}");
     }
 
     #[test]
     fn runs_are_found_by_the_beginning_of_their_name() {
         let temp = tempfile::tempdir().expect("a folder");
-        let ledger = Ledger { folder: temp.path().join("runs") };
-        assert!(ledger.find(None).expect_err("none").contains("no run was started"));
+        let list = RunList { folder: temp.path().join("runs") };
+        assert!(list.find(None).expect_err("none").contains("no run was started"));
         for (id, is_collected) in [("2026-a1", false), ("2026-a2", true), ("2027-b", true)] {
-            ledger.save(&run(id, is_collected)).expect("saved");
+            list.save(&run(id, is_collected)).expect("saved");
         }
-        let check = |id: Option<&str>, expect: Result<&str, &str>| match (ledger.find(id), expect) {
+        let check = |id: Option<&str>, expect: Result<&str, &str>| match (list.find(id), expect) {
             (Ok(found), Ok(expect)) => assert_eq!(found.id, expect),
             (Err(error), Err(expect)) => assert!(error.contains(expect), "{error}"),
             (found, _) => panic!("{id:?}: {found:?}"),
@@ -160,7 +179,7 @@ mod tests {
         check(Some("2026-a2"), Ok("2026-a2"));
         check(Some("2026"), Err("2 runs begin with 2026, the last is 2026-a2"));
         check(Some("2028"), Err("2027-b, 2026-a2, 2026-a1"));
-        ledger.save(&run("2026-a1", true)).expect("saved");
+        list.save(&run("2026-a1", true)).expect("saved");
         check(None, Ok("2027-b"));
     }
 }
