@@ -257,7 +257,7 @@ fn no_guest_takes_a_registry_down() {
             payload_bytes: 1000,
             compare_every: COMPARE_EVERY,
         });
-        let mut there = Vec::new();
+        let (mut there, now) = (Vec::new(), std::time::Instant::now());
         for (link, body) in said {
             let news = match body {
                 Some(body) => News::Frame(Frame::bare(body)),
@@ -267,7 +267,9 @@ fn no_guest_takes_a_registry_down() {
                     News::Opened(here)
                 }
             };
-            if let Some(crate::roles::registry::Notice::Refused(told)) = registry.hear(Mail { link, news }) {
+            if let Some(crate::roles::registry::Notice::Refused(told)) =
+                registry.hear(Mail { link, news }, now)
+            {
                 assert!(told.len() < 2000 && !told.contains(char::is_control), "{told:?}");
             }
         }

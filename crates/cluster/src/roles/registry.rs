@@ -1,7 +1,7 @@
 //! Who takes part in a run: the head's list of nodes, from the moment they join.
 
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
@@ -17,6 +17,8 @@ pub struct Registry {
     nodes: BTreeMap<u64, Node>,
     /// Who is at the other end of a link.
     links: HashMap<u64, Caller>,
+    /// Until when who is at the other end of a link has to ask to join; the oldest first. Some may have done so since.
+    unasked: VecDeque<(Instant, u64)>,
     next: u64,
     entry: Entry,
     /// What those who are gone had sent and received.
@@ -104,6 +106,9 @@ const NAME_CHARS: usize = 64;
 /// How long nodes may take to let go when the run is over.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// How long somebody who has connected, and shown the secret, may take to ask to join. Nodes do so with their first frame.
+const ASK: Duration = Duration::from_secs(10);
+
 /// How much data is shipped in one frame.
 const CHUNK: usize = 1 << 20;
 
@@ -136,7 +141,14 @@ impl Node {
 
 impl Registry {
     pub fn new(entry: Entry) -> Self {
-        Self { nodes: BTreeMap::new(), links: HashMap::new(), next: 1, entry, past: LinkTraffic::default() }
+        Self {
+            nodes: BTreeMap::new(),
+            links: HashMap::new(),
+            unasked: VecDeque::new(),
+            next: 1,
+            entry,
+            past: LinkTraffic::default(),
+        }
     }
 
     pub fn get(&self, node: u64) -> Option<&Node> {
@@ -202,10 +214,11 @@ impl Registry {
     }
 
     /// What a piece of mail is about, after what can be answered here was answered.
-    pub fn hear(&mut self, mail: Mail) -> Option<Notice> {
+    pub fn hear(&mut self, mail: Mail, now: Instant) -> Option<Notice> {
         match mail.news {
             News::Opened(outbox) => {
                 self.links.insert(mail.link, Caller::Stranger(outbox));
+                self.unasked.push_back((now + ASK, mail.link));
                 None
             }
             News::Stranger(reason) => Some(Notice::Refused(turned_away(&reason))),
@@ -218,6 +231,25 @@ impl Registry {
                 Caller::Node(node) => self.listen(*node, frame),
             },
         }
+    }
+
+    /// Turns the next one away that has not asked to join in time. To be called when all mail was heard: what somebody said in
+    /// time may have waited there.
+    pub fn turn_silent_away(&mut self, now: Instant) -> Option<Notice> {
+        while let Some(&(deadline, link)) = self.unasked.front() {
+            if let Some(Caller::Stranger(outbox)) = self.links.get(&link) {
+                if now < deadline {
+                    return None;
+                }
+                let reason = format!("it did not ask to join within {} s", ASK.as_secs());
+                outbox.abort(&reason);
+                let notice = Notice::Refused(format!("turned {} away: {reason}", host(outbox.peer())));
+                self.links.remove(&link);
+                return Some(notice);
+            }
+            self.unasked.pop_front();
+        }
+        None
     }
 
     /// Takes a node out of the list, also one whose link still stands.
@@ -305,7 +337,7 @@ impl Registry {
         let deadline = mailbox.now() + FAREWELL;
         while !self.nodes.is_empty() && mailbox.now() < deadline {
             if let Some(mail) = mailbox.next(Duration::from_millis(100)) {
-                self.hear(mail);
+                self.hear(mail, mailbox.now());
             }
         }
     }

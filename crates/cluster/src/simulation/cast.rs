@@ -17,7 +17,7 @@ use super::link::SimulatedNetwork;
 use super::world::{Killed, SimulatedTime, World};
 use crate::checkpoint::layout_digest;
 use crate::job::{Job, Scale};
-use crate::mail::{Post, mailbox_in};
+use crate::mail::{Mail, News, Post, mailbox_in};
 use crate::remote::await_welcome;
 use crate::roles::head;
 use crate::roles::network::Network;
@@ -142,6 +142,19 @@ impl Play {
         }
     }
 
+    /// Somebody who has the ticket, connects to the head, and says nothing for as long as that is put up with.
+    pub fn mute(&self, machine: usize) -> Result<()> {
+        let (post, mailbox) = self.mailbox(machine, "mute");
+        let network = SimulatedNetwork { world: Arc::clone(&self.world), machine };
+        let link = post.number();
+        let Some(_head) = self.reach_head(machine, &network, &post, link) else { return Ok(()) };
+        let connected = self.world.now();
+        while !matches!(mailbox.next(WAIT), Some(Mail { news: News::Closed(_), .. })) {}
+        let seconds = (self.world.now() - connected).as_secs_f64();
+        self.world.lock().tell(format!("{MUTE_FOR}{seconds:.3}"));
+        Ok(())
+    }
+
     fn equipment(&self) -> Equipment {
         let (settings, dataset, layout) =
             (self.settings.clone(), Arc::clone(&self.dataset), self.layout.clone());
@@ -166,6 +179,9 @@ impl Play {
         None
     }
 }
+
+/// How the story says how many seconds somebody was connected without a word.
+pub const MUTE_FOR: &str = "nothing was said for ";
 
 /// Where the head is found.
 const HEAD: &str = "head";

@@ -160,8 +160,17 @@ impl Head<'_> {
 
     /// The next notice, if one comes in time.
     fn next(&mut self, timeout: Duration) -> Option<Notice> {
-        let mail = self.mailbox.next(timeout.min(LOOK))?;
-        self.registry.hear(mail)
+        let mail = match self.mailbox.next(Duration::ZERO) {
+            Some(mail) => mail,
+            None => {
+                let silent = self.registry.turn_silent_away(self.mailbox.now());
+                if silent.is_some() {
+                    return silent;
+                }
+                self.mailbox.next(timeout.min(LOOK))?
+            }
+        };
+        self.registry.hear(mail, self.mailbox.now())
     }
 
     /// Deals with what is the same for every kind of head, and gives back what is not.

@@ -23,12 +23,12 @@ fn caller(registry: &mut Registry) -> (Receiver<Frame>, Outbox) {
         }
     });
     let (there, here) = memory_link(deliver, Box::new(|_| ()));
-    assert!(registry.hear(Mail { link: 5, news: News::Opened(here) }).is_none());
+    assert!(registry.hear(Mail { link: 5, news: News::Opened(here) }, Instant::now()).is_none());
     (receiver, there)
 }
 
 fn say(registry: &mut Registry, body: Body) -> Option<Notice> {
-    registry.hear(Mail { link: 5, news: News::Frame(body.into()) })
+    registry.hear(Mail { link: 5, news: News::Frame(body.into()) }, Instant::now())
 }
 
 fn join(version: &str) -> Body {
@@ -82,7 +82,7 @@ fn data_are_shipped_in_pieces_and_roles_speak_only_when_ready() {
     assert!(matches!(say(&mut registry, ready(b"data", b"layout", "")), Some(Notice::Ready(1))));
     let push = say(&mut registry, Body::Push(proto::Push::default()));
     assert!(matches!(push, Some(Notice::Frame(1, _))));
-    let lost = registry.hear(Mail { link: 5, news: News::Closed("gone".into()) });
+    let lost = registry.hear(Mail { link: 5, news: News::Closed("gone".into()) }, Instant::now());
     assert!(matches!(lost, Some(Notice::Lost { .. })));
 }
 
@@ -114,4 +114,29 @@ fn names_tell_nodes_apart() {
         let node = registry.admit(link, here, join);
         assert_eq!(registry.get(node).expect("a node").name, expect);
     }
+}
+
+#[test]
+fn who_does_not_ask_to_join_in_time_is_turned_away() {
+    let (mut registry, now) = (registry(), Instant::now());
+    let mut there = Vec::new();
+    let mut open = |registry: &mut Registry, link: u64, at: Instant| {
+        let (out, here) = memory_link(Box::new(|_| ()), Box::new(|_| ()));
+        there.push(out);
+        assert!(registry.hear(Mail { link, news: News::Opened(here) }, at).is_none());
+    };
+    open(&mut registry, 1, now);
+    open(&mut registry, 2, now + ASK / 2);
+    open(&mut registry, 3, now + ASK / 2);
+    registry.hear(Mail { link: 2, news: News::Frame(join("1.2.3").into()) }, now + ASK / 2);
+    assert!(registry.turn_silent_away(now + ASK - Duration::from_millis(1)).is_none());
+    let Some(Notice::Refused(told)) = registry.turn_silent_away(now + ASK) else { panic!("it may stay") };
+    assert!(told.contains("it did not ask to join within 10 s"), "{told}");
+    assert!(registry.turn_silent_away(now + ASK).is_none(), "the last one has time");
+    let late = registry.hear(Mail { link: 1, news: News::Frame(join("1.2.3").into()) }, now + ASK);
+    assert!(late.is_none() && registry.nodes().count() == 1, "it is out");
+    assert!(registry.turn_silent_away(now + 2 * ASK).is_some());
+    assert!(registry.turn_silent_away(now + 9 * ASK).is_none());
+    assert_eq!(registry.nodes().count(), 1, "who has joined stays");
+    assert_eq!((registry.unasked.len(), registry.links.len()), (0, 1));
 }
