@@ -1,6 +1,6 @@
 //! Who takes part in a run: the head's list of nodes, from the moment they join.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bonfire_wire::proto::frame::Body;
@@ -169,6 +169,16 @@ impl Registry {
         let mut ready: Vec<&Node> = self.nodes.values().filter(|node| node.is_ready).collect();
         ready.sort_by_key(|node| (node.rank.is_none(), node.rank, node.number));
         ready.iter().map(|node| node.number).collect()
+    }
+
+    /// The smallest number that no worker or member of a ring has.
+    pub fn free_number(&self) -> usize {
+        let number = |node: &Node| match node.role {
+            Some(Role::Worker { number, .. } | Role::RingMember { number }) => Some(number),
+            _ => None,
+        };
+        let taken: BTreeSet<usize> = self.nodes.values().filter_map(number).collect();
+        (0..).zip(&taken).find(|(free, taken)| free != *taken).map_or(taken.len(), |(free, _)| free)
     }
 
     /// What all nodes sent to the head and received from it, those that are gone included.

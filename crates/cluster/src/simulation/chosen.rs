@@ -108,3 +108,25 @@ fn a_link_that_never_asks_to_join_is_given_up() {
     let events: Vec<Event> = events.into_iter().map(|stamped| stamped.event).collect();
     assert!(has_warning(&events, "it did not ask to join within 10 s"), "{events:?}");
 }
+
+#[test]
+fn who_comes_takes_the_number_that_is_free() {
+    let kind = Kind {
+        arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}",
+        nodes: 3,
+        samples: 90,
+    };
+    let back = Some(Duration::from_millis(300));
+    let killed = Fault::Crash { machine: 1, silent: false, back };
+    let events = events(kind, false, vec![(Duration::from_millis(1000), killed)]);
+    let roles: Vec<(&str, &str)> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::NodeJoined { name, role, .. } => Some((name.as_str(), role.as_str())),
+            _ => None,
+        })
+        .collect();
+    let first = [("pi1", "worker 0"), ("pi2", "worker 1"), ("pi3", "worker 2")];
+    assert_eq!(roles[..3], first);
+    assert_eq!(roles[3..], [("pi1", "worker 0")]);
+}

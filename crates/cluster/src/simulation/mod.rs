@@ -167,6 +167,9 @@ impl Case {
         }
         let log = run_folder(&outcome.folder).join("events.jsonl");
         let events = read_events(&log).map_err(|error| error.to_string())?;
+        if let Some(wrong) = shared_role(events.iter().map(|stamped| &stamped.event)) {
+            return Err(wrong);
+        }
         let mut epochs = BTreeSet::new();
         for stamped in &events {
             match &stamped.event {
@@ -204,6 +207,26 @@ impl Case {
         }
         case
     }
+}
+
+/// Two nodes that were told apart by nothing, in words.
+fn shared_role<'a>(events: impl Iterator<Item = &'a Event>) -> Option<String> {
+    let mut roles: BTreeMap<u64, &str> = BTreeMap::new();
+    for event in events {
+        match event {
+            // A head that comes back counts its nodes anew.
+            Event::Started { .. } => roles.clear(),
+            Event::NodeLost { node, .. } => drop(roles.remove(node)),
+            Event::NodeJoined { node, role, .. } => {
+                if roles.iter().any(|(other, taken)| other != node && taken == role) {
+                    return Some(format!("node {node} is {role}, as another is"));
+                }
+                roles.insert(*node, role);
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// How a run that is all right can end.

@@ -198,8 +198,7 @@ impl Head<'_> {
     fn employ(&mut self, node: u64, role: impl FnOnce(usize) -> Role) -> Role {
         let is_vacant =
             self.run.job.settings.file.evaluator && self.evaluator().is_none() && self.somebody_works();
-        let number = self.registry.nodes().filter(|node| node.role.is_some()).count();
-        let role = if is_vacant { Role::Evaluator } else { role(number) };
+        let role = if is_vacant { Role::Evaluator } else { role(self.registry.free_number()) };
         if let Some(node) = self.registry.get_mut(node) {
             node.role = Some(role);
         }
