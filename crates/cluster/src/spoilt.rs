@@ -221,6 +221,7 @@ fn body(chance: &mut Chance) -> Body {
             fingerprint: if chance.percent(50) { Bytes::new() } else { Bytes::from_static(&[0; 32]) },
             rank: chance.percent(50).then(|| chance.number() as u32),
             cpus: if chance.percent(50) { "0-3,8".to_owned() } else { chance.text() },
+            process: chance.percent(75).then(|| chance.number() % 3),
         }),
         3 => Body::Fetch(proto::Fetch { offset: chance.number() }),
         4 | 5 => Body::Ready(proto::Ready {

@@ -49,7 +49,7 @@ pub mod proto {
 
 pub use frame::{Frame, MAX_CONTROL_BYTES};
 pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
-pub use identity::{Der, Fingerprint, Identity};
+pub use identity::{Der, Fingerprint, Identity, random_number};
 pub use link::{
     Closed, FIRST_PAYLOAD_BYTES, Incoming, LinkTraffic, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts,
 };

@@ -55,6 +55,8 @@ enum Caller {
 pub struct Node {
     pub number: u64,
     pub name: String,
+    /// What its process calls itself, the same whenever it joins, if it said.
+    process: Option<u64>,
     pub rank: Option<u32>,
     pub machine: String,
     pub cores: u32,
@@ -199,6 +201,7 @@ impl Registry {
         let node = Node {
             number,
             name: self.free_name(&join.name),
+            process: join.process,
             machine: join.machine,
             cores: join.cores.max(1),
             cpus: Cpus::parse(&join.cpus),
@@ -289,11 +292,16 @@ impl Registry {
             );
             return Some(refuse(&outbox, &join.name, &reason));
         }
-        let is_same = |node: &Node| node.role.is_none() && join.rank.is_some() && node.rank == join.rank;
+        let former = self.former(&join);
+        let is_same = |node: &Node| {
+            let is_other = Some(node.number) != former;
+            is_other && node.role.is_none() && join.rank.is_some() && node.rank == join.rank
+        };
         if let (Some(rank), Some(other)) = (join.rank, self.nodes.values().find(|node| is_same(node))) {
             let reason = format!("rank {rank} is there already, as {}: every node needs its own", other.name);
             return Some(refuse(&outbox, &join.name, &reason));
         }
+        let replaced = former.and_then(|former| self.replace(former));
         let welcome = proto::Welcome {
             node: self.next,
             run_file: self.entry.run_file.clone(),
@@ -303,7 +311,23 @@ impl Registry {
         };
         // One that is gone already is heard of in the mail.
         let _ = outbox.send(Body::Welcome(welcome));
-        Some(Notice::Joined(self.admit(link, outbox, join)))
+        let joined = Notice::Joined(self.admit(link, outbox, join));
+        // Who hears that a node is lost hears of it again when it is ready.
+        Some(replaced.unwrap_or(joined))
+    }
+
+    /// The node that a process was before its link broke, if that link is not given up yet.
+    fn former(&self, join: &proto::Join) -> Option<u64> {
+        let process = Some(join.process?);
+        let is_former = |node: &&Node| node.process == process && node.machine == join.machine;
+        self.nodes.values().find(is_former).map(|node| node.number)
+    }
+
+    /// Makes room for a node that has joined over another link.
+    fn replace(&mut self, former: u64) -> Option<Notice> {
+        let reason = "it came back over another link";
+        self.nodes.get(&former)?.outbox.abort(reason);
+        self.remove(former, reason.to_owned())
     }
 
     fn listen(&mut self, number: u64, frame: Frame) -> Option<Notice> {

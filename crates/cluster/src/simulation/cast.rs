@@ -36,6 +36,7 @@ pub struct Play {
     pub folder: PathBuf,
     /// Addresses are never used twice.
     lives: AtomicU64,
+    processes: AtomicU64,
 }
 
 /// How long a head waits for its nodes, and they for it.
@@ -49,7 +50,15 @@ impl Play {
         folder: PathBuf,
     ) -> Result<Self> {
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
-        Ok(Self { world, settings, dataset, layout, folder, lives: AtomicU64::new(0) })
+        Ok(Self {
+            world,
+            settings,
+            dataset,
+            layout,
+            folder,
+            lives: AtomicU64::new(0),
+            processes: AtomicU64::new(1),
+        })
     }
 
     /// Runs a process on a machine, and again after each of its deaths that it comes back from.
@@ -117,6 +126,7 @@ impl Play {
 
     /// A node, which waits for a head that is gone. The head's last word, or none if the head does not come back.
     pub fn node(&self, machine: usize) -> Result<Option<proto::Stop>> {
+        let process = self.processes.fetch_add(1, Ordering::Relaxed);
         loop {
             let life = self.lives.fetch_add(1, Ordering::Relaxed);
             let address = format!("machine {machine}, life {life}");
@@ -125,8 +135,14 @@ impl Play {
             let head_link = post.number();
             let Some(head) = self.reach_head(machine, &network, &post, head_link) else { return Ok(None) };
             let name = self.world.lock().machines[machine].name.clone();
-            let join =
-                proto::Join { name, machine: address.clone(), cores: 1, address, ..Default::default() };
+            let join = proto::Join {
+                name,
+                machine: format!("machine {machine}"),
+                cores: 1,
+                address,
+                process: Some(process),
+                ..Default::default()
+            };
             let _ = head.send(Body::Join(join));
             let attended = await_welcome(&mailbox, head_link, WAIT).and_then(|welcome| {
                 let layout_digest = layout_digest(&self.layout).into_bytes().into();

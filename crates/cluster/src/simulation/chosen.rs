@@ -130,3 +130,26 @@ fn who_comes_takes_the_number_that_is_free() {
     assert_eq!(roles[..3], first);
     assert_eq!(roles[3..], [("pi1", "worker 0")]);
 }
+
+/// Its connection broke, and only the node has noticed.
+#[test]
+fn a_node_that_is_back_before_it_is_missed_keeps_its_name() {
+    let kind = Kind {
+        arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}",
+        nodes: 3,
+        samples: 90,
+    };
+    let events = events(kind, false, vec![(Duration::from_millis(1000), Fault::HalfOpen { machine: 1 })]);
+    let names = events.iter().filter_map(|event| match event {
+        Event::NodeJoined { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["pi1", "pi2", "pi3", "pi1"], "{events:?}");
+    let is_back = |event: &Event| matches!(event, Event::NodeBack { name, .. } if name == "pi1");
+    assert!(events.iter().any(is_back), "{events:?}");
+    let lost = events.iter().find_map(|event| match event {
+        Event::NodeLost { name, reason, .. } => Some((name.as_str(), reason.as_str())),
+        _ => None,
+    });
+    assert_eq!(lost, Some(("pi1", "it came back over another link")));
+}

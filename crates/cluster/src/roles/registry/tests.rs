@@ -140,3 +140,65 @@ fn who_does_not_ask_to_join_in_time_is_turned_away() {
     assert_eq!(registry.nodes().count(), 1, "who has joined stays");
     assert_eq!((registry.unasked.len(), registry.links.len()), (0, 1));
 }
+
+/// A process joins as `pi`; what the registry makes of it.
+fn join_as(registry: &mut Registry, link: u64, process: u64) -> Option<Notice> {
+    join_with(registry, link, process, None)
+}
+
+fn join_with(registry: &mut Registry, link: u64, process: u64, rank: Option<u32>) -> Option<Notice> {
+    let (there, here) = memory_link(Box::new(|_| ()), Box::new(|_| ()));
+    std::mem::forget(there);
+    registry.hear(Mail { link, news: News::Opened(here) }, Instant::now());
+    let Body::Join(join) = join("1.2.3") else { panic!("a join") };
+    let (machine, process) = ("one".to_owned(), Some(process));
+    let join = Body::Join(proto::Join { machine, process, rank, ..join });
+    registry.hear(Mail { link, news: News::Frame(join.into()) }, Instant::now())
+}
+
+#[test]
+fn a_process_that_comes_back_takes_its_own_place() {
+    let mut registry = registry();
+    let names = |registry: &Registry| registry.nodes().map(|node| node.name.clone()).collect::<Vec<_>>();
+    assert!(matches!(join_as(&mut registry, 1, 7), Some(Notice::Joined(1))));
+    assert!(matches!(join_as(&mut registry, 2, 8), Some(Notice::Joined(2))), "another process");
+    assert_eq!(names(&registry), ["pi", "pi-2"]);
+    let Some(Notice::Lost { node, reason }) = join_as(&mut registry, 3, 7) else { panic!("it is new") };
+    assert_eq!((node.number, reason.as_str()), (1, "it came back over another link"));
+    assert_eq!(names(&registry), ["pi-2", "pi"]);
+    let closed = registry.hear(Mail { link: 1, news: News::Closed("silent".into()) }, Instant::now());
+    assert!(closed.is_none(), "nobody misses the link that was replaced");
+    let Some(Notice::Lost { node, .. }) = join_as(&mut registry, 4, 8) else { panic!("it is new") };
+    assert_eq!(node.name, "pi-2");
+    assert_eq!(names(&registry), ["pi", "pi-2"], "each has its own name again");
+}
+
+#[test]
+fn a_rank_that_comes_back_is_not_turned_away_by_itself() {
+    let mut registry = registry();
+    assert!(matches!(join_with(&mut registry, 1, 7, Some(3)), Some(Notice::Joined(1))));
+    assert!(matches!(join_with(&mut registry, 2, 7, Some(3)), Some(Notice::Lost { .. })), "the same process");
+    let Some(Notice::Refused(told)) = join_with(&mut registry, 3, 8, Some(3)) else { panic!("let in") };
+    assert!(told.contains("rank 3 is there already"), "{told}");
+    assert_eq!(registry.nodes().map(|node| node.number).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn numbers_that_are_free_are_given_again() {
+    let mut registry = registry();
+    for link in 1..=4 {
+        join_as(&mut registry, link, link);
+    }
+    let role = |number| Some(Role::Worker { number, relay: None });
+    let mut check = |roles: [Option<Role>; 4], expect: usize| {
+        for (node, role) in (1..=4).zip(roles) {
+            registry.get_mut(node).expect("a node").role = role;
+        }
+        assert_eq!(registry.free_number(), expect, "{roles:?}");
+    };
+    check([None; 4], 0);
+    check([role(0), role(1), role(2), None], 3);
+    check([role(2), role(0), None, Some(Role::Evaluator)], 1);
+    check([Some(Role::Relay { number: 0 }), role(1), role(2), None], 0);
+    check([Some(Role::RingMember { number: 0 }), role(1), role(2), role(3)], 4);
+}
