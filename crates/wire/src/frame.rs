@@ -7,7 +7,7 @@ use crate::pool::{PayloadBuffer, PayloadPool};
 use crate::proto::{self, frame::Body};
 
 /// The largest control part of a frame: all but its payload.
-pub const MAX_CONTROL_BYTES: usize = 1 << 20;
+const MAX_CONTROL_BYTES: usize = 1 << 20;
 
 /// One message: what it says, and the numbers that go with it.
 #[derive(Clone, Debug, PartialEq)]

@@ -361,11 +361,6 @@ impl<'a> RowNumbers<'a> {
         self.numbers.is_empty()
     }
 
-    /// The number of the `i`-th row that was sent.
-    pub fn get(&self, i: usize) -> Option<u32> {
-        self.numbers.get(i).map(|&number| u32::from_le_bytes(number))
-    }
-
     /// Which of the rows has this number.
     pub fn find(&self, number: u32) -> Option<usize> {
         self.numbers.binary_search_by_key(&number, |&bytes| u32::from_le_bytes(bytes)).ok()

@@ -177,21 +177,6 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Replaces what is in `out`, which must be as long.
-    pub fn copy_to(&self, out: &mut [f32]) {
-        self.each(out, |old, new| *old = new);
-    }
-
-    /// Adds to what is in `out`, which must be as long.
-    pub fn add_to(&self, out: &mut [f32]) {
-        self.each(out, |sum, value| *sum += value);
-    }
-
-    /// Adds `scale` times the values to what is in `out`, which must be as long.
-    pub fn scaled_add_to(&self, out: &mut [f32], scale: f32) {
-        self.each(out, |sum, value| *sum += scale * value);
-    }
-
     /// Whether each is a number and none is infinite, as `copy_to` gives them.
     pub fn is_finite(&self) -> bool {
         match self.0 {
@@ -209,14 +194,14 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Values are read as bytes, wherever these lie: the loops are as fast as over aligned floats.
-    #[inline(always)]
-    fn each(&self, out: &mut [f32], change: impl Fn(&mut f32, f32)) {
+    /// Replaces what is in `out`, which must be as long. Values are read as bytes, wherever these lie: the loops are as fast as
+    /// over aligned floats.
+    pub fn copy_to(&self, out: &mut [f32]) {
         assert_eq!(out.len(), self.len(), "values go into a slice of their own length");
         match self.0 {
             RawValues::Singles(singles) => {
                 for (out, &single) in out.iter_mut().zip(singles) {
-                    change(out, f32::from_le_bytes(single));
+                    *out = f32::from_le_bytes(single);
                 }
             }
             RawValues::Halves { halves, factor } => {
@@ -227,7 +212,7 @@ impl<'a> Values<'a> {
                     }
                     block[..halves.len()].convert_to_f32_slice(&mut numbers[..halves.len()]);
                     for (out, number) in out.iter_mut().zip(&numbers) {
-                        change(out, number * factor);
+                        *out = number * factor;
                     }
                 }
             }
