@@ -161,8 +161,8 @@ impl Codec {
         floats_to_bytes([parameters])
     }
 
-    /// The payload of those parameters that changed: of tables only these rows, the list of each. A table of which most rows
-    /// changed is sent whole.
+    /// The payload of those parameters that changed: of tables only these rows, the list of each. A table of which most
+    /// rows changed is sent whole.
     pub fn pack_changes(&mut self, parameters: &[f32], rows: &[&[u32]]) -> Bytes {
         let mut page = self.shelf.take();
         let tables = self.schema.sections().iter().filter_map(|section| match section {

@@ -1,8 +1,8 @@
 //! Who waits for whom, and who gets which share of the data: pure decisions, no IO, no clock, no threads.
 //!
 //! A role of a run hands every event to one of these and does what it says, in that order: the same code decides in a
-//! live run, in a test that moves the clock by hand, and in a simulation. The time since the run's start is an argument,
-//! and whatever a person would ask about comes with its reason in words.
+//! live run, in a test that moves the clock by hand, and in a simulation. The time since the run's start is an
+//! argument, and whatever a person would ask about comes with its reason in words.
 //!
 //! Each strategy has its own `Event`, `Action` and `Rule`, which are named with their module: `server::Event`.
 //!

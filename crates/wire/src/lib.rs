@@ -1,15 +1,15 @@
 //! Links between the nodes of a run: on each, both ends send frames, in order, over gRPC with TLS or in memory.
 //!
-//! This crate knows no learning: a frame is a message of `proto/fire.proto` and a payload of bytes. It is used from plain
-//! threads; the asynchronous part stays inside.
+//! This crate knows no learning: a frame is a message of `proto/fire.proto` and a payload of bytes. It is used from
+//! plain threads; the asynchronous part stays inside.
 //!
 //! Reading order:
 //!
 //! 1. `proto/fire.proto`: what nodes say to each other;
 //! 2. `link` and `frame`: what a link is to those who use it, and what goes over it;
 //! 3. `memory`: the link within a process, the shortest that keeps every promise;
-//! 4. `grpc`: the link between processes. `connect` and `listen` make it, `end` sends and reads, `pulse` notices silence,
-//!    `handshakes` and `reports` deal with strangers;
+//! 4. `grpc`: the link between processes. `connect` and `listen` make it, `end` sends and reads, `pulse` notices
+//!    silence, `handshakes` and `reports` deal with strangers;
 //! 5. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
 //! 6. [`payload`]: numbers as bytes, and `pool`, their memory.
 //!

@@ -11,8 +11,8 @@
 //! | 4 a row | for rows: their numbers, rising |
 //! | 4 or 2 a value | the values; after `f16` zeros up to the next multiple of four |
 //!
-//! Both ends know the [`Schema`] of the vector, so nothing in the bytes decides how much memory is used: what does not fit
-//! the schema is refused.
+//! Both ends know the [`Schema`] of the vector, so nothing in the bytes decides how much memory is used: what does not
+//! fit the schema is refused.
 
 mod values;
 
@@ -133,8 +133,8 @@ impl Section {
 }
 
 impl Encoder {
-    /// Appends the bytes of `values` to `out`. For each table of the schema `rows` has the rows that count, each once, in
-    /// any order; what the others hold is not sent, and arrives as zeros if the table is sent whole because that is
+    /// Appends the bytes of `values` to `out`. For each table of the schema `rows` has the rows that count, each once,
+    /// in any order; what the others hold is not sent, and arrives as zeros if the table is sent whole because that is
     /// fewer bytes.
     pub fn encode(
         &mut self,
@@ -199,8 +199,8 @@ fn encode_table(table: &[f32], width: usize, rows: &[u32], precision: Precision,
     out.resize(begin + precision.bytes(table.len()), 0);
 }
 
-/// Whether a table of `all` rows is sent whole if so many of them count: because that is fewer bytes than these rows with their
-/// numbers.
+/// Whether a table of `all` rows is sent whole if so many of them count: because that is fewer bytes than these rows
+/// with their numbers.
 pub fn is_sent_whole(rows: usize, all: usize, width: usize, precision: Precision) -> bool {
     rows_bytes(rows, width, precision) > precision.bytes(all * width)
 }
@@ -221,8 +221,8 @@ fn pad(precision: Precision, values: usize, out: &mut Vec<u8>) {
 }
 
 impl<'a> EncodedVector<'a> {
-    /// Checks that the bytes are a vector of the schema, all of them and nothing after them. Whatever they are, nothing is
-    /// allocated beyond a list of the sections.
+    /// Checks that the bytes are a vector of the schema, all of them and nothing after them. Whatever they are, nothing
+    /// is allocated beyond a list of the sections.
     pub fn parse(schema: &Schema, bytes: &'a [u8]) -> Result<Self, PayloadError> {
         let mut rest = Rest { bytes };
         let [header] = rest.take::<HEADER>(1)? else { return Err(wrong("has no header")) };

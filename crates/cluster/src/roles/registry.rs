@@ -108,7 +108,8 @@ const NAME_CHARS: usize = 64;
 /// How long nodes may take to let go when the run is over.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How long somebody who has connected, and shown the secret, may take to ask to join. Nodes do so with their first frame.
+/// How long somebody who has connected, and shown the secret, may take to ask to join. Nodes do so with their first
+/// frame.
 const ASK: Duration = Duration::from_secs(10);
 
 /// How much data is shipped in one frame.
@@ -246,8 +247,8 @@ impl Registry {
         }
     }
 
-    /// Turns the next one away that has not asked to join in time. To be called when all mail was heard: what somebody said in
-    /// time may have waited there.
+    /// Turns the next one away that has not asked to join in time. To be called when all mail was heard: what somebody
+    /// said in time may have waited there.
     pub fn turn_silent_away(&mut self, now: Instant) -> Option<Notice> {
         while let Some(&(deadline, link)) = self.unasked.front() {
             if let Some(Caller::Stranger(outbox)) = self.links.get(&link) {

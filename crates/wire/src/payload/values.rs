@@ -1,8 +1,8 @@
 //! The values of a section: floats as they are, or halves under one scale.
 //!
-//! Half precision reaches from 2^-24 to 65504, and gradients reach lower. So each section is multiplied by the power of two
-//! that brings its largest value just below 2^15; that changes no digit, and what is then too small for a half is less
-//! than a hundred-billionth of the largest.
+//! Half precision reaches from 2^-24 to 65504, and gradients reach lower. So each section is multiplied by the power of
+//! two that brings its largest value just below 2^15; that changes no digit, and what is then too small for a half is
+//! less than a hundred-billionth of the largest.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -194,8 +194,8 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Replaces what is in `out`, which must be as long. Values are read as bytes, wherever these lie: the loops are as fast as
-    /// over aligned floats.
+    /// Replaces what is in `out`, which must be as long. Values are read as bytes, wherever these lie: the loops are as
+    /// fast as over aligned floats.
     pub fn copy_to(&self, out: &mut [f32]) {
         assert_eq!(out.len(), self.len(), "values go into a slice of their own length");
         match self.0 {
