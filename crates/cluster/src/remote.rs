@@ -16,7 +16,7 @@ use bonfire_report::HostFacts;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{
     ConnectErrorKind, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Ticket, Timeouts, Wire,
-    proto,
+    proto, random_number,
 };
 
 use crate::mail::{Mailbox, News, Post, mailbox};
@@ -88,9 +88,10 @@ pub fn take_part(ticket: &Ticket, part: &Part, tell: &mut dyn FnMut(Stage)) -> R
 /// The same with a head that must be there within `wait`.
 fn join(ticket: &Ticket, part: &Part, mut wait: Duration, tell: &mut dyn FnMut(Stage)) -> Result<()> {
     let wire = Arc::new(Wire::start().context("cannot start the network's threads")?);
+    let process = random_number().context("cannot name this process")?;
     let mut loaded = None;
     loop {
-        let attended = attend(&wire, ticket, part, wait, &mut loaded, tell);
+        let attended = attend(&wire, ticket, (part, process), wait, &mut loaded, tell);
         match attended {
             Err(error) if error.is::<HeadGone>() && !part.patience.is_zero() => {
                 let reason = format!("{error:#}");
@@ -107,11 +108,12 @@ fn join(ticket: &Ticket, part: &Part, mut wait: Duration, tell: &mut dyn FnMut(S
     }
 }
 
-/// Takes part as long as the head is there. What was `loaded` before need not be loaded again.
+/// Takes part as long as the head is there, under the `process` that the head knows this one by. What was `loaded` before
+/// need not be loaded again.
 fn attend(
     wire: &Arc<Wire>,
     ticket: &Ticket,
-    part: &Part,
+    (part, process): (&Part, u64),
     wait: Duration,
     loaded: &mut Option<Loaded>,
     tell: &mut dyn FnMut(Stage),
@@ -120,7 +122,7 @@ fn attend(
     let head_link = post.number();
     let head = connect(wire, ticket, wait, (&post, head_link), loaded.is_some())?;
     tell(Stage::Connected { address: ticket.address.clone() });
-    let (_listener, join) = introduce(wire, ticket, part, &post)?;
+    let (_listener, join) = introduce(wire, ticket, (part, process), &post)?;
     head.send(Body::Join(join))?;
     let welcome = await_welcome(&mailbox, head_link, part.wait)?;
     let newcomer = Newcomer { head: &head, head_link, mailbox: &mailbox, cache: part.cache.as_deref() };
@@ -141,7 +143,12 @@ fn attend(
 }
 
 /// Opens a way for other nodes to this one, as long as the listener lives, and says what the head is to know of it.
-fn introduce(wire: &Wire, ticket: &Ticket, part: &Part, post: &Post) -> Result<(Listener, proto::Join)> {
+fn introduce(
+    wire: &Wire,
+    ticket: &Ticket,
+    (part, process): (&Part, u64),
+    post: &Post,
+) -> Result<(Listener, proto::Join)> {
     let identity = ticket.fingerprint.is_some().then(Identity::generate).transpose()?;
     let fingerprint = identity.as_ref().map(|identity| identity.fingerprint().as_bytes().to_vec());
     let security = identity.map_or(ListenSecurity::Plain, ListenSecurity::Tls);
@@ -170,6 +177,7 @@ fn introduce(wire: &Wire, ticket: &Ticket, part: &Part, post: &Post) -> Result<(
         fingerprint: fingerprint.unwrap_or_default().into(),
         rank: part.rank,
         cpus: Cpus::own(),
+        process: Some(process),
     };
     Ok((listener, join))
 }

@@ -157,6 +157,7 @@ fn body(chance: &mut Chance) -> Body {
             fingerprint: if chance.percent(50) { Bytes::new() } else { Bytes::from_static(&[0; 32]) },
             rank: chance.percent(50).then(|| chance.number() as u32),
             cpus: if chance.percent(50) { "0-3,8".to_owned() } else { chance.text() },
+            process: chance.percent(75).then(|| chance.number() % 3),
         }),
         3 => Body::Fetch(proto::Fetch { offset: chance.number() }),
         4 | 5 => Body::Ready(proto::Ready {
@@ -193,7 +194,7 @@ fn no_guest_takes_a_registry_down() {
             payload_bytes: 1000,
             compare_every: COMPARE_EVERY,
         });
-        let mut there = Vec::new();
+        let (mut there, now) = (Vec::new(), std::time::Instant::now());
         for (link, body) in said {
             let news = match body {
                 Some(body) => News::Frame(Frame::bare(body)),
@@ -203,7 +204,9 @@ fn no_guest_takes_a_registry_down() {
                     News::Opened(here)
                 }
             };
-            if let Some(crate::roles::registry::Notice::Refused(told)) = registry.hear(Mail { link, news }) {
+            if let Some(crate::roles::registry::Notice::Refused(told)) =
+                registry.hear(Mail { link, news }, now)
+            {
                 assert!(told.len() < 2000 && !told.contains(char::is_control), "{told:?}");
             }
         }

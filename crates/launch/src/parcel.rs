@@ -11,7 +11,8 @@ use std::path::{Component, Path, PathBuf};
 /// No path that a file system allows is longer.
 const LONGEST_LINE: u64 = 8 << 10;
 
-/// Writes what is at a path. Files that `leave_out` names are left out, and so are links and devices.
+/// Writes what is at a path. Files that `leave_out` names are left out, and so are devices, pipes and sockets. Links
+/// are followed; one that leads nowhere is an error.
 pub(crate) fn pack(path: &Path, leave_out: &[&str], out: &mut impl Write) -> io::Result<()> {
     let mut files = Vec::new();
     if path.is_dir() {

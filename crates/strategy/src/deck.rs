@@ -31,7 +31,7 @@ impl fmt::Display for Unit {
 
 /// A unit was named that nobody has in work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotOut(pub Unit);
+pub(crate) struct NotOut(pub(crate) Unit);
 
 impl fmt::Display for NotOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,12 +66,7 @@ pub struct Deck {
 impl Deck {
     /// A deck of all units of `epochs` epochs; of endless ones when that is `None`.
     pub fn new(units_per_epoch: u32, epochs: Option<u64>) -> Self {
-        Self::resume_at(units_per_epoch, epochs, 0)
-    }
-
-    /// A deck whose first `done_units` units are done already.
-    pub fn resume_at(units_per_epoch: u32, epochs: Option<u64>, done_units: u64) -> Self {
-        Self::resume(units_per_epoch, epochs, done_units, &[])
+        Self::resume(units_per_epoch, epochs, 0, &[])
     }
 
     /// A deck of which `done_units` units are done already: the first ones, but for those that were `open`.
@@ -113,13 +108,13 @@ impl Deck {
     }
 
     /// The units that were dealt and are not done. With the number of those that are it says where to resume.
-    pub fn open(&self) -> Vec<Unit> {
+    pub(crate) fn open(&self) -> Vec<Unit> {
         self.returned.union(&self.out).copied().collect()
     }
 
     /// The next unit to do: what was given back first, the oldest of it first, then what was never dealt. `None` when
     /// all units are out or done.
-    pub fn deal(&mut self) -> Option<Unit> {
+    pub(crate) fn deal(&mut self) -> Option<Unit> {
         let unit = match self.returned.pop_first() {
             Some(unit) => unit,
             None if self.total().is_some_and(|total| self.next >= total) => return None,
@@ -133,7 +128,7 @@ impl Deck {
     }
 
     /// Takes back a unit that was not done.
-    pub fn give_back(&mut self, unit: Unit) -> Result<(), NotOut> {
+    pub(crate) fn give_back(&mut self, unit: Unit) -> Result<(), NotOut> {
         if !self.out.remove(&unit) {
             return Err(NotOut(unit));
         }
@@ -143,7 +138,7 @@ impl Deck {
 
     /// Counts a unit as done; `Some(epoch)` when it was the last one of its epoch. With members far apart a later
     /// epoch may be complete before an earlier one.
-    pub fn done(&mut self, unit: Unit) -> Result<Option<u64>, NotOut> {
+    pub(crate) fn done(&mut self, unit: Unit) -> Result<Option<u64>, NotOut> {
         if !self.out.remove(&unit) {
             return Err(NotOut(unit));
         }
@@ -158,18 +153,13 @@ impl Deck {
     }
 
     /// Whether every unit of every epoch is done.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.remaining() == Some(0)
     }
 
     /// How many units are not done yet; `None` for endless epochs.
-    pub fn remaining(&self) -> Option<u64> {
+    fn remaining(&self) -> Option<u64> {
         Some(self.total()? - self.done)
-    }
-
-    /// How many units are done.
-    pub fn done_units(&self) -> u64 {
-        self.done
     }
 
     fn total(&self) -> Option<u64> {
@@ -232,15 +222,15 @@ mod tests {
 
     #[test]
     fn resumes_in_the_middle_of_an_epoch() {
-        let mut deck = Deck::resume_at(3, Some(2), 4);
+        let mut deck = Deck::resume(3, Some(2), 4, &[]);
         assert_eq!(deck.deal(), Some(unit(1, 1)));
         assert_eq!(deck.deal(), Some(unit(1, 2)));
         assert_eq!(deck.deal(), None);
         assert_eq!(deck.done(unit(1, 1)), Ok(None));
         assert_eq!(deck.done(unit(1, 2)), Ok(Some(1)));
         assert!(deck.is_complete());
-        assert!(Deck::resume_at(3, Some(2), 6).is_complete());
-        assert!(Deck::resume_at(3, Some(2), 99).is_complete(), "a shorter run than before");
+        assert!(Deck::resume(3, Some(2), 6, &[]).is_complete());
+        assert!(Deck::resume(3, Some(2), 99, &[]).is_complete(), "a shorter run than before");
     }
 
     #[test]
@@ -255,7 +245,7 @@ mod tests {
         before.give_back(unit(1, 0)).unwrap();
         let open = before.open();
         assert_eq!(open, [unit(0, 1), unit(1, 0), unit(1, 2)]);
-        let mut deck = Deck::resume(3, Some(3), before.done_units(), &open);
+        let mut deck = Deck::resume(3, Some(3), before.done, &open);
         assert_eq!(deck.remaining(), Some(6));
         let dealt: Vec<_> = std::iter::from_fn(|| deck.deal()).collect();
         let rest = [unit(2, 0), unit(2, 1), unit(2, 2)];

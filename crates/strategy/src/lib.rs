@@ -1,8 +1,10 @@
 //! Who waits for whom, and who gets which share of the data: pure decisions, no IO, no clock, no threads.
 //!
 //! A role of a run hands every event to one of these and does what it says, in that order: the same code decides in a
-//! live run, in a test that moves the clock by hand, and in a simulation. The time since the run's start is an argument,
-//! and whatever a person would ask about comes with its reason in words.
+//! live run, in a test that moves the clock by hand, and in a simulation. The time since the run's start is an
+//! argument, and whatever a person would ask about comes with its reason in words.
+//!
+//! Each strategy has its own `Event`, `Action` and `Rule`, which are named with their module: `server::Event`.
 //!
 //! Members are numbered in a fixed order, which is also the order in which their pushes are summed up. An *order* is
 //! what a member is told to do: some units on a version. The push that answers it names the order, so that nothing is
@@ -20,21 +22,20 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use bonfire_strategy::server::{Action, Event, Rule};
-//! use bonfire_strategy::{Deck, Server};
+//! use bonfire_strategy::{Deck, Server, server};
 //!
-//! let rule = Rule { max_staleness: 0, take: None, straggler: None, min_members: 1, max_updates: None };
+//! let rule = server::Rule { max_staleness: 0, take: None, straggler: None, min_members: 1, max_updates: None };
 //! let mut server = Server::new(rule, Deck::new(1, Some(1)), 0);
 //! let now = Duration::from_secs(1);
-//! server.on(Event::Joined { member: 7, lease: 1 }, now);
+//! server.on(server::Event::Joined { member: 7, lease: 1 }, now);
 //!
-//! let actions = server.on(Event::Start, now);
-//! let Action::Release { member: 7, order, version: 0, units, .. } = &actions[0] else { panic!("{actions:?}") };
+//! let actions = server.on(server::Event::Start, now);
+//! let server::Action::Release { member: 7, order, version: 0, units } = &actions[0] else { panic!("{actions:?}") };
 //!
-//! let push = Event::Pushed { member: 7, order: *order, done: units.clone(), unused: vec![], empty: false };
+//! let push = server::Event::Pushed { member: 7, order: *order, done: units.clone(), unused: vec![], empty: false };
 //! let actions = server.on(push, now);
-//! assert!(matches!(&actions[0], Action::Apply { version: 1, .. }));
-//! assert_eq!(actions[1], Action::EpochDone(0));
+//! assert!(matches!(&actions[0], server::Action::Apply { version: 1, .. }));
+//! assert_eq!(actions[1], server::Action::EpochDone(0));
 //! assert!(server.is_finished());
 //! ```
 
@@ -47,7 +48,7 @@ pub mod ring;
 pub mod server;
 mod words;
 
-pub use deck::{Deck, NotOut, Unit};
+pub use deck::{Deck, Unit};
 pub use relay::Relay;
 pub use ring::Ring;
 pub use server::Server;

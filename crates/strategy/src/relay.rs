@@ -79,11 +79,6 @@ impl Relay {
         u32::try_from(self.workers.len() * each).unwrap_or(u32::MAX)
     }
 
-    /// The live workers in order of id, each with the unit it works on.
-    pub fn workers(&self) -> impl Iterator<Item = (u64, Option<Unit>)> {
-        self.workers.iter().map(|(&id, task)| (id, task.map(|task| task.unit)))
-    }
-
     fn ordered(&mut self, order: u64, version: u64, units: Vec<Unit>, actions: &mut Vec<Action>) {
         if self.open.is_some() {
             self.void("the parent gave another order before this one was answered", actions);

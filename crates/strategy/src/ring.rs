@@ -119,7 +119,7 @@ impl Ring {
     }
 
     /// The live members in order of id.
-    pub fn members(&self) -> impl Iterator<Item = u64> {
+    fn members(&self) -> impl Iterator<Item = u64> {
         self.live.iter().copied()
     }
 

@@ -11,7 +11,7 @@ mod member;
 mod tests;
 
 pub use event::{Action, Contribution, Event, Rule};
-pub use member::{ServerMember, Standing};
+use member::{ServerMember, Standing};
 
 /// The decisions of a parameter server: when an update is made of which pushes, and who works on what.
 ///
@@ -31,7 +31,6 @@ pub struct Server {
     held: Vec<WaitingPush>,
     /// How many members were missing when it was last said.
     missing: usize,
-    late_pushes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -58,7 +57,6 @@ impl Server {
             members: BTreeMap::new(),
             held: Vec::new(),
             missing: 0,
-            late_pushes: 0,
         }
     }
 
@@ -88,23 +86,13 @@ impl Server {
     }
 
     /// The live members in order of id.
-    pub fn members(&self) -> impl Iterator<Item = (u64, &ServerMember)> {
+    fn members(&self) -> impl Iterator<Item = (u64, &ServerMember)> {
         self.members.iter().map(|(&id, member)| (id, member))
     }
 
     /// How many updates the parameters have had.
     pub fn version(&self) -> u64 {
         self.version
-    }
-
-    /// What is still to do.
-    pub fn deck(&self) -> &Deck {
-        &self.deck
-    }
-
-    /// How many pushes came too late to be applied.
-    pub fn late_pushes(&self) -> u64 {
-        self.late_pushes
     }
 
     /// Whether [`Action::Finished`] was said.
@@ -277,7 +265,6 @@ impl Server {
         let late: Vec<WaitingPush> =
             self.held.extract_if(.., |push| current - push.version > bound).collect();
         for push in late {
-            self.late_pushes += 1;
             let reason = format!(
                 "is {} behind; at most {bound} are taken",
                 counted(current - push.version, "version")

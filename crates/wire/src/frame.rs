@@ -7,7 +7,7 @@ use crate::pool::{PayloadBuffer, PayloadPool};
 use crate::proto::{self, frame::Body};
 
 /// The largest control part of a frame: all but its payload.
-pub const MAX_CONTROL_BYTES: usize = 1 << 20;
+const MAX_CONTROL_BYTES: usize = 1 << 20;
 
 /// One message: what it says, and the numbers that go with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,9 +93,9 @@ impl fmt::Display for FrameError {
 
 /// Takes frames out of the bytes of a gRPC stream, however these are cut.
 ///
-/// The payload is copied once, from what came from the socket to a buffer of its own, where it is aligned. Only that of a
-/// ring's piece, which is read as bytes, stays where it came. No other part is large. Every length is compared with its
-/// limit before there is memory for it.
+/// The payload is copied once, from what came from the socket to a buffer of its own, where it is aligned. Only that of
+/// a ring's piece, which is read as bytes, stays where it came. No other part is large. Every length is compared with
+/// its limit before there is memory for it.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pool: PayloadPool,

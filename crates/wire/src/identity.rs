@@ -126,6 +126,19 @@ pub(crate) fn client_config(fingerprint: Fingerprint) -> Result<Arc<ClientConfig
     Ok(Arc::new(config))
 }
 
+/// A number from the system's randomness.
+pub fn random_number() -> io::Result<u64> {
+    random_bytes().map(u64::from_le_bytes)
+}
+
+/// Some bytes from the system's randomness.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let filled = provider().secure_random.fill(&mut bytes);
+    filled.map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(bytes)
+}
+
 /// The cipher that this processor is fastest at comes first: the caller's order decides.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     let aes = ring::cipher_suite::TLS13_AES_128_GCM_SHA256;

@@ -1,15 +1,17 @@
 //! Links between the nodes of a run: on each, both ends send frames, in order, over gRPC with TLS or in memory.
 //!
-//! This crate knows no learning: a frame is a message of `proto/fire.proto` and a payload of bytes. It is used from plain
-//! threads; the asynchronous part stays inside.
+//! This crate knows no learning: a frame is a message of `proto/fire.proto` and a payload of bytes. It is used from
+//! plain threads; the asynchronous part stays inside.
 //!
 //! Reading order:
 //!
-//! 1. `link` and `frame`: what a link is to those who use it, and what goes over it;
-//! 2. `memory`: the link within a process, the shortest that keeps every promise;
-//! 3. `grpc`: the link between processes. `listen` and `connect` make it, `end` sends and reads, `pulse` notices silence;
-//! 4. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
-//! 5. [`payload`]: numbers as bytes, and `pool`, their memory.
+//! 1. `proto/fire.proto`: what nodes say to each other;
+//! 2. `link` and `frame`: what a link is to those who use it, and what goes over it;
+//! 3. `memory`: the link within a process, the shortest that keeps every promise;
+//! 4. `grpc`: the link between processes. `connect` and `listen` make it, `end` sends and reads, `pulse` notices
+//!    silence, `handshakes` and `reports` deal with strangers;
+//! 5. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
+//! 6. [`payload`]: numbers as bytes, and `pool`, their memory.
 //!
 //! # Example
 //!
@@ -47,12 +49,10 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/bonfire.v1.rs"));
 }
 
-pub use frame::{Frame, MAX_CONTROL_BYTES};
+pub use frame::Frame;
 pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
-pub use identity::{Der, Fingerprint, Identity};
-pub use link::{
-    Closed, FIRST_PAYLOAD_BYTES, Incoming, LinkTraffic, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts,
-};
+pub use identity::{Der, Fingerprint, Identity, random_number};
+pub use link::{Closed, Incoming, LinkTraffic, Outbox, Sink, Timeouts};
 pub use memory::memory_link;
 pub use passphrase::Passphrase;
 pub use pool::{PayloadBuffer, PayloadPool};

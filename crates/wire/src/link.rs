@@ -129,7 +129,7 @@ impl Outbox {
     }
 
     /// From now on, payloads up to this size may come; a larger one ends the link. A peer that came to a listener
-    /// starts with [`FIRST_PAYLOAD_BYTES`], until its owner knows who it is; others with [`MAX_PAYLOAD_BYTES`].
+    /// starts with 64 KiB, until its owner knows who it is; others with 1 GiB, the largest of all.
     pub fn accept_payloads_up_to(&self, bytes: usize) {
         let bytes = bytes.min(MAX_PAYLOAD_BYTES);
         match &*self.end {
@@ -140,10 +140,10 @@ impl Outbox {
 }
 
 /// The largest payload that is taken from a peer that has just come.
-pub const FIRST_PAYLOAD_BYTES: usize = 64 << 10;
+pub(crate) const FIRST_PAYLOAD_BYTES: usize = 64 << 10;
 
 /// The largest payload of all.
-pub const MAX_PAYLOAD_BYTES: usize = 1 << 30;
+pub(crate) const MAX_PAYLOAD_BYTES: usize = 1 << 30;
 
 impl Drop for LinkEnd {
     fn drop(&mut self) {

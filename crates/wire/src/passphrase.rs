@@ -8,11 +8,11 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use crate::identity::{Der, Identity, NAME};
 use crate::ticket::Secret;
 
-/// What follows from a passphrase that people have told all nodes of a run, where nothing else could carry a ticket: the
-/// head's certificate and the secret, the same on every node.
+/// What follows from a passphrase that people have told all nodes of a run, where nothing else could carry a ticket:
+/// the head's certificate and the secret, the same on every node.
 ///
-/// Whoever reaches the head can see its certificate and try passphrases against it. So a passphrase must be hard to guess,
-/// and every try is made to take long.
+/// Whoever reaches the head can see its certificate and try passphrases against it. So a passphrase must be hard to
+/// guess, and every try is made to take long.
 #[derive(Clone, Debug)]
 pub struct Passphrase {
     /// What the head shows.
@@ -27,8 +27,8 @@ const PASSPHRASE_LETTERS: usize = 8;
 /// About a fifth of a second, here as there.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(600_000).expect("not zero");
 
-/// The same for all: nodes have nothing in common but the passphrase. It keeps tables made for others from being of use.
-/// These bytes are part of what follows from a passphrase, and so they stay as they were first chosen.
+/// The same for all: nodes have nothing in common but the passphrase. It keeps tables made for others from being of
+/// use. These bytes are part of what follows from a passphrase, and so they stay as they were first chosen.
 const SALT: &[u8] = b"bonfire watchword 1";
 
 /// What stands before the 32 bytes of an Ed25519 key in PKCS #8.
@@ -50,7 +50,8 @@ impl Passphrase {
     }
 }
 
-/// The identity of a key. Nothing in the certificate depends on time or chance, and signatures of Ed25519 do not either.
+/// The identity of a key. Nothing in the certificate depends on time or chance, and signatures of Ed25519 do not
+/// either.
 fn identity(seed: &[u8]) -> io::Result<Identity> {
     let key = [&PKCS8, seed].concat();
     let pair = PrivatePkcs8KeyDer::from(key.as_slice());

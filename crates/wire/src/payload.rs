@@ -5,17 +5,17 @@
 //! | bytes | what |
 //! |---|---|
 //! | 3 + 1 | `bfp`, and the precision: 0 is `f32`, 1 is `f16`, 2 is `int8` |
-//! | 4 | how many parts follow |
-//! | 1 + 1 + 2 | of each part: 0 is dense, 1 is rows; a zero; the exponent of its scale, 0 but for `f16` |
+//! | 4 | how many sections follow |
+//! | 1 + 1 + 2 | of each section: 0 is dense, 1 is rows; a zero; the exponent of its scale, 0 but for `f16` |
 //! | 4 | how many values follow, or how many rows |
 //! | 4 a row | for rows: their numbers, rising |
 //! | 4 a block | for `int8`: the scale of every 512 values, or of every row of a table |
 //! | 4, 2 or 1 a value | the values; zeros up to the next multiple of four |
 //!
-//! Exact parts are `f32` in every precision.
+//! Exact sections are `f32` in every precision.
 //!
-//! Both ends know the [`Schema`] of the vector, so nothing in the bytes decides how much memory is used: what does not fit
-//! the schema is refused.
+//! Both ends know the [`Schema`] of the vector, so nothing in the bytes decides how much memory is used: what does not
+//! fit the schema is refused.
 
 mod values;
 
@@ -156,8 +156,8 @@ impl Section {
 }
 
 impl Encoder {
-    /// Appends the bytes of `values` to `out`. For each table of the schema `rows` has the rows that count, each once, in
-    /// any order; what the others hold is not sent, and arrives as zeros if the table is sent whole because that is
+    /// Appends the bytes of `values` to `out`. For each table of the schema `rows` has the rows that count, each once,
+    /// in any order; what the others hold is not sent, and arrives as zeros if the table is sent whole because that is
     /// fewer bytes.
     pub fn encode(
         &mut self,
@@ -256,7 +256,7 @@ fn write_part_header(kind: u8, exponent: i16, count: usize, out: &mut Vec<u8>) {
 
 impl<'a> EncodedVector<'a> {
     /// Checks that the bytes are a vector of the schema, all of them and nothing after them. Whatever they are, nothing is
-    /// allocated beyond a list of the parts.
+    /// allocated beyond a list of the sections.
     pub fn parse(schema: &Schema, bytes: &'a [u8]) -> Result<Self, PayloadError> {
         let mut rest = Rest { bytes };
         let [header] = rest.take::<HEADER>(1)? else { return Err(wrong("has no header")) };
@@ -403,11 +403,6 @@ impl<'a> RowNumbers<'a> {
     /// Whether no row was sent.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
-    }
-
-    /// The number of the `i`-th row that was sent.
-    pub fn get(&self, i: usize) -> Option<u32> {
-        self.numbers.get(i).map(|&number| u32::from_le_bytes(number))
     }
 
     /// Which of the rows has this number.

@@ -72,16 +72,12 @@ pub struct PayloadBuffer {
 }
 
 impl PayloadBuffer {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Overwrites the bytes from an offset on.
-    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         let from = self.start + offset;
         self.memory[from..from + bytes.len()].copy_from_slice(bytes);
     }

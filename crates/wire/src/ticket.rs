@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base64url;
 use crate::grpc::ConnectSecurity;
-use crate::identity::{Fingerprint, provider};
+use crate::identity::{Fingerprint, random_bytes};
 
 /// What lets a node join a run, in one word: `bonfire://HOST:PORT/CODE`.
 ///
@@ -117,10 +117,7 @@ pub struct Secret([u8; 16]);
 impl Secret {
     /// From the system's randomness.
     pub fn generate() -> io::Result<Self> {
-        let mut bytes = [0; 16];
-        let filled = provider().secure_random.fill(&mut bytes);
-        filled.map_err(|_| io::Error::other("the system gives no random numbers"))?;
-        Ok(Self(bytes))
+        random_bytes().map(Self)
     }
 
     /// The secret itself, to be kept where only its owner can read it.

@@ -1,5 +1,5 @@
-//! The rendezvous of ranks that a launcher started: how they come by the ticket, which only rank 0 can make. By a file that
-//! they share, or by a passphrase that all of them were told.
+//! The rendezvous of ranks that a launcher started: how they come by the ticket, which only rank 0 can make. By a file
+//! that they share, or by a passphrase that all of them were told.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Write};

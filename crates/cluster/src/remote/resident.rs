@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{memory_link, proto};
+use bonfire_wire::{memory_link, proto, random_number};
 
 use super::gate::Gate;
 use super::{Part, introduce, timeouts};
@@ -41,7 +41,7 @@ impl Resident {
             cache: None,
             rank: Some(0),
         };
-        let (listener, join) = introduce(&gate.wire, ticket, &part, &post)?;
+        let (listener, join) = introduce(&gate.wire, ticket, (&part, random_number()?), &post)?;
         let (head_link, link) = (post.number(), gate.post.number());
         let (head, outbox) = memory_link(post.sink(head_link), gate.post.sink(link));
         let number = registry.admit(link, outbox, join);

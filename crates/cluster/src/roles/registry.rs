@@ -1,7 +1,7 @@
 //! Who takes part in a run: the head's list of nodes, from the moment they join.
 
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
@@ -17,6 +17,8 @@ pub struct Registry {
     nodes: BTreeMap<u64, Node>,
     /// Who is at the other end of a link.
     links: HashMap<u64, Caller>,
+    /// Until when who is at the other end of a link has to ask to join; the oldest first. Some may have done so since.
+    unasked: VecDeque<(Instant, u64)>,
     next: u64,
     entry: Entry,
     /// What those who are gone had sent and received.
@@ -53,6 +55,8 @@ enum Caller {
 pub struct Node {
     pub number: u64,
     pub name: String,
+    /// What its process calls itself, the same whenever it joins, if it said.
+    process: Option<u64>,
     pub rank: Option<u32>,
     pub machine: String,
     pub cores: u32,
@@ -104,6 +108,10 @@ const NAME_CHARS: usize = 64;
 /// How long nodes may take to let go when the run is over.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// How long somebody who has connected, and shown the secret, may take to ask to join. Nodes do so with their first
+/// frame.
+const ASK: Duration = Duration::from_secs(10);
+
 /// How much data is shipped in one frame.
 const CHUNK: usize = 1 << 20;
 
@@ -136,7 +144,14 @@ impl Node {
 
 impl Registry {
     pub fn new(entry: Entry) -> Self {
-        Self { nodes: BTreeMap::new(), links: HashMap::new(), next: 1, entry, past: LinkTraffic::default() }
+        Self {
+            nodes: BTreeMap::new(),
+            links: HashMap::new(),
+            unasked: VecDeque::new(),
+            next: 1,
+            entry,
+            past: LinkTraffic::default(),
+        }
     }
 
     pub fn get(&self, node: u64) -> Option<&Node> {
@@ -159,6 +174,16 @@ impl Registry {
         ready.iter().map(|node| node.number).collect()
     }
 
+    /// The smallest number that no worker or member of a ring has.
+    pub fn free_number(&self) -> usize {
+        let number = |node: &Node| match node.role {
+            Some(Role::Worker { number, .. } | Role::RingMember { number }) => Some(number),
+            _ => None,
+        };
+        let taken: BTreeSet<usize> = self.nodes.values().filter_map(number).collect();
+        (0..).zip(&taken).find(|(free, taken)| free != *taken).map_or(taken.len(), |(free, _)| free)
+    }
+
     /// What all nodes sent to the head and received from it, those that are gone included.
     pub fn traffic(&self) -> LinkTraffic {
         self.nodes.values().fold(self.past, |sum, node| added(sum, node.outbox.traffic()))
@@ -177,6 +202,7 @@ impl Registry {
         let node = Node {
             number,
             name: self.free_name(&join.name),
+            process: join.process,
             machine: join.machine,
             cores: join.cores.max(1),
             cpus: Cpus::parse(&join.cpus),
@@ -202,10 +228,11 @@ impl Registry {
     }
 
     /// What a piece of mail is about, after what can be answered here was answered.
-    pub fn hear(&mut self, mail: Mail) -> Option<Notice> {
+    pub fn hear(&mut self, mail: Mail, now: Instant) -> Option<Notice> {
         match mail.news {
             News::Opened(outbox) => {
                 self.links.insert(mail.link, Caller::Stranger(outbox));
+                self.unasked.push_back((now + ASK, mail.link));
                 None
             }
             News::Stranger(reason) => Some(Notice::Refused(turned_away(&reason))),
@@ -218,6 +245,25 @@ impl Registry {
                 Caller::Node(node) => self.listen(*node, frame),
             },
         }
+    }
+
+    /// Turns the next one away that has not asked to join in time. To be called when all mail was heard: what somebody
+    /// said in time may have waited there.
+    pub fn turn_silent_away(&mut self, now: Instant) -> Option<Notice> {
+        while let Some(&(deadline, link)) = self.unasked.front() {
+            if let Some(Caller::Stranger(outbox)) = self.links.get(&link) {
+                if now < deadline {
+                    return None;
+                }
+                let reason = format!("it did not ask to join within {} s", ASK.as_secs());
+                outbox.abort(&reason);
+                let notice = Notice::Refused(format!("turned {} away: {reason}", host(outbox.peer())));
+                self.links.remove(&link);
+                return Some(notice);
+            }
+            self.unasked.pop_front();
+        }
+        None
     }
 
     /// Takes a node out of the list, also one whose link still stands.
@@ -247,11 +293,16 @@ impl Registry {
             );
             return Some(refuse(&outbox, &join.name, &reason));
         }
-        let is_same = |node: &Node| node.role.is_none() && join.rank.is_some() && node.rank == join.rank;
+        let former = self.former(&join);
+        let is_same = |node: &Node| {
+            let is_other = Some(node.number) != former;
+            is_other && node.role.is_none() && join.rank.is_some() && node.rank == join.rank
+        };
         if let (Some(rank), Some(other)) = (join.rank, self.nodes.values().find(|node| is_same(node))) {
             let reason = format!("rank {rank} is there already, as {}: every node needs its own", other.name);
             return Some(refuse(&outbox, &join.name, &reason));
         }
+        let replaced = former.and_then(|former| self.replace(former));
         let welcome = proto::Welcome {
             node: self.next,
             run_file: self.entry.run_file.clone(),
@@ -262,7 +313,22 @@ impl Registry {
         // One that is gone already is heard of in the mail.
         let _ = outbox.send(Body::Welcome(welcome));
         self.admit(link, outbox, join);
-        Some(Notice::Joined)
+        // Who hears that a node is lost hears of it again when it is ready.
+        Some(replaced.unwrap_or(Notice::Joined))
+    }
+
+    /// The node that a process was before its link broke, if that link is not given up yet.
+    fn former(&self, join: &proto::Join) -> Option<u64> {
+        let process = Some(join.process?);
+        let is_former = |node: &&Node| node.process == process && node.machine == join.machine;
+        self.nodes.values().find(is_former).map(|node| node.number)
+    }
+
+    /// Makes room for a node that has joined over another link.
+    fn replace(&mut self, former: u64) -> Option<Notice> {
+        let reason = "it came back over another link";
+        self.nodes.get(&former)?.outbox.abort(reason);
+        self.remove(former, reason.to_owned())
     }
 
     fn listen(&mut self, number: u64, frame: Frame) -> Option<Notice> {
@@ -306,7 +372,7 @@ impl Registry {
         let deadline = mailbox.now() + FAREWELL;
         while !self.nodes.is_empty() && mailbox.now() < deadline {
             if let Some(mail) = mailbox.next(Duration::from_millis(100)) {
-                self.hear(mail);
+                self.hear(mail, mailbox.now());
             }
         }
     }

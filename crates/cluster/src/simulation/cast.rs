@@ -15,7 +15,7 @@ use bonfire_wire::{Outbox, proto};
 
 use super::link::SimulatedNetwork;
 use super::world::{Killed, SimulatedTime, World};
-use crate::mail::{Post, mailbox_in};
+use crate::mail::{Mail, News, Post, mailbox_in};
 use crate::remote::await_welcome;
 use crate::roles::head;
 use crate::roles::network::Network;
@@ -36,6 +36,7 @@ pub struct Play {
     pub folder: PathBuf,
     /// Addresses are never used twice.
     lives: AtomicU64,
+    processes: AtomicU64,
 }
 
 /// How long a head waits for its nodes, and they for it.
@@ -49,7 +50,15 @@ impl Play {
         folder: PathBuf,
     ) -> Result<Self> {
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
-        Ok(Self { world, settings, dataset, layout, folder, lives: AtomicU64::new(0) })
+        Ok(Self {
+            world,
+            settings,
+            dataset,
+            layout,
+            folder,
+            lives: AtomicU64::new(0),
+            processes: AtomicU64::new(1),
+        })
     }
 
     /// Runs a process on a machine, and again after each of its deaths that it comes back from.
@@ -117,6 +126,7 @@ impl Play {
 
     /// A node, which waits for a head that is gone. The head's last word, or none if the head does not come back.
     pub fn node(&self, machine: usize) -> Result<Option<proto::Stop>> {
+        let process = self.processes.fetch_add(1, Ordering::Relaxed);
         loop {
             let life = self.lives.fetch_add(1, Ordering::Relaxed);
             let address = format!("machine {machine}, life {life}");
@@ -125,8 +135,14 @@ impl Play {
             let head_link = post.number();
             let Some(head) = self.reach_head(machine, &network, &post, head_link) else { return Ok(None) };
             let name = self.world.lock().machines[machine].name.clone();
-            let join =
-                proto::Join { name, machine: address.clone(), cores: 1, address, ..Default::default() };
+            let join = proto::Join {
+                name,
+                machine: format!("machine {machine}"),
+                cores: 1,
+                address,
+                process: Some(process),
+                ..Default::default()
+            };
             let _ = head.send(Body::Join(join));
             let attended = await_welcome(&mailbox, head_link, WAIT).and_then(|welcome| {
                 let layout_digest = layout_digest(&self.layout).into_bytes().into();
@@ -140,6 +156,19 @@ impl Play {
                 Ok(stop) => return Ok(Some(stop)),
             }
         }
+    }
+
+    /// Somebody who has the ticket, connects to the head, and says nothing for as long as that is put up with.
+    pub fn mute(&self, machine: usize) -> Result<()> {
+        let (post, mailbox) = self.mailbox(machine, "mute");
+        let network = SimulatedNetwork { world: Arc::clone(&self.world), machine };
+        let link = post.number();
+        let Some(_head) = self.reach_head(machine, &network, &post, link) else { return Ok(()) };
+        let connected = self.world.now();
+        while !matches!(mailbox.next(WAIT), Some(Mail { news: News::Closed(_), .. })) {}
+        let seconds = (self.world.now() - connected).as_secs_f64();
+        self.world.lock().tell(format!("{MUTE_FOR}{seconds:.3}"));
+        Ok(())
     }
 
     fn equipment(&self) -> Equipment {
@@ -166,6 +195,9 @@ impl Play {
         None
     }
 }
+
+/// How the story says how many seconds somebody was connected without a word.
+pub const MUTE_FOR: &str = "nothing was said for ";
 
 /// Where the head is found.
 const HEAD: &str = "head";

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bonfire_report::{Event, read_events};
 
+use super::cast::MUTE_FOR;
 use super::fault::Fault;
 use super::{Case, Kind, Verdict, run_folder};
 
@@ -22,7 +23,7 @@ fn in_order(nodes: usize) -> Vec<(Duration, Fault)> {
 fn events(kind: Kind, evaluator: bool, more: Vec<(Duration, Fault)>) -> Vec<Event> {
     let mut faults = in_order(kind.nodes + usize::from(evaluator));
     faults.extend(more);
-    let case = Case { kind, evaluator, seed: 1, faults, is_told: false };
+    let case = Case { kind, evaluator, seed: 1, faults, is_told: false, mute: false };
     let outcome = case.play();
     assert_eq!(case.judge(&outcome), Ok(Verdict::Done), "{}", outcome.story.join("\n"));
     let events = read_events(&run_folder(&outcome.folder).join("events.jsonl")).expect("events");
@@ -86,4 +87,69 @@ fn a_ring_says_how_it_goes_on_without_a_member() {
     };
     assert_eq!(told("the ring goes on: 2 members after round"), 1, "{events:?}");
     assert_eq!(told("3 members after round"), 0, "of the first ring the joins tell: {events:?}");
+}
+
+/// The head waits for its last node meanwhile.
+#[test]
+fn a_link_that_never_asks_to_join_is_given_up() {
+    let kind = Kind {
+        arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}",
+        nodes: 3,
+        samples: 90,
+    };
+    let late = Fault::Freeze { machine: 3, time: Duration::from_secs(20) };
+    let faults = vec![(Duration::ZERO, late)];
+    let case = Case { kind, evaluator: false, seed: 1, faults, is_told: false, mute: true };
+    let outcome = case.play();
+    assert_eq!(case.judge(&outcome), Ok(Verdict::Done), "{}", outcome.story.join("\n"));
+    let seconds = outcome.story.iter().find_map(|line| line.split_once(MUTE_FOR)?.1.parse::<f64>().ok());
+    assert!(seconds.is_some_and(|seconds| (10.0..11.0).contains(&seconds)), "{seconds:?}");
+    let events = read_events(&run_folder(&outcome.folder).join("events.jsonl")).expect("events");
+    let events: Vec<Event> = events.into_iter().map(|stamped| stamped.event).collect();
+    assert!(has_warning(&events, "it did not ask to join within 10 s"), "{events:?}");
+}
+
+#[test]
+fn who_comes_takes_the_number_that_is_free() {
+    let kind = Kind {
+        arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}",
+        nodes: 3,
+        samples: 90,
+    };
+    let back = Some(Duration::from_millis(300));
+    let killed = Fault::Crash { machine: 1, silent: false, back };
+    let events = events(kind, false, vec![(Duration::from_millis(1000), killed)]);
+    let roles: Vec<(&str, &str)> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::NodeJoined { name, role, .. } => Some((name.as_str(), role.as_str())),
+            _ => None,
+        })
+        .collect();
+    let first = [("pi1", "worker 0"), ("pi2", "worker 1"), ("pi3", "worker 2")];
+    assert_eq!(roles[..3], first);
+    assert_eq!(roles[3..], [("pi1", "worker 0")]);
+}
+
+/// Its connection broke, and only the node has noticed.
+#[test]
+fn a_node_that_is_back_before_it_is_missed_keeps_its_name() {
+    let kind = Kind {
+        arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}",
+        nodes: 3,
+        samples: 90,
+    };
+    let events = events(kind, false, vec![(Duration::from_millis(1000), Fault::HalfOpen { machine: 1 })]);
+    let names = events.iter().filter_map(|event| match event {
+        Event::NodeJoined { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["pi1", "pi2", "pi3", "pi1"], "{events:?}");
+    let is_back = |event: &Event| matches!(event, Event::NodeBack { name, .. } if name == "pi1");
+    assert!(events.iter().any(is_back), "{events:?}");
+    let lost = events.iter().find_map(|event| match event {
+        Event::NodeLost { name, reason, .. } => Some((name.as_str(), reason.as_str())),
+        _ => None,
+    });
+    assert_eq!(lost, Some(("pi1", "it came back over another link")));
 }

@@ -16,6 +16,8 @@ pub enum Fault {
     Freeze { machine: usize, time: Duration },
     /// A connection is lost, of those that stand.
     Cut { which: u64 },
+    /// A machine loses all its connections, and the others hear nothing of that: they have to notice its silence.
+    HalfOpen { machine: usize },
     /// Some machines, as bits, do not hear the others for a time.
     Part { machines: u64, time: Duration },
     /// Two machines do not hear each other for a time.
@@ -51,7 +53,8 @@ impl Hazards {
                 Fault::Crash { machine, silent: random.chance(0.4), back }
             }
             4 | 5 => Fault::Freeze { machine, time: some(random, Duration::from_secs(15)) },
-            6 | 7 => Fault::Cut { which: random.bits() },
+            6 => Fault::Cut { which: random.bits() },
+            7 => Fault::HalfOpen { machine },
             8 => Fault::Part { machines: random.bits(), time: some(random, Duration::from_secs(12)) },
             _ => Fault::Lag {
                 machine,
@@ -88,6 +91,7 @@ impl State {
                     self.cut(link, [now + soon, now], "the connection broke");
                 }
             }
+            Fault::HalfOpen { machine } => self.cut_off(machine, now + SILENCE, now, "silent for 5.0 s"),
             Fault::Part { machines, time } => self.part(machines, now + time),
             Fault::Firewall { between: [a, b], time } => self.block(a, b, now + time),
             Fault::Lag { machine, time, lag } => self.machines[machine].lag = (lag, now + time),

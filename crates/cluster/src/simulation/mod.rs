@@ -80,6 +80,8 @@ struct Case {
     faults: Vec<(Duration, Fault)>,
     /// Whether the story tells of every frame.
     is_told: bool,
+    /// Whether somebody who has the ticket connects to the head and says nothing.
+    mute: bool,
 }
 
 /// What came of a run.
@@ -104,7 +106,7 @@ impl Case {
         // Whoever else is gone for good, one node is left.
         let hazards = Hazards { machines, spares_from: 2, within: Duration::from_secs(4), most: 5 };
         let faults = hazards.draw(&mut random);
-        Self { kind, evaluator, seed, faults, is_told: false }
+        Self { kind, evaluator, seed, faults, is_told: false, mute: false }
     }
 
     /// Plays the run to its end.
@@ -112,6 +114,7 @@ impl Case {
         let settings = self.kind.settings(self.evaluator);
         let nodes = self.kind.nodes + usize::from(self.evaluator);
         let names = (0..=nodes).map(|i| if i == 0 { "head".to_owned() } else { format!("pi{i}") });
+        let names = names.chain(self.mute.then(|| "mute".to_owned()));
         let world = World::new(self.seed, names.collect(), self.is_told);
         for (at, fault) in &self.faults {
             world.lock().plan(*at, Entry::Fault(fault.clone()));
@@ -126,11 +129,13 @@ impl Case {
 
     fn perform(&self, play: &Arc<Play>, nodes: usize) -> Option<Summary> {
         let (sender, ended) = channel();
-        for machine in 0..=nodes {
+        let last = nodes + usize::from(self.mute);
+        for machine in 0..=last {
             let (play, sender) = (Arc::clone(play), sender.clone());
             thread::spawn(move || {
                 let summary = match machine {
                     0 => play.stage(0, |life| play.head(life)),
+                    _ if machine > nodes => play.stage(machine, |_| play.mute(machine)).and(None),
                     _ => play.stage(machine, |_| play.node(machine)).and(None),
                 };
                 let _ = sender.send(summary);
@@ -138,7 +143,7 @@ impl Case {
         }
         play.world.start();
         let mut summary = None;
-        for _ in 0..=nodes {
+        for _ in 0..=last {
             let ended = ended.recv_timeout(DEADLINE);
             summary = ended.unwrap_or_else(|_| panic!("it hangs: {self:?}")).or(summary);
         }
@@ -162,6 +167,9 @@ impl Case {
         }
         let log = run_folder(&outcome.folder).join("events.jsonl");
         let events = read_events(&log).map_err(|error| error.to_string())?;
+        if let Some(wrong) = shared_role(events.iter().map(|stamped| &stamped.event)) {
+            return Err(wrong);
+        }
         let mut epochs = BTreeSet::new();
         for stamped in &events {
             match &stamped.event {
@@ -199,6 +207,26 @@ impl Case {
         }
         case
     }
+}
+
+/// Two nodes that were told apart by nothing, in words.
+fn shared_role<'a>(events: impl Iterator<Item = &'a Event>) -> Option<String> {
+    let mut roles: BTreeMap<u64, &str> = BTreeMap::new();
+    for event in events {
+        match event {
+            // A head that comes back counts its nodes anew.
+            Event::Started { .. } => roles.clear(),
+            Event::NodeLost { node, .. } => drop(roles.remove(node)),
+            Event::NodeJoined { node, role, .. } => {
+                if roles.iter().any(|(other, taken)| other != node && taken == role) {
+                    return Some(format!("node {node} is {role}, as another is"));
+                }
+                roles.insert(*node, role);
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// How a run that is all right can end.

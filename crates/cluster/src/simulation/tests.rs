@@ -139,7 +139,8 @@ fn result(case: &Case) -> Vec<u8> {
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
     for kind in [SYNC, RING, ADASUM] {
-        let case = |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false };
+        let case =
+            |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
         let expect = result(&case(0));
         for seed in 1..20 {
             assert!(result(&case(seed)) == expect, "seed {seed} of {}", kind.arch);
@@ -163,7 +164,7 @@ fn frozen(machine: usize, ms: u64) -> Fault {
 /// Some faults under several seeds.
 fn survives(kind: Kind, evaluator: bool, list: &[(u64, Fault)]) {
     for seed in 0..20 {
-        let case = Case { kind, evaluator, seed, faults: faults(list), is_told: false };
+        let case = Case { kind, evaluator, seed, faults: faults(list), is_told: false, mute: false };
         if check(&case) != Verdict::Done {
             tell(&case, &case.play());
             panic!("it never began: {case:?}");
@@ -230,7 +231,8 @@ fn sixty_four_workers_come_and_go() {
             (1500 + 70 * machine as u64, killed(machine, back))
         });
         let list: Vec<_> = comings.collect();
-        let case = Case { kind, evaluator: false, seed: 1, faults: faults(&list), is_told: false };
+        let case =
+            Case { kind, evaluator: false, seed: 1, faults: faults(&list), is_told: false, mute: false };
         assert_eq!(check(&case), Verdict::Done);
     }
 }

@@ -33,8 +33,8 @@ pub struct Share {
     pub unit: Unit,
 }
 
-/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of a
-/// worker is the text after its name.
+/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of
+/// a worker is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Tell a worker to do `unit` on `version`, the newest the relay has.

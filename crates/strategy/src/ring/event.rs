@@ -32,8 +32,8 @@ pub enum Event {
     Tick,
 }
 
-/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of a
-/// member is the text after its name.
+/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of
+/// a member is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Tell these members to stop and to answer with [`Event::Broken`] in this generation.

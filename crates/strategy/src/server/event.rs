@@ -48,8 +48,8 @@ pub struct Contribution {
     pub empty: bool,
 }
 
-/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of a
-/// member is the text after its name.
+/// What the caller has to do now, in this order. What a person would ask about comes with its reason in words; that of
+/// a member is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make one update of these pushes, summed in this order; the parameters then have `version`. The `open` units were

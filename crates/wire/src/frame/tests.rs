@@ -204,7 +204,8 @@ fn any_bytes_are_survived() {
         let (pieces, limit) = stream(chance);
         let len: usize = pieces.iter().map(Bytes::len).sum();
         // A payload's memory is taken once its length is known to be accepted, in powers of two. The smallest part of a
-        // message, two bytes, is a peer of a ring without anything: a hundred bytes, of which half as many may be spare.
+        // message, two bytes, is a peer of a ring without anything: a hundred bytes, of which half as many may be
+        // spare.
         let most = (2 * limit).max(4 << 10) + 192 * len + (16 << 10);
         ((pieces, limit), most)
     };

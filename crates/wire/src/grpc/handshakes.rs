@@ -9,9 +9,9 @@ pub(crate) const MAX_UNKNOWN: usize = 64;
 /// The handshakes that are under way: those of callers that have not shown the secret.
 ///
 /// Their number is bounded, and nobody is kept out by that: when all slots are taken, a new caller takes the slot of
-/// another. That is one of those from where most come, so that a crowd from one address displaces itself and nobody else;
-/// among these it is one that has not got far, and among these the one that has been here longest. A node that is displaced
-/// nevertheless calls again.
+/// another. That is one of those from where most come, so that a crowd from one address displaces itself and nobody
+/// else; among these it is one that has not got far, and among these the one that has been here longest. A node that is
+/// displaced nevertheless calls again.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
     callers: Mutex<UnknownCallers>,

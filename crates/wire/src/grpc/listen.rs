@@ -266,8 +266,8 @@ async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
 
 fn settings() -> server::Builder {
     let mut settings = server::Builder::new();
-    // The window of the connection stays as small as it is at first, and with it what HTTP/2 puts up with, until the peer
-    // is known.
+    // The window of the connection stays as small as it is at first, and with it what HTTP/2 puts up with, until the
+    // peer is known.
     settings
         .initial_window_size(WINDOW_BYTES)
         .max_frame_size(PIECE_BYTES)

@@ -35,12 +35,12 @@ const PIECE_BYTES: u32 = 1 << 20;
 /// How much may wait to be sent before senders wait, too.
 const QUEUE_BYTES: usize = 4 << 20;
 
-/// How much may be on its way on all streams of a connection together. There is one stream, and its window is the one that
-/// counts; but HTTP/2 takes many small pieces for an attack once they are worth half of this.
+/// How much may be on its way on all streams of a connection together. There is one stream, and its window is the one
+/// that counts; but HTTP/2 takes many small pieces for an attack once they are worth half of this.
 const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
-/// How much an unknown caller may say in all. A handshake and a call take a few kilobytes, and a caller that does not wait for
-/// the answer may send as much as HTTP/2's first window of 64 KiB.
+/// How much an unknown caller may say in all. A handshake and a call take a few kilobytes, and a caller that does not
+/// wait for the answer may send as much as HTTP/2's first window of 64 KiB.
 const UNKNOWN_BYTES: usize = 128 << 10;
 
 /// How much is encrypted before it is written.

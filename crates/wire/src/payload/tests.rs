@@ -67,7 +67,7 @@ fn decoded(schema: &Schema, view: &EncodedVector<'_>) -> Vec<f32> {
             (EncodedSection::Dense(values), _) => values.copy_to(target),
             (EncodedSection::Rows { rows, values }, Section::Rows { width, .. }) => {
                 for (k, row) in rows.iter().enumerate() {
-                    assert_eq!(rows.get(k), Some(row));
+                    assert_eq!(rows.find(row), Some(k));
                     let row = &mut target[row as usize * width..][..*width];
                     values.slice(k * width..(k + 1) * width).copy_to(row);
                 }
@@ -224,7 +224,7 @@ fn a_table_is_sent_whole_where_that_is_smaller() {
 }
 
 #[test]
-fn values_are_copied_and_added() {
+fn values_are_copied_from_wherever_they_lie() {
     let values: Vec<f32> = (0..300).map(|i| i as f32 - 150.0).collect();
     let schema = schema(&[(300, 0)]);
     for precision in [Precision::F32, Precision::F16] {
@@ -233,11 +233,9 @@ fn values_are_copied_and_added() {
         Encoder::default().encode(&schema, &values, &[], precision, &mut bytes);
         let view = EncodedVector::parse(&schema, &bytes[1..]).unwrap();
         let EncodedSection::Dense(sent) = view.section(0) else { panic!("not dense") };
-        let mut sum = vec![1.0; 300];
-        sent.add_to(&mut sum);
-        sent.scaled_add_to(&mut sum, 0.5);
-        let expect: Vec<f32> = values.iter().map(|value| 1.0 + value + 0.5 * value).collect();
-        assert_eq!(sum, expect, "{precision:?}");
+        let mut all = vec![1.0; 300];
+        sent.copy_to(&mut all);
+        assert_eq!(all, values, "{precision:?}");
         let mut some = [0.0; 2];
         sent.slice(298..300).copy_to(&mut some);
         assert_eq!((some, sent.slice(7..7).is_empty()), ([148.0, 149.0], true));

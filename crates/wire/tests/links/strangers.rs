@@ -63,8 +63,8 @@ fn call(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &headers(&CALL))
 }
 
-/// Says all of this after HTTP/2's greeting, again and again up to so many bytes. The listener must hang up, within a few
-/// seconds although a handshake may take a minute, and say why; others must come in meanwhile.
+/// Says all of this after HTTP/2's greeting, again and again up to so many bytes. The listener must hang up, within a
+/// few seconds although a handshake may take a minute, and say why; others must come in meanwhile.
 #[track_caller]
 fn check(what: &str, opening: &[u8], again: &[u8], expect: &[&str]) {
     let timeouts = Timeouts { handshake: Duration::from_secs(60), ..TIMEOUTS };
@@ -194,7 +194,8 @@ fn conversation(chance: &mut Chance, bearer: &str) -> Vec<u8> {
     parts.concat()
 }
 
-/// Through a real listener and real sockets. What a case costs in memory is not measured here, as other threads pay for it.
+/// Through a real listener and real sockets. What a case costs in memory is not measured here, as other threads pay for
+/// it.
 #[test]
 fn no_conversation_takes_the_listener_down() {
     let hall = Hall::open(Transport::Plain, TIMEOUTS);

@@ -163,8 +163,17 @@ impl Head<'_> {
 
     /// The next notice, if one comes in time.
     fn next(&mut self, timeout: Duration) -> Option<Notice> {
-        let mail = self.mailbox.next(timeout.min(LOOK))?;
-        self.registry.hear(mail)
+        let mail = match self.mailbox.next(Duration::ZERO) {
+            Some(mail) => mail,
+            None => {
+                let silent = self.registry.turn_silent_away(self.mailbox.now());
+                if silent.is_some() {
+                    return silent;
+                }
+                self.mailbox.next(timeout.min(LOOK))?
+            }
+        };
+        self.registry.hear(mail, self.mailbox.now())
     }
 
     /// Deals with what is the same for every kind of head, and gives back what is not.
@@ -192,8 +201,7 @@ impl Head<'_> {
     fn employ(&mut self, node: u64, role: impl FnOnce(usize) -> Role) -> Role {
         let is_vacant =
             self.run.job.settings.file.evaluator && self.evaluator().is_none() && self.somebody_works();
-        let number = self.registry.nodes().filter(|node| node.role.is_some()).count();
-        let role = if is_vacant { Role::Evaluator } else { role(number) };
+        let role = if is_vacant { Role::Evaluator } else { role(self.registry.free_number()) };
         if let Some(node) = self.registry.get_mut(node) {
             node.role = Some(role);
         }

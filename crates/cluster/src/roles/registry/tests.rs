@@ -23,12 +23,12 @@ fn caller(registry: &mut Registry) -> (Receiver<Frame>, Outbox) {
         }
     });
     let (there, here) = memory_link(deliver, Box::new(|_| ()));
-    assert!(registry.hear(Mail { link: 5, news: News::Opened(here) }).is_none());
+    assert!(registry.hear(Mail { link: 5, news: News::Opened(here) }, Instant::now()).is_none());
     (receiver, there)
 }
 
 fn say(registry: &mut Registry, body: Body) -> Option<Notice> {
-    registry.hear(Mail { link: 5, news: News::Frame(body.into()) })
+    registry.hear(Mail { link: 5, news: News::Frame(body.into()) }, Instant::now())
 }
 
 fn join(version: &str) -> Body {
@@ -82,7 +82,7 @@ fn data_are_shipped_in_pieces_and_roles_speak_only_when_ready() {
     assert!(matches!(say(&mut registry, ready(b"data", b"layout", "")), Some(Notice::Ready(1))));
     let push = say(&mut registry, Body::Push(proto::Push::default()));
     assert!(matches!(push, Some(Notice::Frame(1, _))));
-    let lost = registry.hear(Mail { link: 5, news: News::Closed("gone".into()) });
+    let lost = registry.hear(Mail { link: 5, news: News::Closed("gone".into()) }, Instant::now());
     assert!(matches!(lost, Some(Notice::Lost { .. })));
 }
 
@@ -114,4 +114,91 @@ fn names_tell_nodes_apart() {
         let node = registry.admit(link, here, join);
         assert_eq!(registry.get(node).expect("a node").name, expect);
     }
+}
+
+#[test]
+fn who_does_not_ask_to_join_in_time_is_turned_away() {
+    let (mut registry, now) = (registry(), Instant::now());
+    let mut there = Vec::new();
+    let mut open = |registry: &mut Registry, link: u64, at: Instant| {
+        let (out, here) = memory_link(Box::new(|_| ()), Box::new(|_| ()));
+        there.push(out);
+        assert!(registry.hear(Mail { link, news: News::Opened(here) }, at).is_none());
+    };
+    open(&mut registry, 1, now);
+    open(&mut registry, 2, now + ASK / 2);
+    open(&mut registry, 3, now + ASK / 2);
+    registry.hear(Mail { link: 2, news: News::Frame(join("1.2.3").into()) }, now + ASK / 2);
+    assert!(registry.turn_silent_away(now + ASK - Duration::from_millis(1)).is_none());
+    let Some(Notice::Refused(told)) = registry.turn_silent_away(now + ASK) else { panic!("it may stay") };
+    assert!(told.contains("it did not ask to join within 10 s"), "{told}");
+    assert!(registry.turn_silent_away(now + ASK).is_none(), "the last one has time");
+    let late = registry.hear(Mail { link: 1, news: News::Frame(join("1.2.3").into()) }, now + ASK);
+    assert!(late.is_none() && registry.nodes().count() == 1, "it is out");
+    assert!(registry.turn_silent_away(now + 2 * ASK).is_some());
+    assert!(registry.turn_silent_away(now + 9 * ASK).is_none());
+    assert_eq!(registry.nodes().count(), 1, "who has joined stays");
+    assert_eq!((registry.unasked.len(), registry.links.len()), (0, 1));
+}
+
+/// A process joins as `pi`; what the registry makes of it.
+fn join_as(registry: &mut Registry, link: u64, process: u64) -> Option<Notice> {
+    join_with(registry, link, process, None)
+}
+
+fn join_with(registry: &mut Registry, link: u64, process: u64, rank: Option<u32>) -> Option<Notice> {
+    let (there, here) = memory_link(Box::new(|_| ()), Box::new(|_| ()));
+    std::mem::forget(there);
+    registry.hear(Mail { link, news: News::Opened(here) }, Instant::now());
+    let Body::Join(join) = join("1.2.3") else { panic!("a join") };
+    let (machine, process) = ("one".to_owned(), Some(process));
+    let join = Body::Join(proto::Join { machine, process, rank, ..join });
+    registry.hear(Mail { link, news: News::Frame(join.into()) }, Instant::now())
+}
+
+#[test]
+fn a_process_that_comes_back_takes_its_own_place() {
+    let mut registry = registry();
+    let names = |registry: &Registry| registry.nodes().map(|node| node.name.clone()).collect::<Vec<_>>();
+    assert!(matches!(join_as(&mut registry, 1, 7), Some(Notice::Joined)));
+    assert!(matches!(join_as(&mut registry, 2, 8), Some(Notice::Joined)), "another process");
+    assert_eq!(names(&registry), ["pi", "pi-2"]);
+    let Some(Notice::Lost { node, reason }) = join_as(&mut registry, 3, 7) else { panic!("it is new") };
+    assert_eq!((node.number, reason.as_str()), (1, "it came back over another link"));
+    assert_eq!(names(&registry), ["pi-2", "pi"]);
+    let closed = registry.hear(Mail { link: 1, news: News::Closed("silent".into()) }, Instant::now());
+    assert!(closed.is_none(), "nobody misses the link that was replaced");
+    let Some(Notice::Lost { node, .. }) = join_as(&mut registry, 4, 8) else { panic!("it is new") };
+    assert_eq!(node.name, "pi-2");
+    assert_eq!(names(&registry), ["pi", "pi-2"], "each has its own name again");
+}
+
+#[test]
+fn a_rank_that_comes_back_is_not_turned_away_by_itself() {
+    let mut registry = registry();
+    assert!(matches!(join_with(&mut registry, 1, 7, Some(3)), Some(Notice::Joined)));
+    assert!(matches!(join_with(&mut registry, 2, 7, Some(3)), Some(Notice::Lost { .. })), "the same process");
+    let Some(Notice::Refused(told)) = join_with(&mut registry, 3, 8, Some(3)) else { panic!("let in") };
+    assert!(told.contains("rank 3 is there already"), "{told}");
+    assert_eq!(registry.nodes().map(|node| node.number).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn numbers_that_are_free_are_given_again() {
+    let mut registry = registry();
+    for link in 1..=4 {
+        join_as(&mut registry, link, link);
+    }
+    let role = |number| Some(Role::Worker { number, relay: None });
+    let mut check = |roles: [Option<Role>; 4], expect: usize| {
+        for (node, role) in (1..=4).zip(roles) {
+            registry.get_mut(node).expect("a node").role = role;
+        }
+        assert_eq!(registry.free_number(), expect, "{roles:?}");
+    };
+    check([None; 4], 0);
+    check([role(0), role(1), role(2), None], 3);
+    check([role(2), role(0), None, Some(Role::Evaluator)], 1);
+    check([Some(Role::Relay { number: 0 }), role(1), role(2), None], 0);
+    check([Some(Role::RingMember { number: 0 }), role(1), role(2), role(3)], 4);
 }

@@ -33,7 +33,6 @@ fn a_straggler_is_left_behind_once() {
         "0.1",
         &["discard 2#2 late: is 2 versions behind; at most 0 are taken", "release 2#8 v2 [0.1]"],
     );
-    assert_eq!(bench.server.late_pushes(), 1);
 }
 
 #[test]
