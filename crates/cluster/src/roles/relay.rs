@@ -1,11 +1,12 @@
 //! A relay: a parameter server to its workers, a worker to its own parent.
 
+mod sum;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_learn::{Gradient, Layout};
+use bonfire_learn::Layout;
 use bonfire_strategy::{Relay, Unit, relay};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
@@ -14,10 +15,9 @@ use bytes::Bytes;
 use super::claim::{seconds, wrong_push};
 use super::feed::{self, Entry, Feed, Order};
 use super::node::{Desk, Next};
-use super::worker::{ask, from_proto, is_for_a_worker, to_proto};
-use crate::exchange::chunks::Chunks;
-use crate::exchange::codec::{ChunkEncoder, Parcel};
-use crate::exchange::collector::{Answer, Collector, Summed};
+use super::worker::{ask, from_proto, is_for_a_worker};
+use crate::exchange::codec::Parcel;
+use crate::exchange::collector::{Answer, Collector};
 use crate::exchange::parameters::ParameterEncoder;
 use crate::exchange::precision;
 use crate::mail::{Mail, News};
@@ -25,6 +25,7 @@ use crate::station::compare;
 use crate::updates::{Updates, step};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
+use sum::{Pushed, Sum};
 
 /// Relays between the head and some workers until the head has something else to do for this node.
 pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Result<Next> {
@@ -114,28 +115,11 @@ impl RelayWorker {
     }
 }
 
-struct Pushed {
-    tally: proto::Tally,
-    seconds: f64,
-}
-
-/// What goes up with the next push.
-struct Sum {
-    /// Of an asynchronous relay, with what turns it into payloads.
-    gradient: Gradient,
-    encoder: ChunkEncoder,
-    tally: proto::Tally,
-    seconds: f64,
-}
-
 impl Relaying {
     fn new(parent: Outbox, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Self {
         let file = &settings.file;
         let rule = relay::Rule { is_async: role.is_async, workers: role.workers as usize };
         let precision = precision(file.compression);
-        let mut gradient = Gradient::new(layout);
-        gradient.finish();
-        let encoder = ChunkEncoder::new(&Arc::new(Chunks::of(layout)), precision);
         Self {
             parent,
             strategy: Relay::new(rule),
@@ -154,7 +138,7 @@ impl Relaying {
             collector: Collector::new(layout, precision),
             pushes: BTreeMap::new(),
             task: ParentOrder::default(),
-            sum: Sum { gradient, encoder, tally: proto::Tally::default(), seconds: 0.0 },
+            sum: Sum::new(layout, precision),
         }
     }
 
@@ -410,91 +394,9 @@ impl Relaying {
         self.feed.order_with(worker, &entry, order);
     }
 
-    fn accumulate(&mut self, worker: u64, order: u64) -> Result<()> {
-        let answer = (worker, order);
-        let Some(pushed) = self.pushes.remove(&answer) else { return Ok(()) };
-        self.task.answers.remove(&answer);
-        self.sum.count(&pushed);
-        self.collector.accumulate(answer, &mut self.sum.gradient)
-    }
-
-    fn push_up(&mut self, order: u64, shares: &[relay::Share], done: &[Unit], unused: &[Unit]) -> Result<()> {
-        let weight = match self.is_async {
-            true => self.send_up(order),
-            false => self.sum_up(order, shares),
-        };
-        let push = proto::Push {
-            order,
-            weight,
-            tally: Some(self.sum.tally),
-            units: done.iter().copied().map(to_proto).collect(),
-            unused: unused.iter().copied().map(to_proto).collect(),
-            compute_s: self.sum.seconds,
-            parts: self
-                .workers
-                .iter_mut()
-                .map(|(&node, member)| proto::Part { node, ..member.part() })
-                .collect(),
-        };
-        self.sum.clear();
-        if !self.is_async {
-            self.task.answers.clear();
-        }
-        self.task.is_open = false;
-        self.task.units = self.task.units.saturating_sub(done.len() + unused.len());
-        let _ = self.parent.send(Body::Push(push));
-        Ok(())
-    }
-
-    /// Sends the sum of what was accumulated up, and returns its weight.
-    fn send_up(&mut self, order: u64) -> f64 {
-        let Sum { gradient, encoder, .. } = &mut self.sum;
-        if gradient.weight > 0.0 {
-            for index in 0..encoder.chunks() {
-                let parcel = encoder.encode(gradient, index, false);
-                let _ = self.parent.send(feed::piece(step::PUSH, 0, order, index, &parcel));
-            }
-        }
-        gradient.weight
-    }
-
-    /// Sums some pushes, sends up what was not sent ahead, and returns the weight of all.
-    fn sum_up(&mut self, order: u64, shares: &[relay::Share]) -> f64 {
-        let answers: Vec<Answer> = shares.iter().map(|share| (share.worker, share.order)).collect();
-        for pushed in answers.iter().filter_map(|answer| self.pushes.remove(answer)) {
-            self.sum.count(&pushed);
-        }
-        let Summed { attempt, weight, parcels, is_ahead } = self.collector.finish(&answers, self.exact);
-        if weight > 0.0 {
-            for (index, parcel) in parcels.iter().enumerate().filter(|(index, _)| !is_ahead[*index]) {
-                let _ = self.parent.send(feed::piece(step::PUSH, attempt, order, index, parcel));
-            }
-        }
-        weight
-    }
-
     /// The workers hear from the head itself what comes next.
     fn close(&self) {
         self.workers.values().for_each(|member| member.outbox.close());
-    }
-}
-
-impl Sum {
-    fn count(&mut self, pushed: &Pushed) {
-        let tally = &pushed.tally;
-        self.tally.loss += tally.loss;
-        self.tally.weight += tally.weight;
-        self.tally.answers += tally.answers;
-        self.tally.correct += tally.correct;
-        self.tally.samples += tally.samples;
-        self.seconds = self.seconds.max(pushed.seconds);
-    }
-
-    fn clear(&mut self) {
-        self.gradient.clear();
-        self.gradient.finish();
-        self.tally = proto::Tally::default();
-        self.seconds = 0.0;
     }
 }
 

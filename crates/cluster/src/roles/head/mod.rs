@@ -161,8 +161,30 @@ impl Head<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The next notice, if one comes in time.
+    /// What comes next and is for the kind of head that this is, if anything comes in time. What is the same for every kind
+    /// is dealt with.
     fn next(&mut self, timeout: Duration) -> Option<Notice> {
+        match self.hear(timeout)? {
+            Notice::Joined => None,
+            Notice::Refused(message) => {
+                self.warn(message);
+                None
+            }
+            Notice::Frame(_, Frame { body: Body::Evaluated(found), .. }) => {
+                self.measured(&found);
+                None
+            }
+            notice => {
+                if let Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. }) = &notice {
+                    self.warn(format!("{}: {}", self.name(*node), plain(&trouble.reason)));
+                }
+                Some(notice)
+            }
+        }
+    }
+
+    /// The next notice, if one comes in time.
+    fn hear(&mut self, timeout: Duration) -> Option<Notice> {
         let mail = match self.mailbox.next(Duration::ZERO) {
             Some(mail) => mail,
             None => {
@@ -174,27 +196,6 @@ impl Head<'_> {
             }
         };
         self.registry.hear(mail, self.mailbox.now())
-    }
-
-    /// Deals with what is the same for every kind of head, and gives back what is not.
-    fn settle(&mut self, notice: Notice) -> Option<Notice> {
-        match notice {
-            Notice::Joined => None,
-            Notice::Refused(message) => {
-                self.warn(message);
-                None
-            }
-            Notice::Frame(node, Frame { body: Body::Trouble(trouble), payload }) => {
-                self.warn(format!("{}: {}", self.name(node), plain(&trouble.reason)));
-                let frame = Frame { body: Body::Trouble(trouble), payload };
-                Some(Notice::Frame(node, frame))
-            }
-            Notice::Frame(_, Frame { body: Body::Evaluated(found), .. }) => {
-                self.measured(&found);
-                None
-            }
-            notice => Some(notice),
-        }
     }
 
     /// Gives a node that came during the run a role: the evaluator's if that is vacant and others work, otherwise `role`.
@@ -300,7 +301,7 @@ impl Head<'_> {
     }
 
     /// Has done what is due after an update: by the evaluator, if there is one.
-    fn carry_out(&mut self, due: Due) {
+    fn have_done(&mut self, due: Due) {
         let mut here = due;
         if let Some(evaluator) = self.evaluator().filter(|_| due.evaluation) {
             let round = self.run.progress.round;

@@ -149,17 +149,17 @@ impl<'h, 'a> Leading<'h, 'a> {
     }
 
     fn notice(&mut self, notice: Notice) -> Result<()> {
-        match self.head.settle(notice) {
-            Some(Notice::Ready(node)) if self.uses_mpi() => {
+        match notice {
+            Notice::Ready(node) if self.uses_mpi() => {
                 self.turn_away(node);
                 Ok(())
             }
-            Some(Notice::Ready(node)) => match self.head.employ(node, |number| Role::RingMember { number }) {
+            Notice::Ready(node) => match self.head.employ(node, |number| Role::RingMember { number }) {
                 Role::RingMember { .. } => self.decide(ring::Event::Joined { member: node }),
                 _ => Ok(()),
             },
-            Some(Notice::Lost { node, reason }) => self.lost(&node, reason),
-            Some(Notice::Frame(node, Frame { body, payload })) => match body {
+            Notice::Lost { node, reason } => self.lost(&node, reason),
+            Notice::Frame(node, Frame { body, payload }) => match body {
                 Body::RingRound(done) => self.done(node, &done),
                 Body::RingBroken(broken) => {
                     let (generation, round) = (broken.generation, broken.round);
@@ -452,7 +452,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             let exit = self.head.run.interrupt();
             self.head.exit = Some(exit);
         } else if let Some((_, due)) = self.due.take_if(|(round, _)| Some(*round) == self.has) {
-            self.head.carry_out(due);
+            self.head.have_done(due);
         }
     }
 

@@ -1,5 +1,8 @@
 //! A head that is a parameter server: to workers, or to relays.
 
+mod members;
+mod update;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -13,20 +16,20 @@ use bonfire_wire::{Frame, proto};
 use bytes::Bytes;
 
 use super::super::claim::wrong_push;
-use super::super::feed::{Entry, Feed, Order};
+use super::super::feed::Feed;
 use super::super::registry::{Node, Notice, Role};
 use super::super::worker::from_proto;
 use super::Head;
 use super::stamps::Stamps;
 use super::update_log::UpdateLog;
 use crate::exchange::codec::Parcel;
-use crate::exchange::collector::{Answer, Collector, Summed};
+use crate::exchange::collector::{Answer, Collector};
 use crate::exchange::parameters::ParameterEncoder;
 use crate::exchange::precision;
-use bonfire_run::course::{Course, Due};
-use bonfire_run::replica::Step;
+use bonfire_run::course::Due;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
+use update::is_exact;
 
 /// Leads a run as its parameter server.
 pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
@@ -230,129 +233,28 @@ impl<'h, 'a> Serving<'h, 'a> {
     }
 
     fn notice(&mut self, notice: Notice) -> Result<()> {
-        match self.head.settle(notice) {
-            Some(Notice::Ready(node)) => {
+        match notice {
+            Notice::Ready(node) => {
                 let relay = self.smallest_relay(node);
                 let role = self.head.employ(node, |number| Role::Worker { number, relay });
                 self.join(node, role)
             }
-            Some(Notice::Lost { node, reason }) => self.lost(&node, &reason),
-            Some(Notice::Frame(node, Frame { body: Body::Piece(piece), payload })) => {
+            Notice::Lost { node, reason } => self.lost(&node, &reason),
+            Notice::Frame(node, Frame { body: Body::Piece(piece), payload }) => {
                 self.piece(node, &piece, payload);
                 Ok(())
             }
-            Some(Notice::Frame(node, Frame { body: Body::Push(push), .. })) => self.pushed(node, &push),
-            Some(Notice::Frame(node, Frame { body: Body::StateWanted(wanted), .. })) => {
+            Notice::Frame(node, Frame { body: Body::Push(push), .. }) => self.pushed(node, &push),
+            Notice::Frame(node, Frame { body: Body::StateWanted(wanted), .. }) => {
                 let (replica, version) = (&self.head.run.job.replica, self.server.version());
                 self.feed.answer(node, &wanted, replica, version);
                 Ok(())
             }
-            Some(Notice::Frame(node, Frame { body: Body::StateTaken(_), .. })) => self.state_taken(node),
-            Some(Notice::Frame(node, Frame { body: Body::Offer(offer), .. })) => self.offered(node, &offer),
-            Some(Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. })) => {
+            Notice::Frame(node, Frame { body: Body::StateTaken(_), .. }) => self.state_taken(node),
+            Notice::Frame(node, Frame { body: Body::Offer(offer), .. }) => self.offered(node, &offer),
+            Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. }) => {
                 self.move_away(node, trouble.unreachable)
             }
-            _ => Ok(()),
-        }
-    }
-
-    /// A relay's workers have changed. Nobody else has any, and none more than there are nodes.
-    fn offered(&mut self, node: u64, offer: &proto::Offer) -> Result<()> {
-        let is_relay = |node: &Node| matches!(node.role, Some(Role::Relay { .. }));
-        if !self.head.registry.get(node).is_some_and(is_relay) {
-            // One that was a relay may still have said this.
-            return Ok(());
-        }
-        let nodes = u32::try_from(self.head.registry.nodes().count()).unwrap_or(u32::MAX);
-        self.offered.insert(node, offer.workers.min(nodes));
-        let lease = offer.lease.min(nodes.saturating_mul(2));
-        if let Some(later) = self.behind.get_mut(&node) {
-            *later = lease;
-            return Ok(());
-        }
-        self.decide(server::Event::Lease { member: node, lease })
-    }
-
-    /// The relay with the fewest workers of those that a worker can reach, if there is any.
-    fn smallest_relay(&self, worker: u64) -> Option<u64> {
-        let nodes = || self.head.registry.nodes();
-        let workers = |relay: u64| {
-            nodes()
-                .filter(|node| matches!(node.role, Some(Role::Worker { relay: Some(at), .. }) if at == relay))
-                .count()
-        };
-        let relays = nodes().filter(|node| matches!(node.role, Some(Role::Relay { .. })));
-        let relays = relays.map(|node| node.number).filter(|&relay| !self.apart.contains(&(worker, relay)));
-        relays.min_by_key(|&relay| workers(relay))
-    }
-
-    fn lost(&mut self, node: &Node, reason: &str) -> Result<()> {
-        let round = self.server.version() + 1;
-        let consequence = match node.role {
-            Some(Role::Worker { relay: None, .. }) => format!("round {round} goes on without it"),
-            Some(Role::Worker { .. }) => "its relay goes on without it".to_owned(),
-            Some(Role::Relay { .. }) => "its workers move elsewhere".to_owned(),
-            Some(Role::Evaluator) => "the head measures instead".to_owned(),
-            Some(Role::RingMember { .. }) | None => "the run goes on".to_owned(),
-        };
-        self.head.tell_lost(node, reason, &consequence);
-        self.remove(node.number);
-        self.offered.remove(&node.number);
-        self.apart.retain(|&(worker, relay)| worker != node.number && relay != node.number);
-        match node.role {
-            Some(Role::Evaluator) => self.head.evaluator_lost(),
-            Some(Role::Relay { .. }) => self.rehouse(node.number)?,
-            _ => {}
-        }
-        self.decide(server::Event::Lost { member: node.number })?;
-        match self.head.recruit(Role::Worker { number: 0, relay: None }) {
-            Some(node) => {
-                self.remove(node);
-                self.offered.remove(&node);
-                self.admit(node, 1)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Gives the workers of a relay that is gone another parent.
-    fn rehouse(&mut self, relay: u64) -> Result<()> {
-        let orphans: Vec<(u64, usize)> = self
-            .head
-            .registry
-            .nodes()
-            .filter_map(|node| match node.role {
-                Some(Role::Worker { number, relay: Some(at) }) if at == relay => Some((node.number, number)),
-                _ => None,
-            })
-            .collect();
-        for (node, number) in orphans {
-            self.settle_worker(node, number)?;
-        }
-        Ok(())
-    }
-
-    /// Gives a worker that cannot reach its relay another parent: the head itself, if no relay is left for it.
-    fn move_away(&mut self, node: u64, relay: u64) -> Result<()> {
-        match self.head.registry.get(node).and_then(|node| node.role) {
-            Some(Role::Worker { number, relay: Some(at) }) if at == relay => {
-                self.apart.insert((node, relay));
-                self.settle_worker(node, number)
-            }
-            // Said of a relay that it was taken from meanwhile.
-            _ => Ok(()),
-        }
-    }
-
-    fn settle_worker(&mut self, node: u64, number: usize) -> Result<()> {
-        let role = Role::Worker { number, relay: self.smallest_relay(node) };
-        if let Some(node) = self.head.registry.get_mut(node) {
-            node.role = Some(role);
-        }
-        self.head.appoint(node, role, None);
-        self.remove(node);
-        match role {
-            Role::Worker { relay: None, .. } => self.admit(node, 1),
             _ => Ok(()),
         }
     }
@@ -472,7 +374,7 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn after_update(&mut self, epochs: &[u64]) {
         let due: Due = self.head.run.after_update(epochs);
         if due.evaluation || due.checkpoint {
-            self.head.carry_out(due);
+            self.head.have_done(due);
         }
     }
 
@@ -509,82 +411,4 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.head.run.job.course.samples_by_epoch(learnt.iter().map(|unit| (unit.epoch, unit.index)));
         self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })
     }
-
-    /// The step of an update; smaller for stale gradients, if the run file says so.
-    fn step(&self, pushes: &[Contribution]) -> Step {
-        let step = self.head.run.job.course.step(self.head.run.progress.units);
-        let staleness: u64 = pushes.iter().map(|push| push.staleness).sum();
-        let mean = staleness as f64 / pushes.len().max(1) as f64;
-        let damped = f64::from(step.lr) * (1.0 + mean).powf(-self.rule.damping);
-        Step { lr: if self.rule.damping > 0.0 { damped as f32 } else { step.lr }, ..step }
-    }
-
-    fn update(&mut self, answers: &[Answer], version: u64, step: Step) {
-        let (collector, job) = (&mut self.collector, &mut self.head.run.job);
-        let summed = job.pool.install(|| collector.finish(answers, self.exact));
-        let sum = &collector.total;
-        if let Some(stamps) = &mut self.stamps {
-            stamps.stamp(sum, version);
-        }
-        job.pool.install(|| job.replica.step(std::slice::from_ref(sum), step));
-        self.digest = self.head.registry.compares(version).then(|| job.replica.digest());
-        self.exact = is_exact(&job.course, version + 1);
-        if self.rule.max_staleness == 0 {
-            let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
-            let Summed { attempt, weight, parcels, is_ahead } = summed;
-            let (news, lr, digest) = (proto::News::Update, step.lr, self.digest);
-            let entry = Entry {
-                from: version - 1,
-                to: version,
-                news,
-                lr,
-                weight,
-                parcels,
-                attempt,
-                is_ahead,
-                digest,
-            };
-            self.feed.add(entry, state_bytes);
-        }
-    }
-
-    /// Sends a member to work, with what is new to it. One that is gone is heard of in the mail.
-    fn release(&mut self, member: u64, number: u64, version: u64, units: Vec<Unit>) {
-        self.orders.insert(member, number);
-        if let Some(awaited) = &mut self.awaited {
-            awaited.insert(member, number);
-        }
-        let order = Order { number, version, units, exact: self.exact, digest: self.digest };
-        let has = self.feed.has(member);
-        if self.rule.max_staleness == 0 || has == Some(version) {
-            return self.feed.order(member, order);
-        }
-        let parameters = &self.head.run.job.replica.parameters;
-        let parcels = match (&mut self.stamps, has) {
-            (Some(stamps), Some(has)) => self.parameters.changes(parameters, &stamps.since(has)),
-            _ => match &self.packed {
-                Some((packed, parcels)) if *packed == version => parcels.clone(),
-                _ => self.packed.insert((version, self.parameters.all(parameters))).1.clone(),
-            },
-        };
-        let entry = Entry {
-            from: has.unwrap_or(0),
-            to: version,
-            news: proto::News::Parameters,
-            lr: 0.0,
-            weight: 0.0,
-            parcels,
-            attempt: 0,
-            is_ahead: Vec::new(),
-            digest: self.digest,
-        };
-        self.feed.order_with(member, &entry, order);
-    }
-}
-
-/// Whether nothing is rounded in the update to a version: if a checkpoint is due after it, which does not have what rounding
-/// has lost. Epochs are counted as they come where nobody is lost.
-fn is_exact(course: &Course, version: u64) -> bool {
-    let epoch = version.is_multiple_of(course.rounds_per_epoch).then(|| version / course.rounds_per_epoch);
-    course.due(version, epoch.as_slice(), version == course.updates()).checkpoint
 }

@@ -1,5 +1,6 @@
 use std::sync::mpsc::{Receiver, channel};
 
+use bonfire_learn::Gradient;
 use bonfire_learn::layout::Init;
 use bonfire_wire::{Incoming, memory_link};
 

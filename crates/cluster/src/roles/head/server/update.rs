@@ -1,0 +1,91 @@
+//! An update of the parameters, and how the members come by it.
+
+use bonfire_run::course::Course;
+use bonfire_run::replica::Step;
+use bonfire_strategy::Unit;
+use bonfire_strategy::server::Contribution;
+use bonfire_wire::proto;
+
+use super::super::super::feed::{Entry, Order};
+use super::Serving;
+use crate::exchange::collector::{Answer, Summed};
+
+impl Serving<'_, '_> {
+    /// The step of an update; smaller for stale gradients, if the run file says so.
+    pub(super) fn step(&self, pushes: &[Contribution]) -> Step {
+        let step = self.head.run.job.course.step(self.head.run.progress.units);
+        let staleness: u64 = pushes.iter().map(|push| push.staleness).sum();
+        let mean = staleness as f64 / pushes.len().max(1) as f64;
+        let damped = f64::from(step.lr) * (1.0 + mean).powf(-self.rule.damping);
+        Step { lr: if self.rule.damping > 0.0 { damped as f32 } else { step.lr }, ..step }
+    }
+
+    pub(super) fn update(&mut self, answers: &[Answer], version: u64, step: Step) {
+        let (collector, job) = (&mut self.collector, &mut self.head.run.job);
+        let summed = job.pool.install(|| collector.finish(answers, self.exact));
+        let sum = &collector.total;
+        if let Some(stamps) = &mut self.stamps {
+            stamps.stamp(sum, version);
+        }
+        job.pool.install(|| job.replica.step(std::slice::from_ref(sum), step));
+        self.digest = self.head.registry.compares(version).then(|| job.replica.digest());
+        self.exact = is_exact(&job.course, version + 1);
+        if self.rule.max_staleness == 0 {
+            let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
+            let Summed { attempt, weight, parcels, is_ahead } = summed;
+            let (news, lr, digest) = (proto::News::Update, step.lr, self.digest);
+            let entry = Entry {
+                from: version - 1,
+                to: version,
+                news,
+                lr,
+                weight,
+                parcels,
+                attempt,
+                is_ahead,
+                digest,
+            };
+            self.feed.add(entry, state_bytes);
+        }
+    }
+
+    /// Sends a member to work, with what is new to it. One that is gone is heard of in the mail.
+    pub(super) fn release(&mut self, member: u64, number: u64, version: u64, units: Vec<Unit>) {
+        self.orders.insert(member, number);
+        if let Some(awaited) = &mut self.awaited {
+            awaited.insert(member, number);
+        }
+        let order = Order { number, version, units, exact: self.exact, digest: self.digest };
+        let has = self.feed.has(member);
+        if self.rule.max_staleness == 0 || has == Some(version) {
+            return self.feed.order(member, order);
+        }
+        let parameters = &self.head.run.job.replica.parameters;
+        let parcels = match (&mut self.stamps, has) {
+            (Some(stamps), Some(has)) => self.parameters.changes(parameters, &stamps.since(has)),
+            _ => match &self.packed {
+                Some((packed, parcels)) if *packed == version => parcels.clone(),
+                _ => self.packed.insert((version, self.parameters.all(parameters))).1.clone(),
+            },
+        };
+        let entry = Entry {
+            from: has.unwrap_or(0),
+            to: version,
+            news: proto::News::Parameters,
+            lr: 0.0,
+            weight: 0.0,
+            parcels,
+            attempt: 0,
+            is_ahead: Vec::new(),
+            digest: self.digest,
+        };
+        self.feed.order_with(member, &entry, order);
+    }
+}
+
+/// Whether nothing is rounded in the update to a version: if a checkpoint is due after it, which does not have what rounding
+/// has lost. Epochs are counted as they come where nobody is lost.
+pub(super) fn is_exact(course: &Course, version: u64) -> bool {
+    let epoch = version.is_multiple_of(course.rounds_per_epoch).then(|| version / course.rounds_per_epoch);
+    course.due(version, epoch.as_slice(), version == course.updates()).checkpoint
+}
