@@ -3,8 +3,9 @@
 //! What a run is, from its run file to its checkpoints, is `bonfire-run`'s; who waits for whom is `bonfire-strategy`'s;
 //! frames between processes are `bonfire-wire`'s. Here they meet.
 //!
-//! Read in this order: `exchange` (gradients as payloads), `mail` (what comes over all links of a node), `roles` (the head
-//! and what a node may be told to be), [`local`] (the roles as threads), [`remote`] (as processes), [`bench`](mod@bench).
+//! Read in this order: `exchange` (gradients as payloads), `mail` (what comes over all links of a node), `roles` (the
+//! head and what a node may be told to be), [`local`] (the roles as threads), [`remote`] (as processes),
+//! [`bench`](mod@bench).
 
 mod adasum;
 pub mod bench;

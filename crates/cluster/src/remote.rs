@@ -108,8 +108,8 @@ fn join(ticket: &Ticket, part: &Part, mut wait: Duration, tell: &mut dyn FnMut(S
     }
 }
 
-/// Takes part as long as the head is there, under the `process` that the head knows this one by. What was `loaded` before
-/// need not be loaded again.
+/// Takes part as long as the head is there, under the `process` that the head knows this one by. What was `loaded`
+/// before need not be loaded again.
 fn attend(
     wire: &Arc<Wire>,
     ticket: &Ticket,
@@ -238,7 +238,8 @@ fn timeouts(settings: &Settings) -> Timeouts {
     Timeouts { silence: Duration::from_secs_f64(settings.file.silence_s), ..Timeouts::default() }
 }
 
-/// Listens for peers, which come into a mailbox. Larger payloads than the first ones of all may be only if that is said.
+/// Listens for peers, which come into a mailbox. Larger payloads than the first ones of all may be only if that is
+/// said.
 fn listen(
     wire: &Wire,
     address: &str,

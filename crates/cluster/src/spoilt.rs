@@ -1,5 +1,5 @@
-//! Everything that a node makes of what its peers send, under damaged input: each is taken or refused, and none takes the
-//! program down or more memory than the run's layout allows.
+//! Everything that a node makes of what its peers send, under damaged input: each is taken or refused, and none takes
+//! the program down or more memory than the run's layout allows.
 
 use std::sync::Arc;
 

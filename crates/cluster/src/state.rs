@@ -1,7 +1,7 @@
 //! The state of a replica on its way: in pieces of bounded size, each asked for by who takes it.
 //!
-//! Who takes a state asks for some pieces ahead, and for the next one whenever one has come. So nobody sends more than the
-//! other side takes, whatever comes in between is not held up, and no frame grows with the model.
+//! Who takes a state asks for some pieces ahead, and for the next one whenever one has come. So nobody sends more than
+//! the other side takes, whatever comes in between is not held up, and no frame grows with the model.
 
 use anyhow::{Result, ensure};
 use bonfire_run::replica::Replica;
@@ -111,8 +111,8 @@ impl Intake {
         self.have == self.len
     }
 
-    /// Puts a piece in its place. One that is of no use now is passed over; one that does not fit is an error and changes
-    /// nothing.
+    /// Puts a piece in its place. One that is of no use now is passed over; one that does not fit is an error and
+    /// changes nothing.
     pub fn take(&mut self, replica: &mut Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
         if self.is_whole()
             || state.offset != self.have as u64

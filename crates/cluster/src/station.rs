@@ -125,8 +125,8 @@ impl Station {
     }
 }
 
-/// What the head is to hear of a replica that is not what the head's was at that version: it was not computed right, or is
-/// no longer what was computed. Bad memory does that to old machines.
+/// What the head is to hear of a replica that is not what the head's was at that version: it was not computed right, or
+/// is no longer what was computed. Bad memory does that to old machines.
 pub fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Trouble> {
     let differs = go.digest.is_some_and(|digest| digest != replica.digest());
     let reason = || format!("has other parameters than the head at version {}", go.version);

@@ -1,8 +1,8 @@
 //! The world of MPI: sums among all ranks by the collectives of whatever MPI library the machine has.
 //!
 //! Without the feature `mpi` there is no such world, and nobody can enter it. MPI ends all ranks when one dies, and its
-//! sums wait for ever; the head, which is told of lost ranks by their links, ends the run then. All calls are made by the
-//! thread that entered.
+//! sums wait for ever; the head, which is told of lost ranks by their links, ends the run then. All calls are made by
+//! the thread that entered.
 
 #[cfg(not(feature = "mpi"))]
 mod absent;

@@ -408,8 +408,8 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
     Ok(best)
 }
 
-/// The server: sends the sum of every chunk back when all have pushed it, until the first worker says that it is enough. The
-/// seconds of an exchange.
+/// The server: sends the sum of every chunk back when all have pushed it, until the first worker says that it is
+/// enough. The seconds of an exchange.
 fn serve(party: &Party, callers: &mut Vec<Outbox>) -> Result<f64> {
     let Task { workers, bytes, compression, .. } = party.task;
     let mut collector = Collector::new(&layout(bytes), precision(compression));

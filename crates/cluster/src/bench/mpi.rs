@@ -1,4 +1,5 @@
-//! How fast ranks exchange gradients by MPI, beside what the MPI library does alone: both in the same processes, in turn.
+//! How fast ranks exchange gradients by MPI, beside what the MPI library does alone: both in the same processes, in
+//! turn.
 
 use std::time::Instant;
 

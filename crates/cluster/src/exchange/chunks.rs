@@ -32,12 +32,12 @@ pub struct Stretch {
     pub start: usize,
 }
 
-/// Into about so many chunks a vector is cut, so that every member of a group has some of its own, and the first ones are
-/// on their way back while the last ones leave.
+/// Into about so many chunks a vector is cut, so that every member of a group has some of its own, and the first ones
+/// are on their way back while the last ones leave.
 const WANTED: usize = 64;
 
-/// The floats of a chunk. A smaller one is not worth its frame. A larger one, with its head, does not fit into the mebibyte
-/// that HTTP/2 reads at once: what comes whole need not be copied.
+/// The floats of a chunk. A smaller one is not worth its frame. A larger one, with its head, does not fit into the
+/// mebibyte that HTTP/2 reads at once: what comes whole need not be copied.
 const FLOATS: (usize, usize) = (4 << 10, 255 << 10);
 
 impl Chunks {

@@ -150,8 +150,8 @@ fn difference(sent: &[f32], decoded: &[f32], lost: &mut [f32]) {
     }
 }
 
-/// The touched rows of every table of a chunk, in order and counted from where the chunk begins; with them those of which
-/// something was lost before.
+/// The touched rows of every table of a chunk, in order and counted from where the chunk begins; with them those of
+/// which something was lost before.
 fn touched(chunk: &Chunk, gradient: &Gradient, lost: &[f32]) -> Vec<Vec<u32>> {
     let table = |stretch: &Stretch| {
         let Kind::Rows { width } = stretch.kind else { return None };

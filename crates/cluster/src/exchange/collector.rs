@@ -1,8 +1,8 @@
 //! What a server makes of its members' pushes: sums of chunks, each as soon as all have pushed it.
 //!
-//! Which pushes make an update is decided when they are whole. Where all members are waited for anyway, the sum of a chunk
-//! is made ahead, and can be on its way back while other chunks come in. If it turns out that somebody is missing after all,
-//! everything is summed again, as another attempt, which takes the place of the one before.
+//! Which pushes make an update is decided when they are whole. Where all members are waited for anyway, the sum of a
+//! chunk is made ahead, and can be on its way back while other chunks come in. If it turns out that somebody is missing
+//! after all, everything is summed again, as another attempt, which takes the place of the one before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -142,8 +142,8 @@ impl Collector {
         self.sums[index].clone().map(|parcel| (self.attempt, parcel))
     }
 
-    /// The whole sum of some pushes, in their order; those of members that have pushed nothing count for nothing. They are
-    /// gone then.
+    /// The whole sum of some pushes, in their order; those of members that have pushed nothing count for nothing. They
+    /// are gone then.
     pub fn finish(&mut self, answers: &[Answer], exact: bool) -> Summed {
         if self.answers != answers {
             self.begin(answers.to_vec());

@@ -1,8 +1,8 @@
 //! Members that have links to each other, and sums sharded over all of them.
 //!
-//! Every chunk has an owner. All members send it theirs; it adds them in the order of the members and sends the sum to all.
-//! So a vector is summed in two hops, each member sends and receives 2 (n - 1) / n of it, and because every chunk is added
-//! once, by one, in one order, all members end with the same bits: those of one process with as many workers.
+//! Every chunk has an owner. All members send it theirs; it adds them in the order of the members and sends the sum to
+//! all. So a vector is summed in two hops, each member sends and receives 2 (n - 1) / n of it, and because every chunk
+//! is added once, by one, in one order, all members end with the same bits: those of one process with as many workers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -143,8 +143,8 @@ impl ShardedSums {
         }
     }
 
-    /// Shares the chunks out among members who each take such a part of them. What was lost in the sums so far stays lost:
-    /// their owners are others.
+    /// Shares the chunks out among members who each take such a part of them. What was lost in the sums so far stays
+    /// lost: their owners are others.
     pub fn share_out(&mut self, parts: &[f64]) {
         self.owners = owners(&self.chunks, parts);
         self.sums.reset();
@@ -156,8 +156,8 @@ impl ShardedSums {
         self.chunks.most_bytes().max(1 << 20)
     }
 
-    /// Replaces a member's gradient by the sum over all members. In an exact round nothing is rounded, and what was lost
-    /// in earlier rounds is made up for.
+    /// Replaces a member's gradient by the sum over all members. In an exact round nothing is rounded, and what was
+    /// lost in earlier rounds is made up for.
     pub fn sum<E: From<Closed>>(
         &mut self,
         group: &mut Group<'_, E>,

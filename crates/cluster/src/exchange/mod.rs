@@ -1,8 +1,9 @@
-//! Gradients and parameters on their way: vectors in chunks, chunks as payloads, and payloads as something that can be summed.
+//! Gradients and parameters on their way: vectors in chunks, chunks as payloads, and payloads as something that can be
+//! summed.
 //!
 //! Three things are apart. What travels is a flat vector in chunks ([`chunks`]). How a chunk is written is its codec
-//! ([`codec`]; [`parameters`] for what is never rounded). Who sums it is a way: a server ([`collector`]), or all members, each
-//! some chunks ([`group`]).
+//! ([`codec`]; [`parameters`] for what is never rounded). Who sums it is a way: a server ([`collector`]), or all
+//! members, each some chunks ([`group`]).
 
 pub mod chunks;
 pub mod codec;

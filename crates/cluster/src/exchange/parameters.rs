@@ -34,8 +34,8 @@ impl ParameterEncoder {
         self.chunks.iter().map(parcel).collect()
     }
 
-    /// Those that changed: of tables only these rows, the list of each in rising order. What a chunk has of a table of which
-    /// most rows changed is sent whole.
+    /// Those that changed: of tables only these rows, the list of each in rising order. What a chunk has of a table of
+    /// which most rows changed is sent whole.
     pub fn changes(&mut self, parameters: &[f32], rows: &[(usize, &[u32])]) -> Vec<Parcel> {
         let chunks = Arc::clone(&self.chunks);
         let parcel = |chunk: &Chunk| {

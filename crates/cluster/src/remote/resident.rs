@@ -1,5 +1,5 @@
-//! A node in the process of its own head: it shares the head's data, and hears of it over memory. Others reach it as they
-//! reach every node.
+//! A node in the process of its own head: it shares the head's data, and hears of it over memory. Others reach it as
+//! they reach every node.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};

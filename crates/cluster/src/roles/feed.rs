@@ -1,4 +1,5 @@
-//! What brings the members of a server up to date: the newest updates, as they were sent to the others, or a whole state.
+//! What brings the members of a server up to date: the newest updates, as they were sent to the others, or a whole
+//! state.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -140,7 +140,8 @@ enum Heard {
 }
 
 impl Incoming {
-    /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits for.
+    /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits
+    /// for.
     fn next(&mut self, desk: &mut Desk, timeout: Duration) -> Result<Heard, Break> {
         let Some(mail) = desk.mailbox.next(timeout) else { return Ok(Heard::Silence) };
         let from = self.members.get(&mail.link).copied();
@@ -383,8 +384,8 @@ impl<'w> Participant<'w> {
         Ok(())
     }
 
-    /// Keeps the state of the last round, which the head will ask for once all have said that they have done the round. If
-    /// it is not done with the one before, that is waited for, but not for ever.
+    /// Keeps the state of the last round, which the head will ask for once all have said that they have done the round.
+    /// If it is not done with the one before, that is waited for, but not for ever.
     fn keep_state(&mut self, desk: &mut Desk, station: &Station) -> Result<(), Break> {
         let until = desk.mailbox.now() + FETCHED;
         while self.giver.snapshot.as_ref().is_some_and(|held| !held.is_given) && desk.mailbox.now() < until {
@@ -408,8 +409,8 @@ impl<'w> Participant<'w> {
         }
     }
 
-    /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of them
-    /// was told to.
+    /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
+    /// them was told to.
     fn exchange_by_mpi(
         &mut self,
         desk: &mut Desk,

@@ -48,8 +48,8 @@ pub fn is_for_a_worker(body: &Body) -> bool {
     matches!(body, Body::Go(_) | Body::Piece(_) | Body::TakeState(_) | Body::State(_))
 }
 
-/// What the head says about a relay that is gone; if it says nothing, only the link broke, and the relay takes this node
-/// again as one that is new.
+/// What the head says about a relay that is gone; if it says nothing, only the link broke, and the relay takes this
+/// node again as one that is new.
 fn word_or_again(desk: &mut Desk) -> Result<Next> {
     let deadline = desk.mailbox.now() + WORD;
     loop {
@@ -80,8 +80,8 @@ const TRIES: u32 = 3;
 /// How long, where a firewall lets every try take its time.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Connects to a relay. One that cannot be reached is tried again, until the head says otherwise: it knows who is gone, and
-/// who else there is.
+/// Connects to a relay. One that cannot be reached is tried again, until the head says otherwise: it knows who is gone,
+/// and who else there is.
 fn reach(desk: &mut Desk, peer: &proto::Peer) -> Result<Reached> {
     let (begun, mut tries, mut told) = (desk.mailbox.now(), 0, false);
     loop {
@@ -178,8 +178,8 @@ fn work_on(station: &mut Station, outbox: &Outbox, order: u64, go: &proto::Go) -
     Ok(())
 }
 
-/// A gradient as it is pushed to answer an order, chunk by chunk: what the last layers have learnt first. Nothing of one
-/// that weighs nothing.
+/// A gradient as it is pushed to answer an order, chunk by chunk: what the last layers have learnt first. Nothing of
+/// one that weighs nothing.
 pub fn push_gradient(
     encoder: &mut ChunkEncoder,
     gradient: &Gradient,

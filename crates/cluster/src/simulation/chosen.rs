@@ -8,8 +8,8 @@ use super::cast::MUTE_FOR;
 use super::fault::Fault;
 use super::{Case, Kind, Verdict, run_folder};
 
-/// Nodes join in the order of their machines, and so get their roles in it: what a machine sends takes longer the higher
-/// its number is, until all are there.
+/// Nodes join in the order of their machines, and so get their roles in it: what a machine sends takes longer the
+/// higher its number is, until all are there.
 fn in_order(nodes: usize) -> Vec<(Duration, Fault)> {
     let lag = |machine: usize| Fault::Lag {
         machine,

@@ -1,8 +1,8 @@
-//! Whole runs in a simulated world: the very roles of head, relays, ring and workers, over links that delay, break and are
-//! blocked, on machines that crash, freeze and come back, in a time of their own. All of it is drawn from a seed.
+//! Whole runs in a simulated world: the very roles of head, relays, ring and workers, over links that delay, break and
+//! are blocked, on machines that crash, freeze and come back, in a time of their own. All of it is drawn from a seed.
 //!
-//! A failure names its seed and the faults that it takes, of which none can be left out. `SIMULATION=seed` in front of the
-//! test command replays that one alone and tells every frame of it; `SIMULATIONS=count` runs more of them.
+//! A failure names its seed and the faults that it takes, of which none can be left out. `SIMULATION=seed` in front of
+//! the test command replays that one alone and tells every frame of it; `SIMULATIONS=count` runs more of them.
 
 mod cast;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A world with a time of its own. Its machines are threads of which one runs at a time; while all of them wait, time jumps
-//! to the next thing on the agenda. Who runs when is decided by the seed alone, so a seed replays.
+//! A world with a time of its own. Its machines are threads of which one runs at a time; while all of them wait, time
+//! jumps to the next thing on the agenda. Who runs when is decided by the seed alone, so a seed replays.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::resume_unwind;
@@ -231,8 +231,8 @@ impl World {
         }
     }
 
-    /// Hands a delivery over, without the lock: whoever takes it may drop a link, which comes back here. True if that lets
-    /// its machine run.
+    /// Hands a delivery over, without the lock: whoever takes it may drop a link, which comes back here. True if that
+    /// lets its machine run.
     fn deliver(&self, delivery: Delivery) -> bool {
         let Delivery { link, to, mut sink, incoming, is_last } = delivery;
         sink(incoming);

@@ -167,8 +167,11 @@ impl Head<'_> {
                 assignment::Role::Worker(proto::Worker { parent })
             }
             Role::Relay { .. } => {
-                let is_its = |role: Option<Role>| matches!(role, Some(Role::Worker { relay: Some(relay), .. }) if relay == number);
-                let workers = self.registry.nodes().filter(|node| is_its(node.role)).count() as u32;
+                let is_its = |node: &&Node| match node.role {
+                    Some(Role::Worker { relay, .. }) => relay == Some(number),
+                    _ => false,
+                };
+                let workers = self.registry.nodes().filter(is_its).count() as u32;
                 let is_async = plan.is_some_and(|plan| plan.is_async);
                 assignment::Role::Relay(proto::Relay { is_async, workers })
             }

@@ -161,8 +161,8 @@ impl Head<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// What comes next and is for the kind of head that this is, if anything comes in time. What is the same for every kind
-    /// is dealt with.
+    /// What comes next and is for the kind of head that this is, if anything comes in time. What is the same for every
+    /// kind is dealt with.
     fn next(&mut self, timeout: Duration) -> Option<Notice> {
         match self.hear(timeout)? {
             Notice::Joined => None,
@@ -198,7 +198,8 @@ impl Head<'_> {
         self.registry.hear(mail, self.mailbox.now())
     }
 
-    /// Gives a node that came during the run a role: the evaluator's if that is vacant and others work, otherwise `role`.
+    /// Gives a node that came during the run a role: the evaluator's if that is vacant and others work, otherwise
+    /// `role`.
     fn employ(&mut self, node: u64, role: impl FnOnce(usize) -> Role) -> Role {
         let is_vacant =
             self.run.job.settings.file.evaluator && self.evaluator().is_none() && self.somebody_works();
@@ -337,8 +338,8 @@ impl Head<'_> {
         }
     }
 
-    /// Whether nothing is left to measure after the last round. An evaluator that is there and does not answer is waited for,
-    /// but not for ever.
+    /// Whether nothing is left to measure after the last round. An evaluator that is there and does not answer is
+    /// waited for, but not for ever.
     fn is_measured(&mut self) -> bool {
         if self.measuring.is_empty() {
             return true;

@@ -37,8 +37,8 @@ struct Leading<'h, 'a> {
     view: Option<ring::View>,
     /// What the members said of rounds that not all have done.
     rounds: BTreeMap<u64, Round>,
-    /// Rounds that all have done and that are not counted yet: before them, something is due with the state of an earlier
-    /// one, which is on its way.
+    /// Rounds that all have done and that are not counted yet: before them, something is due with the state of an
+    /// earlier one, which is on its way.
     uncounted: VecDeque<Uncounted>,
     /// What is to be done with the state of the last round that was done by all, as soon as it is here.
     due: Option<(u64, Due)>,
@@ -217,8 +217,8 @@ impl<'h, 'a> Leading<'h, 'a> {
         Ok(())
     }
 
-    /// The member that was to give its state is gone. While rounds go on there will be other states. At the end of the run,
-    /// another member has the same; if none is left, the last rounds are done again.
+    /// The member that was to give its state is gone. While rounds go on there will be other states. At the end of the
+    /// run, another member has the same; if none is left, the last rounds are done again.
     fn fetch_from_another(&mut self) -> Result<()> {
         let registry = &self.head.registry;
         let members = self.view.as_ref().map(|view| view.members.as_slice()).unwrap_or_default();
@@ -256,7 +256,8 @@ impl<'h, 'a> Leading<'h, 'a> {
         self.decide(ring::Event::Done { member: node, generation: done.generation, round: done.round })
     }
 
-    /// All members must have the same parameters. One that differs computes wrongly: bad memory does that to old machines.
+    /// All members must have the same parameters. One that differs computes wrongly: bad memory does that to old
+    /// machines.
     fn compare(&mut self, node: u64, round: u64, digest: u64) {
         let first = *self.rounds.entry(round).or_default().digest.get_or_insert(digest);
         if first != digest {

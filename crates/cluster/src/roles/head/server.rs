@@ -399,7 +399,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         if answers.is_empty() && !pushes.is_empty() {
             let lr = self.head.run.job.course.step(self.head.run.progress.units).lr;
             bail!(
-                "no gradient of round {version} is a number: a smaller learning rate (now {lr}) or `clip_norm: 1.0` may help"
+                "no gradient of round {version} is a number: a smaller learning rate (now {lr}) or `clip_norm: 1.0` \
+                 may help"
             );
         }
         let step = self.step(pushes);

@@ -83,8 +83,8 @@ impl Serving<'_, '_> {
     }
 }
 
-/// Whether nothing is rounded in the update to a version: if a checkpoint is due after it, which does not have what rounding
-/// has lost. Epochs are counted as they come where nobody is lost.
+/// Whether nothing is rounded in the update to a version: if a checkpoint is due after it, which does not have what
+/// rounding has lost. Epochs are counted as they come where nobody is lost.
 pub(super) fn is_exact(course: &Course, version: u64) -> bool {
     let epoch = version.is_multiple_of(course.rounds_per_epoch).then(|| version / course.rounds_per_epoch);
     course.due(version, epoch.as_slice(), version == course.updates()).checkpoint
