@@ -2,6 +2,11 @@
 //!
 //! A layer computes its result at once, leaves a record of what the way back needs, and hands out a [`Var`]. All
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
+//!
+//! An evaluation has no way back. It keeps no record, and the memory of a value serves the next layers as soon as nobody
+//! has the value's [`Var`] any more.
+
+use std::sync::Arc;
 
 use crate::buffer::{Buffer, Pool};
 use crate::class_weights::ClassWeights;
@@ -14,9 +19,13 @@ use crate::layout::Slot;
 use crate::random::mix;
 use crate::tally::Tally;
 
-/// A value on the tape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Var(usize);
+/// A value on the tape. A layer takes the values that it reads; a network that reads a value twice clones its `Var`.
+#[derive(Clone, Debug)]
+pub struct Var {
+    number: usize,
+    /// A clone of the tape's handle of this value: as long as there is one, the value may still be read.
+    handle: Arc<()>,
+}
 
 /// The sizes of a value: `(N, H, W, C)` of images, `(T, B, 1, F)` of sequences, `(N, 1, 1, F)` of plain rows.
 pub type Dims = [usize; 4];
@@ -38,6 +47,8 @@ enum Data {
     Own(Buffer),
     /// The pixels of the batch, as they are.
     Pixels,
+    /// Nowhere: nobody reads this value any more, and its number is free for another.
+    Released,
 }
 
 #[derive(Debug)]
@@ -53,6 +64,8 @@ struct Value {
 #[derive(Debug, Default)]
 pub struct Workspace {
     values: Vec<Value>,
+    /// The handle of every value by its number, and of those of earlier steps.
+    handles: Vec<Arc<()>>,
     /// How many of the values have a record.
     recorded: usize,
     done: Vec<Done>,
@@ -78,6 +91,17 @@ impl Workspace {
         }
         self.recorded = first;
     }
+
+    /// Takes back the memory of all values whose handle nobody has any more.
+    fn release_unheld(&mut self) {
+        for (value, handle) in self.values.iter_mut().zip(&mut self.handles) {
+            if Arc::get_mut(handle).is_some()
+                && let Data::Own(data) = std::mem::replace(&mut value.data, Data::Released)
+            {
+                self.pool.give(data);
+            }
+        }
+    }
 }
 
 fn floats<'a>(data: &'a Data, batch: &'a Batch) -> &'a [f32] {
@@ -85,6 +109,7 @@ fn floats<'a>(data: &'a Data, batch: &'a Batch) -> &'a [f32] {
         (Data::Own(buffer), _) => buffer,
         (Data::Pixels, Inputs::Images { pixels, .. }) => pixels,
         (Data::Pixels, Inputs::Words { .. }) => unreachable!("words have no pixels"),
+        (Data::Released, _) => unreachable!("a value is kept as long as anybody can read it"),
     }
 }
 
@@ -154,24 +179,29 @@ impl<'a> Tape<'a> {
     }
 
     /// The sizes of a value.
-    pub fn dims(&self, var: Var) -> Dims {
-        self.work.values[var.0].dims
+    pub fn dims(&self, var: &Var) -> Dims {
+        self.at(var).dims
     }
 
     /// How a value lies in memory.
-    pub fn form(&self, var: Var) -> Form {
-        self.work.values[var.0].form
+    pub fn form(&self, var: &Var) -> Form {
+        self.at(var).form
     }
 
     /// How many rows of features a value has, and how many features.
-    pub fn rows(&self, var: Var) -> (usize, usize) {
+    pub fn rows(&self, var: &Var) -> (usize, usize) {
         let [a, b, c, features] = self.dims(var);
         (a * b * c, features)
     }
 
     /// A value of the forward pass.
-    pub fn value(&self, var: Var) -> &[f32] {
-        floats(&self.work.values[var.0].data, self.batch)
+    pub fn value(&self, var: &Var) -> &[f32] {
+        floats(&self.at(var).data, self.batch)
+    }
+
+    fn at(&self, var: &Var) -> &Value {
+        debug_assert!(Arc::ptr_eq(&self.work.handles[var.number], &var.handle), "a value of another tape");
+        &self.work.values[var.number]
     }
 
     // What follows is for layers.
@@ -181,8 +211,8 @@ impl<'a> Tape<'a> {
     }
 
     /// Whether anything that a slope could reach lies behind this value.
-    pub(crate) fn wants_slope(&self, var: Var) -> bool {
-        self.work.values[var.0].wants_slope
+    pub(crate) fn wants_slope(&self, var: &Var) -> bool {
+        self.at(var).wants_slope
     }
 
     pub(crate) fn pool(&mut self) -> &mut Pool {
@@ -212,37 +242,53 @@ impl<'a> Tape<'a> {
     /// Puts a new value of either form on the tape.
     pub(crate) fn push_formed(&mut self, data: Buffer, dims: Dims, form: Form, wants_slope: bool) -> Var {
         debug_assert_eq!(data.len(), formed_len(dims, form));
-        self.work.values.push(Value { data: Data::Own(data), slope: None, dims, form, wants_slope });
-        Var(self.work.values.len() - 1)
+        self.push_value(Value { data: Data::Own(data), slope: None, dims, form, wants_slope })
     }
 
     /// Puts the pixels of the batch on the tape, where they are.
     pub(crate) fn push_pixels(&mut self, dims: Dims) -> Var {
-        self.work.values.push(Value {
-            data: Data::Pixels,
-            slope: None,
-            dims,
-            form: Form::Rows,
-            wants_slope: false,
-        });
-        Var(self.work.values.len() - 1)
+        let form = Form::Rows;
+        self.push_value(Value { data: Data::Pixels, slope: None, dims, form, wants_slope: false })
     }
 
-    /// Remembers how the values since the last record came about.
+    fn push_value(&mut self, value: Value) -> Var {
+        let evaluates = !self.is_training();
+        let Workspace { values, handles, .. } = &mut *self.work;
+        let is_released = |value: &Value| matches!(value.data, Data::Released);
+        // While training, a value's number also says which layer made it.
+        let number = if evaluates { values.iter().position(is_released) } else { None };
+        let number = number.unwrap_or(values.len());
+        match values.get_mut(number) {
+            Some(released) => *released = value,
+            None => values.push(value),
+        }
+        if handles.len() < values.len() {
+            handles.push(Arc::default());
+        }
+        Var { number, handle: Arc::clone(&handles[number]) }
+    }
+
+    /// Remembers how the values since the last record came about. Who evaluates has no use for it, nor for the values that
+    /// only this layer read.
     pub(crate) fn record(&mut self, record: Record) {
+        if !self.is_training() {
+            record.recycle(&mut self.work.pool);
+            self.work.release_unheld();
+            return;
+        }
         let first_value = self.work.recorded;
         self.work.recorded = self.work.values.len();
         self.work.done.push(Done { record, first_value });
     }
 
     /// Takes the slope of a value off the tape; none if nothing depends on it.
-    pub(crate) fn take_slope(&mut self, var: Var) -> Option<Buffer> {
-        self.work.values[var.0].slope.take()
+    pub(crate) fn take_slope(&mut self, var: &Var) -> Option<Buffer> {
+        self.work.values[var.number].slope.take()
     }
 
     /// Adds to the slope of a value.
-    pub(crate) fn add_slope(&mut self, var: Var, slope: Buffer) {
-        let value = &mut self.work.values[var.0];
+    pub(crate) fn add_slope(&mut self, var: &Var, slope: Buffer) {
+        let value = &mut self.work.values[var.number];
         debug_assert_eq!(slope.len(), formed_len(value.dims, value.form));
         match &mut value.slope {
             None => value.slope = Some(slope),
@@ -262,9 +308,9 @@ impl<'a> Tape<'a> {
     }
 
     /// The gradient together with a value of the forward pass.
-    pub(crate) fn gradient_and_value(&mut self, var: Var) -> (&mut Gradient, &[f32]) {
+    pub(crate) fn gradient_and_value(&mut self, var: &Var) -> (&mut Gradient, &[f32]) {
         match &mut self.gradient {
-            Some(gradient) => (gradient, floats(&self.work.values[var.0].data, self.batch)),
+            Some(gradient) => (gradient, floats(&self.work.values[var.number].data, self.batch)),
             None => unreachable!("a tape that evaluates has no way back"),
         }
     }

@@ -44,18 +44,16 @@ impl Convolution {
         (BLOCK / self.patch()).max(64).min(self.positions())
     }
 
-    /// The length of the scratch memory that the functions below want.
+    /// The length of the scratch memory that [`forward`](Self::forward) wants.
+    pub fn forward_scratch(&self) -> usize {
+        if winograd::fits(self) { winograd::scratch(self) } else { self.block() * self.patch() }
+    }
+
+    /// The length of the scratch memory that is enough for all functions below.
     pub fn scratch(&self) -> usize {
-        let own = if winograd::fits(self) { winograd::scratch(self) } else { self.block() * self.patch() };
+        let own = self.forward_scratch();
         match self.turned() {
-            Some(turned) => {
-                let back = if winograd::fits(&turned) {
-                    winograd::scratch(&turned)
-                } else {
-                    turned.block() * turned.patch()
-                };
-                own.max(back + self.patch() * self.outputs)
-            }
+            Some(turned) => own.max(turned.forward_scratch() + self.patch() * self.outputs),
             None => own,
         }
     }

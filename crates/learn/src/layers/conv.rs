@@ -54,7 +54,7 @@ impl Conv2d {
 
     /// Images must be at least as large as the kernel. With samples in the lanes there is no stride and no padding.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, activation: Activation) -> Var {
-        let [images, height, width, inputs] = tape.dims(x);
+        let [images, height, width, inputs] = tape.dims(&x);
         assert_eq!(inputs, self.inputs, "the image's channels are the convolution's inputs");
         let sizes = Convolution {
             images,
@@ -67,14 +67,14 @@ impl Conv2d {
             padding: self.padding,
         };
         let dims = [images, sizes.out_height(), sizes.out_width(), self.outputs];
-        let form = tape.form(x);
+        let form = tape.form(&x);
         let weight = tape.parameters(&self.weight);
         let bias = self.bias.as_ref().map_or(&[][..], |bias| tape.parameters(bias));
         let mut data = tape.pool().take(crate::tape::formed_len(dims, form));
         match form {
             Form::Rows => {
-                let mut scratch = tape.pool().take(sizes.scratch());
-                sizes.forward(tape.value(x), weight, &mut data, &mut scratch);
+                let mut scratch = tape.pool().take(sizes.forward_scratch());
+                sizes.forward(tape.value(&x), weight, &mut data, &mut scratch);
                 tape.pool().give(scratch);
                 if bias.is_empty() {
                     activate(&mut data, activation);
@@ -83,13 +83,13 @@ impl Conv2d {
                 }
             }
             Form::Lanes => {
-                in_lanes(&sizes).forward(tape.value(x), weight, bias, &mut data);
+                in_lanes(&sizes).forward(tape.value(&x), weight, bias, &mut data);
                 activate(&mut data, activation);
             }
         }
         let y = tape.push_formed(data, dims, form, true);
         let (weight, bias) = (self.weight.clone(), self.bias.clone());
-        tape.record(Record::Conv(Convolved { weight, bias, sizes, x, y, activation }));
+        tape.record(Record::Conv(Convolved { weight, bias, sizes, x, y: y.clone(), activation }));
         y
     }
 }
@@ -113,9 +113,9 @@ pub(crate) struct Convolved {
 
 impl Convolved {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(self.y) else { return };
-        activation_slope(&mut dy, tape.value(self.y), self.activation);
-        match tape.form(self.x) {
+        let Some(mut dy) = tape.take_slope(&self.y) else { return };
+        activation_slope(&mut dy, tape.value(&self.y), self.activation);
+        match tape.form(&self.x) {
             Form::Rows => self.backward_in_rows(tape, &dy),
             Form::Lanes => self.backward_in_lanes(tape, &dy),
         }
@@ -124,39 +124,39 @@ impl Convolved {
 
     fn backward_in_rows(&self, tape: &mut Tape<'_>, dy: &[f32]) {
         let mut scratch = tape.pool().take(self.sizes.scratch());
-        let (gradient, x) = tape.gradient_and_value(self.x);
+        let (gradient, x) = tape.gradient_and_value(&self.x);
         let (dw, add) = gradient.dense(&self.weight);
         self.sizes.weight_slope(x, dy, dw, add, &mut scratch);
         if let Some(bias) = &self.bias {
             let (db, add) = gradient.dense(bias);
             column_sums(dy, db, add);
         }
-        if tape.wants_slope(self.x) {
-            let len = tape.value(self.x).len();
+        if tape.wants_slope(&self.x) {
+            let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
             self.sizes.input_slope(tape.parameters(&self.weight), dy, &mut dx, &mut scratch);
-            tape.add_slope(self.x, dx);
+            tape.add_slope(&self.x, dx);
         }
         tape.pool().give(scratch);
     }
 
     fn backward_in_lanes(&self, tape: &mut Tape<'_>, dy: &[f32]) {
         let sizes = in_lanes(&self.sizes);
-        let (gradient, x) = tape.gradient_and_value(self.x);
+        let (gradient, x) = tape.gradient_and_value(&self.x);
         let (dw, add) = gradient.dense(&self.weight);
         sizes.weight_slope(x, dy, dw, add);
         if let Some(bias) = &self.bias {
             let (db, add) = gradient.dense(bias);
             lane_sums(dy, sizes.lanes, db, add);
         }
-        if tape.wants_slope(self.x) {
-            let (len, [wide, turned]) = (tape.value(self.x).len(), sizes.scratch());
+        if tape.wants_slope(&self.x) {
+            let (len, [wide, turned]) = (tape.value(&self.x).len(), sizes.scratch());
             let mut dx = tape.pool().take(len);
             let mut scratch = [tape.pool().take(wide), tape.pool().take(turned)];
             let [wide, turned] = &mut scratch;
             sizes.input_slope(tape.parameters(&self.weight), dy, &mut dx, [wide, turned]);
             scratch.into_iter().for_each(|buffer| tape.pool().give(buffer));
-            tape.add_slope(self.x, dx);
+            tape.add_slope(&self.x, dx);
         }
     }
 }

@@ -28,7 +28,7 @@ impl Embedding {
             row.copy_from_slice(&table[number as usize * self.width..][..self.width]);
         }
         let y = tape.push(data, [steps, numbers.len() / steps.max(1), 1, self.width], true);
-        tape.record(Record::Embedding(Embedded { layer: self.clone(), y }));
+        tape.record(Record::Embedding(Embedded { layer: self.clone(), y: y.clone() }));
         y
     }
 }
@@ -49,7 +49,7 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
+        let Some(dy) = tape.take_slope(&self.y) else { return };
         let (_, numbers) = words(tape);
         let gradient = tape.gradient();
         for (slope, &number) in dy.chunks_exact(self.layer.width).zip(numbers) {

@@ -40,20 +40,20 @@ impl Linear {
 
     /// Applies the layer to every row; an image counts as one row if the layer takes a whole one.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, activation: Activation) -> Var {
-        let [a, b, c, features] = tape.dims(x);
+        let [a, b, c, features] = tape.dims(&x);
         let dims = if features == self.inputs { [a, b, c, self.outputs] } else { [a, 1, 1, self.outputs] };
         let rows = dims[0] * dims[1] * dims[2];
         let mut data = tape.pool().take(rows * self.outputs);
         let weight = Matrix::new(tape.parameters(&self.weight), self.inputs, self.outputs);
-        matmul_shared(&mut data, self.outputs, self.inputs(tape, x, rows), weight, false);
+        matmul_shared(&mut data, self.outputs, self.inputs(tape, &x, rows), weight, false);
         bias_activation(&mut data, tape.parameters(&self.bias), activation);
         let y = tape.push(data, dims, true);
-        tape.record(Record::Linear(Multiplied { layer: self.clone(), x, y, activation }));
+        tape.record(Record::Linear(Multiplied { layer: self.clone(), x, y: y.clone(), activation }));
         y
     }
 
     /// The input as a matrix of `(rows, inputs)`.
-    fn inputs<'a>(&self, tape: &'a Tape<'_>, x: Var, rows: usize) -> Matrix<'a> {
+    fn inputs<'a>(&self, tape: &'a Tape<'_>, x: &Var, rows: usize) -> Matrix<'a> {
         match tape.form(x) {
             Form::Rows => Matrix::new(tape.value(x), rows, self.inputs),
             Form::Lanes => Matrix::strided(tape.value(x), self.inputs, rows, lanes(rows)).transposed(),
@@ -71,13 +71,13 @@ pub(crate) struct Multiplied {
 
 impl Multiplied {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(self.y) else { return };
+        let Some(mut dy) = tape.take_slope(&self.y) else { return };
         let Linear { weight, bias, inputs, outputs } = &self.layer;
-        activation_slope(&mut dy, tape.value(self.y), self.activation);
-        let (rows, form) = (dy.len() / outputs, tape.form(self.x));
+        activation_slope(&mut dy, tape.value(&self.y), self.activation);
+        let (rows, form) = (dy.len() / outputs, tape.form(&self.x));
         let slopes = Matrix::new(&dy, rows, *outputs);
 
-        let (gradient, x) = tape.gradient_and_value(self.x);
+        let (gradient, x) = tape.gradient_and_value(&self.x);
         let x = match form {
             Form::Rows => Matrix::new(x, rows, *inputs).transposed(),
             Form::Lanes => Matrix::strided(x, *inputs, rows, lanes(rows)),
@@ -86,8 +86,8 @@ impl Multiplied {
         let (db, add) = gradient.dense(bias);
         column_sums(&dy, db, add);
 
-        if tape.wants_slope(self.x) {
-            let len = tape.value(self.x).len();
+        if tape.wants_slope(&self.x) {
+            let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
             let weight = Matrix::new(tape.parameters(weight), *inputs, *outputs);
             match form {
@@ -99,7 +99,7 @@ impl Multiplied {
                     dx.chunks_exact_mut(lanes).for_each(|lane| lane[rows..].fill(0.0));
                 }
             }
-            tape.add_slope(self.x, dx);
+            tape.add_slope(&self.x, dx);
         }
         tape.pool().give(dy);
     }

@@ -6,7 +6,7 @@ use crate::tape::{Tape, Var};
 impl Tape<'_> {
     /// Softmax and cross-entropy of a row of scores for every target of the batch. The classes weigh what the model was told.
     pub fn cross_entropy(&mut self, scores: Var) {
-        let (_, classes) = self.rows(scores);
+        let (_, classes) = self.rows(&scores);
         self.lose(scores, |tape, slope| {
             let weights = tape.class_weights();
             loss::cross_entropy(slope, &tape.batch.targets, classes, weights, tape.tally());
@@ -31,15 +31,15 @@ impl Tape<'_> {
 
     /// Lets `kernel` turn a copy of the scores into slopes.
     fn lose(&mut self, scores: Var, kernel: impl FnOnce(&mut Self, &mut [f32])) {
-        let len = self.value(scores).len();
+        let len = self.value(&scores).len();
         let mut slope = self.pool().take(len);
-        slope.copy_from_slice(self.value(scores));
+        slope.copy_from_slice(self.value(&scores));
         let before = self.tally().weight;
         kernel(self, &mut slope);
         let weight = self.tally().weight - before;
         if self.is_training() {
             self.gradient().weight += weight;
-            self.add_slope(scores, slope);
+            self.add_slope(&scores, slope);
         } else {
             self.pool().give(slope);
         }

@@ -38,14 +38,14 @@ impl BatchNorm {
     /// `activation(norm(x) + residual)`; the activation is none or ReLU.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, residual: Option<Var>, activation: Activation) -> Var {
         assert!(activation != Activation::Tanh, "a batch norm is followed by ReLU or nothing");
-        assert_eq!(tape.form(x), Form::Rows, "samples in the lanes have no batch norm");
-        let (channels, len) = (self.channels, tape.value(x).len());
+        assert_eq!(tape.form(&x), Form::Rows, "samples in the lanes have no batch norm");
+        let (channels, len) = (self.channels, tape.value(&x).len());
         let pool = tape.pool();
         let mut saved =
             Saved { mean: pool.take(channels), inverse: pool.take(channels), scale: pool.take(channels) };
         let (mut shift, mut data) = (pool.take(channels), pool.take(len));
         if tape.is_training() {
-            norm::statistics(tape.value(x), &mut saved.mean, &mut saved.inverse);
+            norm::statistics(tape.value(&x), &mut saved.mean, &mut saved.inverse);
             self.update_running(tape, &saved.mean, &saved.inverse, len / channels);
         } else {
             saved.mean.copy_from_slice(tape.parameters(&self.mean));
@@ -58,12 +58,19 @@ impl BatchNorm {
             shift[i] = bias[i] - saved.mean[i] * saved.scale[i];
         }
         let floor = if activation == Activation::Relu { 0.0 } else { f32::MIN };
-        let other = residual.map(|residual| tape.value(residual));
-        norm::apply(tape.value(x), other, &mut data, &saved.scale, &shift, floor);
+        let other = residual.as_ref().map(|residual| tape.value(residual));
+        norm::apply(tape.value(&x), other, &mut data, &saved.scale, &shift, floor);
         tape.pool().give(shift);
-        let dims = tape.dims(x);
+        let dims = tape.dims(&x);
         let y = tape.push(data, dims, true);
-        tape.record(Record::Norm(Normed { layer: self.clone(), x, y, residual, activation, saved }));
+        tape.record(Record::Norm(Normed {
+            layer: self.clone(),
+            x,
+            y: y.clone(),
+            residual,
+            activation,
+            saved,
+        }));
         y
     }
 
@@ -105,21 +112,21 @@ impl Normed {
     }
 
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(self.y) else { return };
-        activation_slope(&mut dy, tape.value(self.y), self.activation);
+        let Some(mut dy) = tape.take_slope(&self.y) else { return };
+        activation_slope(&mut dy, tape.value(&self.y), self.activation);
         let Saved { mean, inverse, scale } = &self.saved;
         let channels = self.layer.channels;
         let rows = (dy.len() / channels) as f32;
         let pool = tape.pool();
         let (mut slopes, mut products) = (pool.take(channels), pool.take(channels));
-        norm::slope_sums(tape.value(self.x), &dy, &mut slopes, &mut products);
+        norm::slope_sums(tape.value(&self.x), &dy, &mut slopes, &mut products);
         // Σ dy · x̂, from Σ dy · x.
         for i in 0..channels {
             products[i] = (products[i] - mean[i] * slopes[i]) * inverse[i];
         }
         self.parameter_slopes(tape, &slopes, &products);
 
-        if tape.wants_slope(self.x) {
+        if tape.wants_slope(&self.x) {
             // dx = scale · (dy − Σdy / n − x̂ · Σ(dy · x̂) / n), with x̂ = (x − mean) · inverse.
             let (mut b, mut c, mut dx) = {
                 let pool = tape.pool();
@@ -129,14 +136,14 @@ impl Normed {
                 b[i] = -scale[i] * inverse[i] * products[i] / rows;
                 c[i] = -scale[i] * slopes[i] / rows - b[i] * mean[i];
             }
-            norm::input_slope(tape.value(self.x), &dy, &mut dx, [scale, &b, &c]);
-            tape.add_slope(self.x, dx);
+            norm::input_slope(tape.value(&self.x), &dy, &mut dx, [scale, &b, &c]);
+            tape.add_slope(&self.x, dx);
             tape.pool().give(b);
             tape.pool().give(c);
         }
         tape.pool().give(slopes);
         tape.pool().give(products);
-        match self.residual {
+        match &self.residual {
             Some(residual) if tape.wants_slope(residual) => tape.add_slope(residual, dy),
             _ => tape.pool().give(dy),
         }

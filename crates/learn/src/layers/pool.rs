@@ -47,25 +47,25 @@ impl Tape<'_> {
     }
 
     fn pooled(&mut self, x: Var, windows: Windows, pooling: Pooling) -> Var {
-        let [images, height, width, channels] = self.dims(x);
+        let [images, height, width, channels] = self.dims(&x);
         let [rows, columns] = match windows {
             Windows::Squares(size) => [height / size, width / size],
             Windows::Adaptive(results) => results,
         };
         assert!(rows > 0 && columns > 0, "nothing is left of {height}×{width} places");
-        let (dims, form) = ([images, rows, columns, channels], self.form(x));
+        let (dims, form) = ([images, rows, columns, channels], self.form(&x));
         let mut data = self.pool().take(formed_len(dims, form));
-        let from = self.value(x);
-        let image = image(self.dims(x), form, from.len());
+        let from = self.value(&x);
+        let image = image(self.dims(&x), form, from.len());
         match (pooling, windows) {
             (Pooling::Average, Windows::Squares(size)) => pool::average(from, &mut data, image, size),
             (Pooling::Max, Windows::Squares(size)) => pool::max(from, &mut data, image, size),
             (Pooling::Average, Windows::Adaptive(to)) => adaptive::average(from, &mut data, image, to),
             (Pooling::Max, Windows::Adaptive(to)) => adaptive::max(from, &mut data, image, to),
         }
-        let wants_slope = self.wants_slope(x);
+        let wants_slope = self.wants_slope(&x);
         let y = self.push_formed(data, dims, form, wants_slope);
-        self.record(Record::Pool(Pooled { x, y, windows, pooling }));
+        self.record(Record::Pool(Pooled { x, y: y.clone(), windows, pooling }));
         y
     }
 }
@@ -85,12 +85,12 @@ pub(crate) struct Pooled {
 
 impl Pooled {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
-            let len = tape.value(self.x).len();
+        let Some(mut dy) = tape.take_slope(&self.y) else { return };
+        if tape.wants_slope(&self.x) {
+            let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
-            let image = image(tape.dims(self.x), tape.form(self.x), len);
-            let (x, y) = (tape.value(self.x), tape.value(self.y));
+            let image = image(tape.dims(&self.x), tape.form(&self.x), len);
+            let (x, y) = (tape.value(&self.x), tape.value(&self.y));
             match (self.pooling, self.windows) {
                 (Pooling::Average, Windows::Squares(size)) => pool::average_slope(&dy, &mut dx, image, size),
                 (Pooling::Max, Windows::Squares(size)) => pool::max_slope(x, y, &dy, &mut dx, image, size),
@@ -101,7 +101,7 @@ impl Pooled {
                     adaptive::max_slope(x, y, &mut dy, &mut dx, image, from);
                 }
             }
-            tape.add_slope(self.x, dx);
+            tape.add_slope(&self.x, dx);
         }
         tape.pool().give(dy);
     }

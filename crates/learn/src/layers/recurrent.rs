@@ -90,10 +90,10 @@ impl Recurrent {
             if i > 0 {
                 x = tape.dropout(x, self.dropout);
             }
-            let states = forth.forward(tape, x);
             x = match back {
-                None => states,
+                None => forth.forward(tape, x),
                 Some(back) => {
+                    let states = forth.forward(tape, x.clone());
                     let turned = tape.turn_words(x);
                     let turned = back.forward(tape, turned);
                     let turned = tape.turn_words(turned);
@@ -123,27 +123,30 @@ impl Layer {
     }
 
     fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
-        let [steps, batch, _, _] = tape.dims(x);
+        let [steps, batch, _, _] = tape.dims(&x);
         let (hidden, width) = (self.hidden, self.cell.gates() * self.hidden);
+        // Only the way back needs the gates of all steps.
+        let kept = if tape.is_training() { steps } else { block(batch).min(steps) };
         let pool = tape.pool();
         let mut states = pool.take(steps * batch * hidden);
         let mut saved = Saved {
-            gates: pool.take(steps * batch * width),
+            kept,
+            gates: pool.take(kept * batch * width),
             cells: pool.take(if self.cell == Cell::Lstm { steps * batch * hidden } else { 0 }),
-            extra: pool.take(steps * batch * hidden),
+            extra: pool.take(kept * batch * hidden),
             zeros: pool.zeros(batch * hidden),
         };
         let mut bias = pool.take(width);
         let mut sums = pool.zeros(if self.cell == Cell::Gru { batch * width } else { 0 });
         self.join_biases(tape, &mut bias);
         for step in 0..steps {
-            self.project_input(tape, x, &bias, &mut saved.gates, step);
+            self.project_input(tape, &x, &bias, &mut saved, step);
             self.step(tape, step, batch, &mut states, &mut saved, &mut sums);
         }
         tape.pool().give(sums);
         tape.pool().give(bias);
         let y = tape.push(states, [steps, batch, 1, hidden], true);
-        tape.record(Record::Recurrent(Recurred { layer: self.clone(), x, y, saved }));
+        tape.record(Record::Recurrent(Recurred { layer: self.clone(), x, y: y.clone(), saved }));
         y
     }
 
@@ -157,18 +160,16 @@ impl Layer {
         add(&mut bias[..joined], &tape.parameters(&self.state_bias)[..joined]);
     }
 
-    /// At the first step of every block of steps, computes the input's share of the gates for the whole block. A block is
-    /// small enough that its gates are still in the cache when their step comes.
-    fn project_input(&self, tape: &Tape<'_>, x: Var, bias: &[f32], gates: &mut [f32], step: usize) {
-        const ROWS: usize = 1024;
+    /// At the first step of every block of steps, computes the input's share of the gates for the whole block.
+    fn project_input(&self, tape: &Tape<'_>, x: &Var, bias: &[f32], saved: &mut Saved, step: usize) {
         let [steps, batch, _, _] = tape.dims(x);
         let (inputs, width) = (self.inputs, self.cell.gates() * self.hidden);
-        let block = (ROWS / batch.max(1)).max(1);
+        let block = block(batch);
         if !step.is_multiple_of(block) {
             return;
         }
         let rows = block.min(steps - step) * batch;
-        let gates = &mut gates[step * batch * width..][..rows * width];
+        let gates = &mut saved.gates[step % saved.kept * batch * width..][..rows * width];
         fill_rows(gates, bias);
         let x = Matrix::new(&tape.value(x)[step * batch * inputs..], rows, inputs);
         matmul(gates, width, x, Matrix::new(tape.parameters(&self.input_weight), inputs, width), true);
@@ -186,9 +187,9 @@ impl Layer {
     ) {
         let (hidden, width) = (self.hidden, self.cell.gates() * self.hidden);
         let size = batch * hidden;
-        let Saved { gates, cells, extra, zeros } = saved;
-        let gates = &mut gates[step * batch * width..][..batch * width];
-        let extra = &mut extra[step * size..][..size];
+        let Saved { kept, gates, cells, extra, zeros } = saved;
+        let gates = &mut gates[step % *kept * batch * width..][..batch * width];
+        let extra = &mut extra[step % *kept * size..][..size];
         let (past, state) = states.split_at_mut(step * size);
         let before = if step == 0 { &zeros[..] } else { &past[(step - 1) * size..] };
         let weight = Matrix::new(tape.parameters(&self.state_weight), hidden, width);
@@ -212,9 +213,18 @@ impl Layer {
     }
 }
 
+/// How many steps of so many sequences the input is multiplied for at a time: few enough that their gates are still in the
+/// cache when their step comes.
+fn block(batch: usize) -> usize {
+    const ROWS: usize = 1024;
+    (ROWS / batch.max(1)).max(1)
+}
+
 /// What a layer keeps for the way back.
 #[derive(Debug)]
 struct Saved {
+    /// Of how many steps gates and extra are kept. An evaluation keeps those of a block of steps, and then of the next.
+    kept: usize,
     /// The gates, `(T, B, gates)`; on the way back, the slopes of their sums.
     gates: Buffer,
     /// The cells of an LSTM, `(T, B, H)`.
@@ -235,29 +245,29 @@ pub(crate) struct Recurred {
 
 impl Recurred {
     pub(super) fn recycle(self, pool: &mut Pool) {
-        let Saved { gates, cells, extra, zeros } = self.saved;
+        let Saved { gates, cells, extra, zeros, .. } = self.saved;
         for buffer in [gates, cells, extra, zeros] {
             pool.give(buffer);
         }
     }
 
     pub(super) fn backward(&mut self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        let [steps, batch, _, hidden] = tape.dims(self.y);
+        let Some(dy) = tape.take_slope(&self.y) else { return };
+        let [steps, batch, _, hidden] = tape.dims(&self.y);
         if steps == 0 || batch == 0 {
             return;
         }
         self.through_time(tape, &dy, steps, batch);
         tape.pool().give(dy);
         self.parameter_slopes(tape, steps, batch);
-        if tape.wants_slope(self.x) {
+        if tape.wants_slope(&self.x) {
             let Layer { input_weight, inputs, cell, .. } = &self.layer;
             let width = cell.gates() * hidden;
             let mut dx = tape.pool().take(steps * batch * inputs);
             let weight = Matrix::new(tape.parameters(input_weight), *inputs, width);
             let slopes = Matrix::new(&self.saved.gates, steps * batch, width);
             matmul(&mut dx, *inputs, slopes, weight.transposed(), false);
-            tape.add_slope(self.x, dx);
+            tape.add_slope(&self.x, dx);
         }
     }
 
@@ -270,8 +280,8 @@ impl Recurred {
         transpose(tape.parameters(state_weight), width, &mut weight, hidden);
         let mut slope = tape.pool().zeros(size);
         let mut cell_slope = tape.pool().zeros(size);
-        let states = tape.value(self.y);
-        let Saved { gates, cells, extra, zeros } = &mut self.saved;
+        let states = tape.value(&self.y);
+        let Saved { gates, cells, extra, zeros, .. } = &mut self.saved;
         for step in (0..steps).rev() {
             add(&mut slope, &dy[step * size..][..size]);
             let past = (step.max(1) - 1) * size..step.max(1) * size;
@@ -307,7 +317,7 @@ impl Recurred {
         let Saved { gates, extra, .. } = &self.saved;
         let rows = steps * batch;
 
-        let (gradient, x) = tape.gradient_and_value(self.x);
+        let (gradient, x) = tape.gradient_and_value(&self.x);
         let (dw, more) = gradient.dense(input_weight);
         let x = Matrix::new(x, rows, *inputs).transposed();
         matmul(dw, width, x, Matrix::new(gates, rows, width), more);
@@ -315,7 +325,7 @@ impl Recurred {
         column_sums(gates, db, more);
 
         // The state before the first step is zero, so the first step has no share in the state's weight.
-        let (gradient, states) = tape.gradient_and_value(self.y);
+        let (gradient, states) = tape.gradient_and_value(&self.y);
         let rows = rows - batch;
         let states = Matrix::new(&states[..rows * hidden], rows, *hidden).transposed();
         let (dw, more) = gradient.dense(state_weight);

@@ -5,18 +5,18 @@ impl Tape<'_> {
     /// Every second place of every second row, with channels of zeros on both sides: the shortcut without parameters of the
     /// residual nets for small images.
     pub fn thin_out(&mut self, x: Var, channels: usize) -> Var {
-        assert_eq!(self.form(x), Form::Rows, "samples in the lanes are not thinned out");
-        let [images, height, width, inputs] = self.dims(x);
+        assert_eq!(self.form(&x), Form::Rows, "samples in the lanes are not thinned out");
+        let [images, height, width, inputs] = self.dims(&x);
         let dims = [images, height.div_ceil(2), width.div_ceil(2), channels];
         let mut data = self.pool().zeros(dims.iter().product());
         let before = (channels - inputs) / 2;
         for (place, y) in data.chunks_exact_mut(channels).enumerate() {
             let from = source(place, height, width) * inputs;
-            y[before..before + inputs].copy_from_slice(&self.value(x)[from..from + inputs]);
+            y[before..before + inputs].copy_from_slice(&self.value(&x)[from..from + inputs]);
         }
-        let wants_slope = self.wants_slope(x);
+        let wants_slope = self.wants_slope(&x);
         let y = self.push(data, dims, wants_slope);
-        self.record(Record::Shortcut(Thinned { x, y }));
+        self.record(Record::Shortcut(Thinned { x, y: y.clone() }));
         y
     }
 }
@@ -36,16 +36,16 @@ pub(crate) struct Thinned {
 
 impl Thinned {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
-            let ([_, height, width, inputs], [.., channels]) = (tape.dims(self.x), tape.dims(self.y));
-            let (len, before) = (tape.value(self.x).len(), (channels - inputs) / 2);
+        let Some(dy) = tape.take_slope(&self.y) else { return };
+        if tape.wants_slope(&self.x) {
+            let ([_, height, width, inputs], [.., channels]) = (tape.dims(&self.x), tape.dims(&self.y));
+            let (len, before) = (tape.value(&self.x).len(), (channels - inputs) / 2);
             let mut dx = tape.pool().zeros(len);
             for (place, slope) in dy.chunks_exact(channels).enumerate() {
                 let to = source(place, height, width) * inputs;
                 dx[to..to + inputs].copy_from_slice(&slope[before..before + inputs]);
             }
-            tape.add_slope(self.x, dx);
+            tape.add_slope(&self.x, dx);
         }
         tape.pool().give(dy);
     }

@@ -234,7 +234,7 @@ fn batch_norms() {
             let scores = scores(layout, [3, 2, 4]);
             move |tape| {
                 let images = tape.images();
-                let x = conv.forward(tape, images, Activation::None);
+                let x = conv.forward(tape, images.clone(), Activation::None);
                 let residual = has_residual.then(|| side.forward(tape, images, Activation::None));
                 let x = norm.forward(tape, x, residual, activation);
                 scores(tape, x);
@@ -252,7 +252,7 @@ fn batch_norms() {
         move |tape| {
             let x = tape.images();
             let x = conv.forward(tape, x, Activation::None);
-            let y = norm.forward(tape, x, Some(x), Activation::None);
+            let y = norm.forward(tape, x.clone(), Some(x.clone()), Activation::None);
             let y = norm.forward(tape, y, Some(x), Activation::None);
             scores(tape, y);
         }

@@ -16,39 +16,39 @@ impl Tape<'_> {
     }
 
     fn one_word(&mut self, x: Var, chosen: Chosen) -> Var {
-        let [_, batch, _, features] = self.dims(x);
+        let [_, batch, _, features] = self.dims(&x);
         let mut data = self.pool().take(batch * features);
         for (b, row) in data.chunks_exact_mut(features).enumerate() {
-            row.copy_from_slice(&self.value(x)[chosen.row(self, x, b) * features..][..features]);
+            row.copy_from_slice(&self.value(&x)[chosen.row(self, &x, b) * features..][..features]);
         }
-        let wants_slope = self.wants_slope(x);
+        let wants_slope = self.wants_slope(&x);
         let y = self.push(data, [batch, 1, 1, features], wants_slope);
-        self.record(Record::OneWord(OneWord { x, y, chosen }));
+        self.record(Record::OneWord(OneWord { x, y: y.clone(), chosen }));
         y
     }
 
     /// Each sequence from its last real word to its first; padding stays where it is.
     pub(super) fn turn_words(&mut self, x: Var) -> Var {
-        let len = self.value(x).len();
+        let len = self.value(&x).len();
         let mut data = self.pool().take(len);
-        turn(self, x, self.value(x), &mut data);
-        let (dims, wants_slope) = (self.dims(x), self.wants_slope(x));
+        turn(self, &x, self.value(&x), &mut data);
+        let (dims, wants_slope) = (self.dims(&x), self.wants_slope(&x));
         let y = self.push(data, dims, wants_slope);
-        self.record(Record::Turned(Turned { x, y }));
+        self.record(Record::Turned(Turned { x, y: y.clone() }));
         y
     }
 
     /// The features of two values side by side.
     pub(super) fn beside(&mut self, a: Var, b: Var) -> Var {
-        let ([steps, batch, _, left], [.., right]) = (self.dims(a), self.dims(b));
+        let ([steps, batch, _, left], [.., right]) = (self.dims(&a), self.dims(&b));
         let mut data = self.pool().take(steps * batch * (left + right));
-        let rows = self.value(a).chunks_exact(left).zip(self.value(b).chunks_exact(right));
+        let rows = self.value(&a).chunks_exact(left).zip(self.value(&b).chunks_exact(right));
         for (y, (a, b)) in data.chunks_exact_mut(left + right).zip(rows) {
             y[..left].copy_from_slice(a);
             y[left..].copy_from_slice(b);
         }
         let y = self.push(data, [steps, batch, 1, left + right], true);
-        self.record(Record::Beside(Beside { a, b, y }));
+        self.record(Record::Beside(Beside { a, b, y: y.clone() }));
         y
     }
 }
@@ -70,7 +70,7 @@ enum Chosen {
 
 impl Chosen {
     /// The row of sequence `b`'s word in `(T, B)`.
-    fn row(self, tape: &Tape<'_>, x: Var, b: usize) -> usize {
+    fn row(self, tape: &Tape<'_>, x: &Var, b: usize) -> usize {
         let [steps, batch, ..] = tape.dims(x);
         let step = match self {
             Self::LastWord => lengths(tape)[b].max(1) as usize - 1,
@@ -89,22 +89,22 @@ pub(crate) struct OneWord {
 
 impl OneWord {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
-            let [.., features] = tape.dims(self.x);
-            let len = tape.value(self.x).len();
+        let Some(dy) = tape.take_slope(&self.y) else { return };
+        if tape.wants_slope(&self.x) {
+            let [.., features] = tape.dims(&self.x);
+            let len = tape.value(&self.x).len();
             let mut dx = tape.pool().zeros(len);
             for (b, slope) in dy.chunks_exact(features).enumerate() {
-                dx[self.chosen.row(tape, self.x, b) * features..][..features].copy_from_slice(slope);
+                dx[self.chosen.row(tape, &self.x, b) * features..][..features].copy_from_slice(slope);
             }
-            tape.add_slope(self.x, dx);
+            tape.add_slope(&self.x, dx);
         }
         tape.pool().give(dy);
     }
 }
 
 /// Turns the sequences of `from`, a value of the sizes of `x`, around.
-fn turn(tape: &Tape<'_>, x: Var, from: &[f32], to: &mut [f32]) {
+fn turn(tape: &Tape<'_>, x: &Var, from: &[f32], to: &mut [f32]) {
     let [steps, batch, _, features] = tape.dims(x);
     let lengths = lengths(tape);
     for step in 0..steps {
@@ -125,11 +125,11 @@ pub(crate) struct Turned {
 
 impl Turned {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
+        let Some(dy) = tape.take_slope(&self.y) else { return };
+        if tape.wants_slope(&self.x) {
             let mut dx = tape.pool().take(dy.len());
-            turn(tape, self.x, &dy, &mut dx);
-            tape.add_slope(self.x, dx);
+            turn(tape, &self.x, &dy, &mut dx);
+            tape.add_slope(&self.x, dx);
         }
         tape.pool().give(dy);
     }
@@ -144,9 +144,9 @@ pub(crate) struct Beside {
 
 impl Beside {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        let (left, right) = (tape.dims(self.a)[3], tape.dims(self.b)[3]);
-        for (var, features, start) in [(self.a, left, 0), (self.b, right, left)] {
+        let Some(dy) = tape.take_slope(&self.y) else { return };
+        let (left, right) = (tape.dims(&self.a)[3], tape.dims(&self.b)[3]);
+        for (var, features, start) in [(&self.a, left, 0), (&self.b, right, left)] {
             if tape.wants_slope(var) {
                 let mut dx = tape.pool().take(dy.len() / (left + right) * features);
                 for (dx, dy) in dx.chunks_exact_mut(features).zip(dy.chunks_exact(left + right)) {

@@ -188,17 +188,17 @@ impl Block {
     }
 
     fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
-        let shortcut = match &self.shortcut {
-            Shortcut::Same => x,
-            Shortcut::Thinned => tape.thin_out(x, self.channels),
+        let mut shortcut = Some(match &self.shortcut {
+            Shortcut::Same => x.clone(),
+            Shortcut::Thinned => tape.thin_out(x.clone(), self.channels),
             Shortcut::Projected(conv, norm) => {
-                let x = conv.forward(tape, x, Activation::None);
+                let x = conv.forward(tape, x.clone(), Activation::None);
                 norm.forward(tape, x, None, Activation::None)
             }
-        };
+        });
         let mut y = x;
         for (i, (conv, norm)) in self.steps.iter().enumerate() {
-            let residual = (i + 1 == self.steps.len()).then_some(shortcut);
+            let residual = if i + 1 == self.steps.len() { shortcut.take() } else { None };
             y = conv.forward(tape, y, Activation::None);
             y = norm.forward(tape, y, residual, Activation::Relu);
         }
