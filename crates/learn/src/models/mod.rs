@@ -2,7 +2,6 @@
 //!
 //! To add one: write the file, and add it to the list below.
 
-pub mod cnn;
 pub mod lenet;
 pub mod lenet5;
 pub mod mlp;
@@ -72,7 +71,7 @@ macro_rules! models {
 
 models! {
     images: {
-        Cnn(cnn::Options) = "cnn",
+        Cnn(lenet::CnnOptions) = "cnn",
         Lenet(lenet::Options) = "lenet",
         Lenet5(lenet5::Options) = "lenet5",
         Mlp(mlp::Options) = "mlp",
