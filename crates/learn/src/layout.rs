@@ -1,5 +1,6 @@
 //! The list of named tensors of a model, with their places in one flat vector.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::random::Random;
@@ -12,9 +13,11 @@ pub struct Layout {
 }
 
 /// One named tensor. Its name and shape are PyTorch's; its memory order is the one the kernels like best.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Tensor {
     pub name: String,
+    /// What others call the tensor in their files.
+    alias: Option<String>,
     pub shape: Vec<usize>,
     pub range: Range<usize>,
     pub kind: Kind,
@@ -92,7 +95,28 @@ impl Order {
     }
 }
 
+/// Checkpoints keep a checksum of this text, so it stays what it is: a change would make a checkpoint one of another model.
+/// How others call the tensor is no part of it.
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, alias: _, shape, range, kind, order, init } = self;
+        f.debug_struct("Tensor")
+            .field("name", name)
+            .field("shape", shape)
+            .field("range", range)
+            .field("kind", kind)
+            .field("order", order)
+            .field("init", init)
+            .finish()
+    }
+}
+
 impl Tensor {
+    /// The names under which a file may hold the tensor, its own first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.name).chain(self.alias.as_deref())
+    }
+
     /// The tensor's values in PyTorch's order, from the flat vector.
     pub fn to_torch(&self, flat: &[f32]) -> Vec<f32> {
         let memory = &flat[self.range.clone()];
@@ -160,8 +184,18 @@ impl Layout {
             "order of {name} does not cover its shape"
         );
         self.len = range.end;
-        self.tensors.push(Tensor { name, shape: shape.to_vec(), range: range.clone(), kind, order, init });
+        let (shape, alias) = (shape.to_vec(), None);
+        self.tensors.push(Tensor { name, alias, shape, range: range.clone(), kind, order, init });
         Slot { tensor: self.tensors.len() - 1, range }
+    }
+
+    /// Has files also be read in which the layer `name` is called `alias`.
+    pub fn alias(&mut self, name: &str, alias: &str) {
+        for tensor in &mut self.tensors {
+            if let Some(part) = tensor.name.strip_prefix(name).filter(|part| part.starts_with('.')) {
+                tensor.alias = Some(format!("{alias}{part}"));
+            }
+        }
     }
 
     /// Has every tensor begin as normal numbers of one deviation; padding stays zero.
@@ -231,6 +265,42 @@ mod tests {
         check(&[2, 3], Order::permuted(&[2, 3], &[1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
         // One output behind an image of 2 channels of 1×3: memory runs over width, then channel.
         check(&[1, 6], Order::permuted(&[1, 2, 1, 3], &[2, 3, 1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+    }
+
+    /// The text is that of the first checkpoints, whose checksums must go on to fit.
+    #[test]
+    fn the_text_that_checkpoints_are_sealed_with_stays() {
+        let mut layout = Layout::default();
+        let normal = Init::Normal { deviation: 0.1, zero_row: Some(0) };
+        layout.rows("embedding.weight".into(), 3, 2, normal);
+        layout.dense("fc.weight".into(), &[2, 3], Order::permuted(&[2, 3], &[1, 0]), Init::Uniform(0.5));
+        layout.buffer("bn.running_var".into(), 2, Init::Constant(1.0));
+        layout.alias("fc", "classifier.1");
+        let expect = [
+            "Layout { tensors: [",
+            r#"Tensor { name: "embedding.weight", shape: [3, 2], range: 0..6, kind: Rows { width: 2 }, "#,
+            "order: Order { factors: [3, 2], axes: [0, 1] }, ",
+            "init: Normal { deviation: 0.1, zero_row: Some(0) } }, ",
+            r#"Tensor { name: "fc.weight", shape: [2, 3], range: 6..12, kind: Dense, "#,
+            "order: Order { factors: [2, 3], axes: [1, 0] }, init: Uniform(0.5) }, ",
+            r#"Tensor { name: "bn.running_var", shape: [2], range: 12..14, kind: Buffer, "#,
+            "order: Order { factors: [2], axes: [0] }, init: Constant(1.0) }], len: 14 }",
+        ];
+        assert_eq!(format!("{layout:?}"), expect.concat());
+    }
+
+    #[test]
+    fn a_layer_may_have_another_name_in_files_of_others() {
+        let mut layout = Layout::default();
+        for name in ["fc.1.weight", "fc.1.bias", "fc.10.bias"] {
+            layout.vector(name.into(), 1, Init::Constant(0.0));
+        }
+        layout.alias("fc.1", "fc.0");
+        let names: Vec<Vec<&str>> = layout.tensors().iter().map(|tensor| tensor.names().collect()).collect();
+        assert_eq!(
+            names,
+            [vec!["fc.1.weight", "fc.0.weight"], vec!["fc.1.bias", "fc.0.bias"], vec!["fc.10.bias"]]
+        );
     }
 
     #[test]

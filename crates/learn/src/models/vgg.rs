@@ -107,6 +107,9 @@ impl Vgg {
             Linear::new(layout, "classifier.4", options.hidden, options.hidden),
             Linear::new(layout, "classifier.6", options.hidden, classes),
         ];
+        // torchvision drops out behind a hidden layer, not before it, and so counts one less.
+        layout.alias("classifier.1", "classifier.0");
+        layout.alias("classifier.4", "classifier.3");
         Self { stages, classifier, dropout: options.dropout, pool: options.pool, classes }
     }
 }
