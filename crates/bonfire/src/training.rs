@@ -4,11 +4,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use bonfire_cluster::learn::data::Shape;
-use bonfire_cluster::learn::{self, Model};
+use bonfire_cluster::local;
 use bonfire_cluster::remote::{Access, Gate, Keys};
-use bonfire_cluster::report::{RunFolder, Summary, View};
-use bonfire_cluster::{Job, Overrides, Ranks, Run, Scale, Settings};
+use bonfire_learn::{self as learn, Model, Shape};
+use bonfire_report::{RunFolder, Summary, View};
+use bonfire_run::{Job, Overrides, Ranks, Run, Scale, Settings};
 
 /// A run on this machine, step by step: what to train, where to put it, how to show it.
 ///
@@ -111,10 +111,11 @@ impl<'a> Training<'a> {
 
     /// Trains to the end.
     pub fn run(self) -> Result<Summary> {
-        self.start()?.finish(&AtomicBool::new(false))
+        local::finish(self.start()?, &AtomicBool::new(false))
     }
 
-    /// Checks and loads everything and makes the run folder. If that fails, the input is wrong and nothing was left behind.
+    /// Checks and loads everything and makes the run folder. If that fails, the input is wrong and nothing was left
+    /// behind.
     pub fn start(self) -> Result<Run> {
         let job = self.prepare(Scale::Threads)?;
         self.begin(job)
@@ -158,7 +159,7 @@ impl<'a> Training<'a> {
                 bail!("{key} cannot change when a run is resumed: its checkpoints are of the old one");
             }
         }
-        settings.check_engine(self.ranks)?;
+        bonfire_cluster::check_engine(&settings, self.ranks)?;
         Ok(settings)
     }
 

@@ -15,7 +15,6 @@ use bonfire_wire::{Closed, Frame, Outbox, Pool, proto};
 use bytes::Bytes;
 
 /// One member's place in a ring, for one exchange after the other.
-#[expect(missing_debug_implementations, reason = "holds a closure")]
 pub struct Circle<'a, E> {
     pub index: usize,
     pub members: usize,

@@ -10,7 +10,7 @@ use bonfire_learn::{Gradient, Layout};
 use bonfire_wire::payload::{Encoder, Form, Part, PartView, Precision, RowNumbers, View};
 use bytes::Bytes;
 
-use crate::run_file::Compression;
+use bonfire_run::run_file::Compression;
 
 /// Turns vectors of one layout into payloads and back.
 #[derive(Debug)]

@@ -1,42 +1,25 @@
-//! Runs: from a run file to a trained model. Here the learning, the reporting and, on more machines than one, the wire meet.
+//! Runs on several machines: the roles of a cluster, and the gradients that travel between them.
 //!
-//! Read in this order: [`run_file`] (what is asked for), [`job`] (data and models, ready to start), [`worker`] and [`crew`]
-//! (one round), [`run`] (the loop with its events and files), [`checkpoint`], [`interchange`] (with PyTorch), [`evaluator`],
-//! [`bench`](mod@bench).
+//! What a run is, from its run file to its checkpoints, is `bonfire-run`'s; who waits for whom is `bonfire-strategy`'s;
+//! frames between processes are `bonfire-wire`'s. Here they meet.
+//!
+//! Read in this order: `exchange` (gradients as payloads), `mail` (what comes over all links of a node), `roles` (the head
+//! and what a node may be told to be), [`local`] (the roles as threads), [`remote`] (as processes), [`bench`](mod@bench).
 
-pub mod allreduce;
+mod allreduce;
 pub mod bench;
-pub mod checkpoint;
-pub mod course;
-pub mod crew;
-pub mod evaluator;
-pub mod exchange;
-pub mod interchange;
-pub mod job;
-pub mod ledger;
-pub mod loader;
-mod local;
-pub mod mail;
+mod exchange;
+pub mod local;
+mod mail;
 pub mod remote;
-pub mod replica;
-pub mod roles;
-pub mod run;
-pub mod run_file;
+mod roles;
 #[cfg(test)]
 mod simulation;
-mod state;
-pub mod station;
-pub mod worker;
-pub mod world;
+mod station;
+mod world;
 
-pub use bonfire_learn as learn;
-pub use bonfire_report as report;
-pub use bonfire_wire as wire;
-pub use bonfire_wire::{Ticket, Watchword};
-
-pub use job::{Job, Scale};
-pub use run::Run;
-pub use run_file::{Overrides, Ranks, Settings};
+pub use exchange::Codec;
+pub use world::check_engine;
 
 #[cfg(test)]
 mod spoilt;

@@ -6,22 +6,30 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_report::Exit;
+use bonfire_report::{Exit, Summary};
 use bonfire_wire::proto;
 
-use crate::checkpoint::layout_digest;
 use crate::mail::mailbox;
 use crate::roles::head;
 use crate::roles::network::{Network, Switchboard};
 use crate::roles::node::{self, Desk, Equipment};
 use crate::roles::registry::{Entry, Registry};
-use crate::run::Run;
+use bonfire_run::checkpoint::layout_digest;
+use bonfire_run::run::Run;
 
 /// Threads of this process are there at once.
 const WAIT: Duration = Duration::from_secs(60);
 
+/// Trains in this process to the end: workers that are in step share memory, all others are nodes over links of memory.
+pub fn finish(run: Run, stop: &AtomicBool) -> Result<Summary> {
+    match run.job.settings.topology.is_in_step() {
+        true => run.finish(stop),
+        false => run.finish_by(|run| train(run, stop)),
+    }
+}
+
 /// Trains with a thread for every node that the run asks for.
-pub(crate) fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
+fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
     let switchboard = Arc::new(Switchboard::default());
     let (post, mail) = mailbox();
     switchboard.register("head", &post);

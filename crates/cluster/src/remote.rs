@@ -23,7 +23,7 @@ use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::cpus::Cpus;
 use crate::roles::network::Grpc;
 use crate::roles::node::{self, Desk, HeadGone};
-use crate::run_file::Settings;
+use bonfire_run::run_file::Settings;
 
 pub use crate::roles::head::Absent;
 pub use gate::{Access, Gate, Keys};

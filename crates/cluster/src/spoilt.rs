@@ -14,11 +14,11 @@ use bytes::Bytes;
 use crate::allreduce::{Circle, Gather};
 use crate::exchange::{Codec, Parcel, bytes_to_floats};
 use crate::mail::{Mail, News};
-use crate::replica::Replica;
 use crate::roles::registry::{Entry, Registry};
-use crate::run_file::{Compression, Overrides, Settings};
 use crate::station::{Station, pack_state, unpack_state};
-use crate::worker::Worker;
+use bonfire_run::replica::Replica;
+use bonfire_run::run_file::{Compression, Overrides, Settings};
+use bonfire_run::worker::Worker;
 
 /// A table of 40 rows of 3, a dense tensor of 9 and a statistic of 2.
 pub(crate) fn layout() -> Layout {

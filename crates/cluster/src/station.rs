@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use bonfire_learn::data::{Dataset, Samples};
+use bonfire_data::{Dataset, Samples};
 use bonfire_learn::{Gradient, Layout, OptimizerSpec, Tally};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto;
 use bytes::Bytes;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::crew::round_seed;
 use crate::exchange::{Codec, Parcel, bytes_to_floats, floats_to_bytes};
-use crate::loader::{Plan, Shares};
-use crate::replica::{Replica, Step};
-use crate::run_file::Settings;
-use crate::worker::{Luck, Worker};
+use bonfire_run::crew::round_seed;
+use bonfire_run::loader::{Plan, Shares};
+use bonfire_run::replica::{Replica, Step};
+use bonfire_run::run_file::Settings;
+use bonfire_run::worker::{Luck, Worker};
 
 /// A worker and all that it needs.
 #[derive(Debug)]

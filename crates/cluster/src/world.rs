@@ -9,6 +9,8 @@ mod absent;
 #[cfg(feature = "mpi")]
 mod present;
 
+use bonfire_run::run_file::tree::Wrong;
+use bonfire_run::{Ranks, Settings};
 use bytes::Bytes;
 
 use crate::allreduce::Gather;
@@ -17,6 +19,22 @@ use crate::allreduce::Gather;
 pub use absent::World;
 #[cfg(feature = "mpi")]
 pub use present::World;
+
+/// Whether this program, started as these ranks, can do what a run file wants of MPI.
+pub fn check_engine(settings: &Settings, ranks: Option<Ranks>) -> Result<(), Wrong> {
+    let is_at_hand = ranks.is_some_and(|ranks| ranks.mpi && !ranks.head_apart);
+    let wrong = |message: String| Err(settings.wrong("allreduce.engine", message));
+    if !settings.topology.uses_mpi() {
+        Ok(())
+    } else if !cfg!(feature = "mpi") {
+        wrong("mpi is not in this program: build it with `cargo build --release --features mpi`".into())
+    } else if !is_at_hand {
+        let nodes = settings.topology.nodes() + usize::from(settings.file.evaluator);
+        wrong(format!("mpi needs ranks that MPI started: `mpirun -n {nodes} bonfire train RUN.yml`"))
+    } else {
+        Ok(())
+    }
+}
 
 /// What all members said before a sum.
 #[derive(Clone, Copy, Debug, PartialEq)]

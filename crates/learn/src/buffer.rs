@@ -41,7 +41,7 @@ impl Drop for Memory {
 
 /// Floats on a 64-byte boundary. A buffer from a [`Pool`] holds whatever its last user left.
 #[derive(Default)]
-pub struct Buffer {
+pub(crate) struct Buffer {
     memory: Option<Arc<Memory>>,
     lines: Range<usize>,
     len: usize,
@@ -62,9 +62,9 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[f32] {
-        // SAFETY: the buffer's lines are initialised, hold at least `len` floats in a row (a `Line` is `repr(C)` with no
-        // padding), live as long as its `memory`, and belong to no other buffer: `Pool::take` sees to it. Without memory,
-        // `len` is 0.
+        // SAFETY: the buffer's lines are initialised, hold at least `len` floats in a row (a `Line` is `repr(C)` with
+        // no padding), live as long as its `memory`, and belong to no other buffer: `Pool::take` sees to it. Without
+        // memory, `len` is 0.
         unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.len) }
     }
 }
@@ -85,10 +85,10 @@ impl std::fmt::Debug for Buffer {
 
 /// Memory that is free. Each tape has its own, so no lock is needed and memory stays with its thread.
 ///
-/// Sentences differ in length from batch to batch, so the buffers of one batch do not fit another. They are cut out of one
-/// block, which is whole again when all are given back: it holds what the largest batch needs at once, and no more.
+/// Sentences differ in length from batch to batch, so the buffers of one batch do not fit another. They are cut out of
+/// one block, which is whole again when all are given back: it holds what the largest batch needs at once, and no more.
 #[derive(Debug, Default)]
-pub struct Pool {
+pub(crate) struct Pool {
     blocks: Vec<Block>,
     /// How many lines buffers have now, and how many they had at most.
     used: usize,
@@ -104,7 +104,7 @@ struct Block {
 
 impl Pool {
     /// A buffer of `len` floats with whatever they last held.
-    pub fn take(&mut self, len: usize) -> Buffer {
+    pub(crate) fn take(&mut self, len: usize) -> Buffer {
         if len == 0 {
             return Buffer::default();
         }
@@ -123,14 +123,14 @@ impl Pool {
     }
 
     /// A buffer of `len` zeros.
-    pub fn zeros(&mut self, len: usize) -> Buffer {
+    pub(crate) fn zeros(&mut self, len: usize) -> Buffer {
         let mut buffer = self.take(len);
         buffer.fill(0.0);
         buffer
     }
 
     /// Takes a buffer back.
-    pub fn give(&mut self, buffer: Buffer) {
+    pub(crate) fn give(&mut self, buffer: Buffer) {
         let Buffer { memory: Some(memory), lines, .. } = buffer else { return };
         let mut own = self.blocks.iter_mut().filter(|block| Arc::ptr_eq(&block.memory, &memory));
         if let Some(block) = own.next() {
@@ -143,8 +143,9 @@ impl Pool {
         }
     }
 
-    /// Makes one block of all: what buffers had at most, with some more, so that a batch that is a little longer still fits, and
-    /// so do buffers between which gaps remain. If gaps have been larger than that, as much as all blocks together.
+    /// Makes one block of all: what buffers had at most, with some more, so that a batch that is a little longer still
+    /// fits, and so do buffers between which gaps remain. If gaps have been larger than that, as much as all blocks
+    /// together.
     fn join(&mut self) {
         self.used = 0;
         if let [block] = self.blocks.as_mut_slice() {

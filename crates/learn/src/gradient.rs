@@ -64,8 +64,8 @@ impl Gradient {
         }
     }
 
-    /// A gradient that keeps the [factors](Factors) of large products instead of computing them. It can be added and applied,
-    /// and does not have all of its values.
+    /// A gradient that keeps the factors of large products instead of computing them. It can be added and
+    /// applied, and does not have all of its values.
     pub fn in_factors(layout: &Layout) -> Self {
         Self { keeps_factors: true, ..Self::new(layout) }
     }
@@ -99,7 +99,7 @@ impl Gradient {
     }
 
     /// The place of a dense tensor, and whether to add to it: a tensor used twice in a step gets the sum.
-    pub fn dense(&mut self, slot: &Slot) -> (&mut [f32], bool) {
+    pub(crate) fn dense(&mut self, slot: &Slot) -> (&mut [f32], bool) {
         let Content::Dense { written, factors } = &mut self.tensors[slot.tensor].content else {
             unreachable!("tensor {} is a table of rows", slot.tensor);
         };
@@ -109,7 +109,7 @@ impl Gradient {
     }
 
     /// Adds the product of two matrices to a dense tensor of the product's sizes.
-    pub fn add_product(&mut self, slot: &Slot, a: Matrix<'_>, b: Matrix<'_>) {
+    pub(crate) fn add_product(&mut self, slot: &Slot, a: Matrix<'_>, b: Matrix<'_>) {
         if let Content::Dense { written: written @ false, factors } = &mut self.tensors[slot.tensor].content
             && self.keeps_factors
             && Factors::pay(a, b)
@@ -124,7 +124,7 @@ impl Gradient {
 
     /// Adds `slope` to one row of a table.
     #[inline]
-    pub fn add_row(&mut self, slot: &Slot, row: u32, slope: &[f32]) {
+    pub(crate) fn add_row(&mut self, slot: &Slot, row: u32, slope: &[f32]) {
         let Content::Rows(rows) = &mut self.tensors[slot.tensor].content else {
             unreachable!("tensor {} is dense", slot.tensor);
         };

@@ -1,7 +1,7 @@
 //! What everything above sees of a model.
 
+use crate::batch::Batch;
 use crate::class_weights::ClassWeights;
-use crate::data::Batch;
 use crate::error::Result;
 use crate::gradient::Gradient;
 use crate::layout::Layout;
@@ -15,17 +15,18 @@ pub trait Model: Send {
     /// How many classes the model tells apart.
     fn classes(&self) -> usize;
 
-    /// Whether the threads of a worker had better share the model's products than the samples of its batch: if the weights
-    /// outnumber everything else, so that every thread would read all of them for a few samples.
+    /// Whether the threads of a worker had better share the model's products than the samples of its batch: if the
+    /// weights outnumber everything else, so that every thread would read all of them for a few samples.
     fn shares_products(&self) -> bool {
         false
     }
 
-    /// Has the losses of some classes count for more than those of others from now on; an error if the weights are not one a class.
+    /// Has the losses of some classes count for more than those of others from now on; an error if the weights are not
+    /// one a class.
     fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<()>;
 
-    /// Replaces `gradient` by that of a batch, and adds the batch's answers to `tally`. Chance, such as dropout, depends on
-    /// `seed` alone.
+    /// Replaces `gradient` by that of a batch, and adds the batch's answers to `tally`. Chance, such as dropout,
+    /// depends on `seed` alone.
     fn gradient(
         &mut self,
         parameters: &[f32],

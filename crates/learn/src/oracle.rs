@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use self::layers::Layers;
-use crate::data::{Batch, IGNORED, Inputs, Shape};
+use crate::batch::{Batch, IGNORED, Inputs, Shape};
 use crate::layout::Kind;
 use crate::{ClassWeights, Gradient, Layout, Model, ModelSpec, Optimizer, OptimizerSpec, Tally};
 

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
+use crate::batch::{Batch, Inputs};
 use crate::buffer::{Buffer, Pool};
 use crate::class_weights::ClassWeights;
-use crate::data::{Batch, Inputs};
 use crate::gradient::Gradient;
 use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise;
@@ -28,16 +28,16 @@ pub struct Var {
 }
 
 /// The sizes of a value: `(N, H, W, C)` of images, `(T, B, 1, F)` of sequences, `(N, 1, 1, F)` of plain rows.
-pub type Dims = [usize; 4];
+pub(crate) type Dims = [usize; 4];
 
 /// How a value lies in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// In the order of its sizes, features innermost.
     #[default]
     Rows,
-    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. Small nets are faster
-    /// so; see [`lanes`](crate::kernels::lanes).
+    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. Small nets are
+    /// faster so; see [`lanes`](crate::kernels::lanes).
     Lanes,
 }
 
@@ -62,7 +62,7 @@ struct Value {
 
 /// The memory of a tape, kept from step to step.
 #[derive(Debug, Default)]
-pub struct Workspace {
+pub(crate) struct Workspace {
     values: Vec<Value>,
     /// The handle of every value by its number, and of those of earlier steps.
     handles: Vec<Arc<()>>,
@@ -134,7 +134,7 @@ pub struct Tape<'a> {
 
 impl<'a> Tape<'a> {
     /// A tape on which to compute the gradient of `batch`. `seed` decides what dropout drops.
-    pub fn training(
+    pub(crate) fn training(
         work: &'a mut Workspace,
         weights: &'a ClassWeights,
         parameters: &'a [f32],
@@ -147,7 +147,7 @@ impl<'a> Tape<'a> {
     }
 
     /// A tape on which to measure `batch`.
-    pub fn evaluating(
+    pub(crate) fn evaluating(
         work: &'a mut Workspace,
         weights: &'a ClassWeights,
         parameters: &'a [f32],
@@ -157,9 +157,9 @@ impl<'a> Tape<'a> {
         Self { batch, parameters, gradient: None, tally, work, weights, seed: 0 }
     }
 
-    /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the slopes
-    /// of those before it.
-    pub fn finish(mut self) {
+    /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the
+    /// slopes of those before it.
+    pub(crate) fn finish(mut self) {
         while let Some(Done { mut record, first_value }) = self.work.done.pop() {
             if self.is_training() {
                 record.backward(&mut self);
@@ -184,7 +184,7 @@ impl<'a> Tape<'a> {
     }
 
     /// How a value lies in memory.
-    pub fn form(&self, var: &Var) -> Form {
+    pub(crate) fn form(&self, var: &Var) -> Form {
         self.at(var).form
     }
 

@@ -3,9 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use bonfire_learn::data::{Batch, Shape};
 use bonfire_learn::optim::{AdamOptions, SgdOptions};
-use bonfire_learn::{Gradient, ModelSpec, Optimizer, OptimizerSpec, Tally};
+use bonfire_learn::{Batch, Gradient, ModelSpec, Optimizer, OptimizerSpec, Shape, Tally};
 
 /// The system's allocator, which counts what each thread asks of it.
 struct Counting;

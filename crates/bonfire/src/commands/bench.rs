@@ -3,10 +3,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use bonfire_cluster::bench::exchange::{self, ExchangeSpeed, Task, Via};
 use bonfire_cluster::bench::mpi::{self, MpiSpeed};
-use bonfire_cluster::bench::step::{self, StepSpeed};
-use bonfire_cluster::learn::ModelSpec;
-use bonfire_cluster::report::number;
-use bonfire_cluster::{Overrides, Settings};
+use bonfire_learn::ModelSpec;
+use bonfire_report::number;
+use bonfire_run::bench::step::{self, StepSpeed};
+use bonfire_run::{Overrides, Settings};
 
 /// Measure how fast this machine is.
 #[derive(Debug, clap::Args)]

@@ -2,8 +2,8 @@
 
 use crate::fetch::{self, Aside, COLLECTIONS, Collection, Origin};
 use anyhow::{Context, Result, bail, ensure};
-use bonfire_cluster::learn::data::source::{self, KNOWN, Known, known, nearest, user_folder};
-use bonfire_cluster::learn::data::{Source, conllu, digits, grammar, idx, reviews};
+use bonfire_data::source::{self, KNOWN, Known, known, nearest, user_folder};
+use bonfire_data::{Source, conllu, digits, grammar, idx, reviews};
 use std::path::{Path, PathBuf};
 
 /// List, make and get data sets.
@@ -234,8 +234,14 @@ fn collection(name: &str) -> Result<&'static Collection> {
                 let folder = user_folder(name).unwrap_or_else(|| Path::new("data").join(name));
                 anyhow::anyhow!("{name} has to be fetched by hand; put into {}: {home}", folder.display())
             }
-            Some(_) => anyhow::anyhow!("{name} needs no getting: a run makes it; to write it as files: bonfire data make {name} -o DIR"),
-            None => anyhow::anyhow!("{name:?} is not known; {} can be got; did you mean {}?", names.join(" and "), nearest(name)),
+            Some(_) => anyhow::anyhow!(
+                "{name} needs no getting: a run makes it; to write it as files: bonfire data make {name} -o DIR"
+            ),
+            None => anyhow::anyhow!(
+                "{name:?} is not known; {} can be got; did you mean {}?",
+                names.join(" and "),
+                nearest(name)
+            ),
         }
     })
 }
@@ -243,7 +249,7 @@ fn collection(name: &str) -> Result<&'static Collection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_cluster::learn::data::Samples;
+    use bonfire_data::Samples;
     use clap::Parser;
 
     #[derive(Parser)]

@@ -2,8 +2,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_cluster::evaluator::{self, Evaluator, Finding};
-use bonfire_cluster::report::number;
+use bonfire_report::number;
+use bonfire_run::evaluator::{self, Evaluator, Finding};
 
 use super::stop_on_ctrl_c;
 use crate::failure::Failed;

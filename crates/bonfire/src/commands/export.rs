@@ -1,8 +1,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use bonfire_cluster::interchange::{self, Exported};
-use bonfire_cluster::report::number;
+use bonfire_report::number;
+use bonfire_run::interchange::{self, Exported};
 
 use crate::terminal::say;
 

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bonfire_cluster::Ranks;
 use bonfire_cluster::remote::Access;
 use bonfire_launch::foreign::Place;
+use bonfire_run::Ranks;
 
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
@@ -68,7 +68,7 @@ pub fn run(args: HeadArgs) -> Result<ExitCode> {
         }
         None => print_line(&ticket),
     }
-    let summary = run.lead(&gate, stop).context(Failed("the run failed".to_owned()))?;
+    let summary = gate.lead(run, stop).context(Failed("the run failed".to_owned()))?;
     Ok(exit_code(&summary))
 }
 

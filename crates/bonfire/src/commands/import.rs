@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use bonfire_cluster::report::{RunFolder, number};
-use bonfire_cluster::{Job, Overrides, Scale, Settings, interchange};
+use bonfire_report::{RunFolder, number};
+use bonfire_run::{Job, Overrides, Scale, Settings, interchange};
 
 /// Make a run folder from weights of PyTorch, to measure them or to go on training.
 #[derive(Debug, clap::Args)]

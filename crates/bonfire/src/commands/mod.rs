@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use bonfire_cluster::learn::kernels::instructions;
+use bonfire_learn::kernels::instructions;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failed;

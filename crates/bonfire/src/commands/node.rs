@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bonfire_cluster::Ticket;
 use bonfire_cluster::remote::{self, Part, Stage};
-use bonfire_cluster::report::number;
+use bonfire_report::number;
+use bonfire_wire::Ticket;
 
 use super::rank_args::RankArgs;
 use super::ranks;

@@ -1,7 +1,7 @@
 use anyhow::{Context, Result, bail, ensure};
-use bonfire_cluster::Watchword;
 use bonfire_cluster::remote::{Meeting, Point};
 use bonfire_launch::foreign::{self, Launcher, Place};
+use bonfire_wire::Watchword;
 
 use super::node::cache;
 

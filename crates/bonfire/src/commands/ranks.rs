@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use bonfire_cluster::remote::{Absent, Meeting, Part, Refused, Stage};
-use bonfire_cluster::report::Summary;
 use bonfire_launch::foreign::Place;
+use bonfire_report::Summary;
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
 use crate::Training;
@@ -32,8 +32,8 @@ pub fn lead(training: Training<'_>, meeting: &Meeting, wait: Duration, head_apar
     let (run, gate, _notice) = opened.inspect_err(|error| meeting.refuse(&format!("{error:#}")))?;
     let stop = stop_on_ctrl_c()?;
     let led = match head_apart {
-        true => run.lead(&gate, stop),
-        false => run.lead_at_work(&gate, stop),
+        true => gate.lead(run, stop),
+        false => gate.lead_at_work(run, stop),
     };
     led.map_err(|error| match error.is::<Absent>() {
         true => Error::new(Failed(format!("the run failed: {error:#}; {}", meeting.advice()))),

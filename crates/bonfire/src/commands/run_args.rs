@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use bonfire_cluster::report::{Exit, Summary, View};
+use bonfire_report::{Exit, Summary, View};
 
 use super::INTERRUPTED;
 use crate::Training;

@@ -3,8 +3,8 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use bonfire_cluster::report::number;
 use bonfire_launch::{Program, call};
+use bonfire_report::number;
 
 use super::fleet::{Checkup, Fleet, FleetArgs};
 use crate::failure::Failed;

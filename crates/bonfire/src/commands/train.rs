@@ -2,8 +2,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_cluster::Ranks;
 use bonfire_launch::foreign::Place;
+use bonfire_run::Ranks;
 
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
@@ -49,7 +49,7 @@ fn alone(args: TrainArgs) -> Result<ExitCode> {
     let run = training(args.run, args.workers)?.start()?;
     // Only now: while data are loaded there is nothing to save, and Ctrl-C may simply end the program.
     let stop = stop_on_ctrl_c()?;
-    let summary = run.finish(stop).context(Failed("the run failed".to_owned()))?;
+    let summary = bonfire_cluster::local::finish(run, stop).context(Failed("the run failed".to_owned()))?;
     Ok(exit_code(&summary))
 }
 

@@ -7,14 +7,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use bonfire_cluster::checkpoint::layout_digest;
-use bonfire_cluster::learn::{Gradient, Layout};
-use bonfire_cluster::run_file::Compression;
-use bonfire_cluster::wire::proto::{self, frame::Body};
-use bonfire_cluster::wire::{
+use bonfire_cluster::Codec;
+use bonfire_learn::{Gradient, Layout};
+use bonfire_run::checkpoint::layout_digest;
+use bonfire_run::run_file::Compression;
+use bonfire_run::{Overrides, Settings};
+use bonfire_wire::proto::{self, frame::Body};
+use bonfire_wire::{
     ConnectSecurity, Fingerprint, Frame, Incoming, Outbox, Secret, Sink, Ticket, Timeouts, Wire,
 };
-use bonfire_cluster::{Overrides, Settings, exchange::Codec};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};

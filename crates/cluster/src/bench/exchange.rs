@@ -21,7 +21,7 @@ use crate::allreduce::{Circle, Gather};
 use crate::exchange::{Codec, Parcel};
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::network::{Grpc, Network};
-use crate::run_file::Compression;
+use bonfire_run::run_file::Compression;
 
 /// How gradients are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,4 @@
-//! How fast this machine is: at a training step, and at exchanging gradients.
+//! How fast this machine is at exchanging gradients.
 
 pub mod exchange;
 pub mod mpi;
-pub mod step;

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_learn::data::pack;
+use bonfire_data::pack;
 use bonfire_report::{Event, HostFacts, Summary};
 use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Secret, Ticket, Watchword, Wire};
 use bytes::Bytes;
@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use super::resident::Resident;
 use super::{VERSION, listen, own_address, timeouts};
-use crate::checkpoint::layout_digest;
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::head;
 use crate::roles::registry::{Entry, Registry, turned_away};
-use crate::run::Run;
-use crate::run_file::{Distribute, Settings};
-use crate::state::data_digest;
+use bonfire_run::checkpoint::layout_digest;
+use bonfire_run::run::Run;
+use bonfire_run::run_file::{Distribute, Settings};
+use bonfire_run::state::data_digest;
 
 /// How a head is reached.
 #[derive(Clone, Debug)]
@@ -178,52 +178,51 @@ fn host_of(address: SocketAddr) -> String {
     }
 }
 
-impl Run {
-    /// Trains with the nodes that come to the gate. As [`Run::finish`] in all else.
-    pub fn lead(mut self, gate: &Gate, stop: &AtomicBool) -> Result<Summary> {
-        let led = self
-            .entry()
-            .and_then(|entry| head::lead(&mut self, Registry::new(entry), &gate.mailbox, stop, gate.wait));
-        gate.listener.sum_up();
-        while let Some(mail) = gate.mailbox.next(Duration::ZERO) {
+impl Gate {
+    /// Trains with the nodes that come to the gate. Whatever happens, the summary is written.
+    pub fn lead(&self, mut run: Run, stop: &AtomicBool) -> Result<Summary> {
+        let led = entry(&run)
+            .and_then(|entry| head::lead(&mut run, Registry::new(entry), &self.mailbox, stop, self.wait));
+        self.listener.sum_up();
+        while let Some(mail) = self.mailbox.next(Duration::ZERO) {
             if let News::Stranger(reason) = mail.news {
-                self.tell(Event::Warned { message: turned_away(&reason) });
+                run.tell(Event::Warned { message: turned_away(&reason) });
             }
         }
-        self.end(led)
+        run.end(led)
     }
 
     /// The same with this process as a node too: rank 0 of those that a launcher started.
-    pub fn lead_at_work(mut self, gate: &Gate, stop: &AtomicBool) -> Result<Summary> {
-        let led = self.entry().and_then(|entry| {
+    pub fn lead_at_work(&self, mut run: Run, stop: &AtomicBool) -> Result<Summary> {
+        let led = entry(&run).and_then(|entry| {
             let mut registry = Registry::new(entry);
-            let resident = Resident::move_in(&self, gate, &mut registry)?;
-            let led = head::lead(&mut self, registry, &gate.mailbox, stop, gate.wait);
+            let resident = Resident::move_in(&run, self, &mut registry)?;
+            let led = head::lead(&mut run, registry, &self.mailbox, stop, self.wait);
             resident.move_out();
             led
         });
-        self.end(led)
+        run.end(led)
     }
+}
 
-    /// What nodes must know, and be.
-    fn entry(&self) -> Result<Entry> {
-        let job = &self.job;
-        let shipment = match job.settings.file.distribute {
-            Distribute::Local => None,
-            Distribute::Ship => {
-                let mut bytes = Vec::new();
-                pack::write(&job.dataset, &mut bytes)?;
-                Some(Bytes::from(bytes))
-            }
-        };
-        let state = 1 + job.replica.optimizer.moments().len();
-        Ok(Entry {
-            version: VERSION.to_owned(),
-            run_file: job.settings.to_yaml()?,
-            data_digest: data_digest(&job.dataset)?,
-            layout_digest: layout_digest(job.layout()).into_bytes(),
-            shipment,
-            payload_bytes: job.layout().len() * 4 * state + (1 << 16),
-        })
-    }
+/// What nodes must know, and be.
+fn entry(run: &Run) -> Result<Entry> {
+    let job = &run.job;
+    let shipment = match job.settings.file.distribute {
+        Distribute::Local => None,
+        Distribute::Ship => {
+            let mut bytes = Vec::new();
+            pack::write(&job.dataset, &mut bytes)?;
+            Some(Bytes::from(bytes))
+        }
+    };
+    let state = 1 + job.replica.optimizer.moments().len();
+    Ok(Entry {
+        version: VERSION.to_owned(),
+        run_file: job.settings.to_yaml()?,
+        data_digest: data_digest(&job.dataset)?,
+        layout_digest: layout_digest(job.layout()).into_bytes(),
+        shipment,
+        payload_bytes: job.layout().len() * 4 * state + (1 << 16),
+    })
 }

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use bonfire_learn::data::{Dataset, Source, pack};
+use bonfire_data::{Dataset, Source, pack};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 use bytes::Bytes;
 
 use super::Stage;
-use crate::checkpoint::layout_digest;
 use crate::mail::{Mailbox, News};
 use crate::roles::node::{Equipment, HeadGone};
-use crate::run_file::{Overrides, Settings};
-use crate::state::data_digest;
+use bonfire_run::checkpoint::layout_digest;
+use bonfire_run::run_file::{Overrides, Settings};
+use bonfire_run::state::data_digest;
 
 /// What a node has loaded for a run.
 #[derive(Debug)]

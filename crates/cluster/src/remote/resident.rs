@@ -16,7 +16,7 @@ use crate::mail::mailbox;
 use crate::roles::network::Grpc;
 use crate::roles::node::{self, Desk, Equipment};
 use crate::roles::registry::Registry;
-use crate::run::Run;
+use bonfire_run::run::Run;
 
 /// A node of this process, on a thread of its own.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use bonfire_wire::{Frame, proto};
 
 use super::node::{Desk, Next};
 use crate::exchange::bytes_to_floats;
-use crate::job::Job;
 use crate::mail::News;
+use bonfire_run::job::Job;
 
 /// Measures what the head sends, one after the other.
 pub fn evaluate(desk: &mut Desk, job: &mut Job) -> Result<Next> {

@@ -7,8 +7,8 @@ use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
 use super::worker::to_proto;
-use crate::replica::Replica;
 use crate::station::pack_state;
+use bonfire_run::replica::Replica;
 use bonfire_strategy::Unit;
 
 /// The newest steps from version to version.

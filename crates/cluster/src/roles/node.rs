@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bonfire_data::Dataset;
 use bonfire_learn::Layout;
-use bonfire_learn::data::Dataset;
 use bonfire_wire::proto::assignment::Role;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
@@ -13,12 +13,12 @@ use bonfire_wire::{Frame, Outbox, proto};
 use super::network::Network;
 use super::registry::turned_away;
 use super::{evaluator, relay, ring, worker};
-use crate::job::{Job, Scale, weigh_classes};
 use crate::mail::{Mail, Mailbox, News, Post};
-use crate::run_file::Settings;
 use crate::station::Station;
-use crate::worker::Worker;
 use crate::world::World;
+use bonfire_run::job::{Job, Scale, weigh_classes};
+use bonfire_run::run_file::Settings;
+use bonfire_run::worker::Worker;
 
 /// Where a node sits: its mail, its way to the head, and its way to others.
 #[derive(Debug)]

@@ -82,7 +82,7 @@ pub enum Role {
 #[derive(Debug)]
 pub enum Notice {
     /// A node has joined and loads its data.
-    Joined(u64),
+    Joined,
     /// A node can be given a role.
     Ready(u64),
     /// Somebody was turned away, and why, in words.
@@ -251,7 +251,8 @@ impl Registry {
         };
         // One that is gone already is heard of in the mail.
         let _ = outbox.send(Body::Welcome(welcome));
-        Some(Notice::Joined(self.admit(link, outbox, join)))
+        self.admit(link, outbox, join);
+        Some(Notice::Joined)
     }
 
     fn listen(&mut self, number: u64, frame: Frame) -> Option<Notice> {

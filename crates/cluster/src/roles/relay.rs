@@ -17,9 +17,9 @@ use super::node::{Desk, Next};
 use super::worker::{from_proto, to_proto};
 use crate::exchange::{Codec, Parcel};
 use crate::mail::{Mail, News};
-use crate::replica::Replica;
-use crate::run_file::Settings;
 use crate::station::{take, unpack_state};
+use bonfire_run::replica::Replica;
+use bonfire_run::run_file::Settings;
 
 /// Relays between the head and some workers until the head has something else to do for this node.
 pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Result<Next> {

@@ -13,11 +13,11 @@ use bytes::Bytes;
 
 use super::node::{Caller, Desk, Next};
 use crate::allreduce::{self, Circle};
-use crate::course::Course;
 use crate::mail::{Mail, News};
-use crate::run_file::{RingOp, Settings, Topology};
 use crate::station::{Computed, Station, pack_state, unpack_state};
 use crate::world::World;
+use bonfire_run::course::Course;
+use bonfire_run::run_file::{RingOp, Settings, Topology};
 
 /// Takes part in the run's ring until the head has something else to do for this node.
 pub fn take_part(
@@ -75,6 +75,12 @@ impl From<anyhow::Error> for Break {
     }
 }
 
+/// What a ring has to do on the course of a run.
+pub fn plan_of(course: &Course) -> Plan {
+    let (epochs, max_rounds) = course.ends();
+    Plan { units_per_epoch: course.units_per_epoch() as u32, epochs, max_rounds }
+}
+
 struct Member<'w> {
     op: RingOp,
     /// What carries the sums, if that is MPI.
@@ -114,7 +120,7 @@ impl<'w> Member<'w> {
         Self {
             op,
             world,
-            plan: course.ring(),
+            plan: plan_of(&course),
             course,
             round: 0,
             formed: None,

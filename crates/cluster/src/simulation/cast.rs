@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use bonfire_data::Dataset;
 use bonfire_learn::Layout;
-use bonfire_learn::data::Dataset;
 use bonfire_report::{RunFolder, Summary};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Outbox, proto};
 
 use super::link::SimulatedNetwork;
 use super::world::{Killed, SimulatedTime, World};
-use crate::checkpoint::layout_digest;
-use crate::job::{Job, Scale};
 use crate::mail::{Post, mailbox_in};
 use crate::remote::await_welcome;
 use crate::roles::head;
 use crate::roles::network::Network;
 use crate::roles::node::{self, Desk, Equipment, HeadGone};
 use crate::roles::registry::{Entry, Registry};
-use crate::run::Run;
-use crate::run_file::Settings;
+use bonfire_run::checkpoint::layout_digest;
+use bonfire_run::job::{Job, Scale};
+use bonfire_run::run::Run;
+use bonfire_run::run_file::Settings;
 
 /// What all processes of a run share.
 #[derive(Debug)]

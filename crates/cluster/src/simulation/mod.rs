@@ -21,11 +21,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use bonfire_learn::data::Dataset;
+use bonfire_data::Dataset;
 use bonfire_learn::random::Random;
 use bonfire_report::{Event, Exit, Summary, read_events};
 
-use crate::run_file::{Overrides, Settings};
+use bonfire_run::run_file::{Overrides, Settings};
 use cast::Play;
 use fault::{Fault, Hazards};
 use world::{Entry, World};

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::fault::Fault;
 use super::{Case, Kind, Outcome, Verdict, run_folder};
-use crate::checkpoint;
+use bonfire_run::checkpoint;
 
 const SYNC: Kind =
     Kind { arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}", nodes: 3, samples: 90 };

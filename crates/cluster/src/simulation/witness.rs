@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::world::World;
-use crate::replica::Replica;
+use bonfire_run::replica::Replica;
 
 thread_local! {
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };

@@ -6,7 +6,7 @@ use super::{vectorized, winograd};
 
 /// The sizes of a convolution. Images are `(N, H, W, C)`, weights `(K, K, in, out)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Convolution {
+pub(crate) struct Convolution {
     pub images: usize,
     pub height: usize,
     pub width: usize,
@@ -21,21 +21,21 @@ pub struct Convolution {
 const BLOCK: usize = 1 << 18;
 
 impl Convolution {
-    pub fn out_height(&self) -> usize {
+    pub(crate) fn out_height(&self) -> usize {
         (self.height + 2 * self.padding - self.kernel) / self.stride + 1
     }
 
-    pub fn out_width(&self) -> usize {
+    pub(crate) fn out_width(&self) -> usize {
         (self.width + 2 * self.padding - self.kernel) / self.stride + 1
     }
 
     /// How many output positions there are in all images.
-    pub fn positions(&self) -> usize {
+    pub(crate) fn positions(&self) -> usize {
         self.images * self.out_height() * self.out_width()
     }
 
     /// How many floats one output position sees.
-    pub fn patch(&self) -> usize {
+    pub(crate) fn patch(&self) -> usize {
         self.kernel * self.kernel * self.inputs
     }
 
@@ -45,12 +45,12 @@ impl Convolution {
     }
 
     /// The length of the scratch memory that [`forward`](Self::forward) wants.
-    pub fn forward_scratch(&self) -> usize {
+    pub(crate) fn forward_scratch(&self) -> usize {
         if winograd::fits(self) { winograd::scratch(self) } else { self.block() * self.patch() }
     }
 
     /// The length of the scratch memory that is enough for all functions below.
-    pub fn scratch(&self) -> usize {
+    pub(crate) fn scratch(&self) -> usize {
         let own = self.forward_scratch();
         match self.turned() {
             Some(turned) => own.max(turned.forward_scratch() + self.patch() * self.outputs),
@@ -85,7 +85,7 @@ impl Convolution {
     }
 
     /// `y = x * w`.
-    pub fn forward(&self, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
+    pub(crate) fn forward(&self, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
         if winograd::fits(self) {
             return winograd::forward(self, x, weights, y, scratch);
         }
@@ -103,7 +103,7 @@ impl Convolution {
     }
 
     /// The slope of the weights, from the slope of `y`.
-    pub fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool, scratch: &mut [f32]) {
+    pub(crate) fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool, scratch: &mut [f32]) {
         if winograd::fits(self) {
             return winograd::weight_slope(self, x, dy, dw, add, scratch);
         }
@@ -121,7 +121,7 @@ impl Convolution {
     }
 
     /// The slope of `x`, from the slope of `y`.
-    pub fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
+    pub(crate) fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
         let (patch, outputs) = (self.patch(), self.outputs);
         if let Some(turned) = self.turned() {
             let (around, scratch) = scratch.split_at_mut(patch * outputs);

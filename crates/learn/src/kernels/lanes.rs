@@ -1,7 +1,9 @@
-//! Convolutions with the samples innermost: `(H, W, C, L)`, where L is the number of samples rounded up to full registers.
+//! Convolutions with the samples innermost: `(H, W, C, L)`, where L is the number of samples rounded up to full
+//! registers.
 //!
-//! Channels-last fills registers with channels, and small nets have few: six of sixteen lanes. With samples in the lanes
-//! every lane is used whatever the number of channels, and no patches are copied: a weight meets a register of samples.
+//! Channels-last fills registers with channels, and small nets have few: six of sixteen lanes. With samples in the
+//! lanes every lane is used whatever the number of channels, and no patches are copied: a weight meets a register of
+//! samples.
 
 use pulp::{Simd, WithSimd};
 
@@ -9,13 +11,14 @@ use super::LANES;
 use super::instructions::{mul_add, simd};
 
 /// How many lanes so many samples take.
-pub fn lanes(samples: usize) -> usize {
+pub(crate) fn lanes(samples: usize) -> usize {
     samples.next_multiple_of(LANES)
 }
 
-/// The sizes of a convolution of stride 1. Rows above and below the image count as zero; columns beside it must be there.
+/// The sizes of a convolution of stride 1. Rows above and below the image count as zero; columns beside it must be
+/// there.
 #[derive(Clone, Copy, Debug)]
-pub struct LaneConvolution {
+pub(crate) struct LaneConvolution {
     pub height: usize,
     pub width: usize,
     pub inputs: usize,
@@ -28,12 +31,13 @@ pub struct LaneConvolution {
     pub lanes: usize,
 }
 
-/// The sums of one block, so many outputs at so many columns; smaller ones for the rest. Every pair is compiled for every
-/// instruction set, so there are few.
+/// The sums of one block, so many outputs at so many columns; smaller ones for the rest. Every pair is compiled for
+/// every instruction set, so there are few.
 const OUTPUTS: [usize; 4] = [6, 4, 2, 1];
 const COLUMNS: [usize; 3] = [4, 2, 1];
 
-/// The same for slopes of weights: so many outputs of so many neighbouring weights. Kernels are often three or five wide.
+/// The same for slopes of weights: so many outputs of so many neighbouring weights. Kernels are often three or five
+/// wide.
 const SLOPE_OUTPUTS: [usize; 3] = [4, 2, 1];
 const SLOPE_COLUMNS: [usize; 3] = [5, 3, 1];
 
@@ -43,16 +47,16 @@ const fn most_sums<S: Simd>() -> usize {
 }
 
 impl LaneConvolution {
-    pub fn out_height(&self) -> usize {
+    pub(crate) fn out_height(&self) -> usize {
         self.height + 2 * self.padding + 1 - self.kernel
     }
 
-    pub fn out_width(&self) -> usize {
+    pub(crate) fn out_width(&self) -> usize {
         self.width + 1 - self.kernel
     }
 
     /// `y = x * w + bias`, with weights `(K, K, in, out)`; an empty bias is none.
-    pub fn forward(&self, x: &[f32], weights: &[f32], bias: &[f32], y: &mut [f32]) {
+    pub(crate) fn forward(&self, x: &[f32], weights: &[f32], bias: &[f32], y: &mut [f32]) {
         assert_eq!(
             x.len(),
             self.height * self.width * self.inputs * self.lanes,
@@ -66,7 +70,7 @@ impl LaneConvolution {
 
     /// How much scratch memory [`input_slope`](Self::input_slope) wants: for the slope with room beside it, and the
     /// weights turned around.
-    pub fn scratch(&self) -> [usize; 2] {
+    pub(crate) fn scratch(&self) -> [usize; 2] {
         let width = self.out_width() + 2 * (self.kernel - 1);
         let slope = self.out_height() * width * self.outputs * self.lanes;
         [slope, self.kernel * self.kernel * self.inputs * self.outputs]
@@ -74,7 +78,7 @@ impl LaneConvolution {
 
     /// The slope of `x`, from the slope of `y`: a convolution with the weights turned around. Slopes of columns beside
     /// the image are computed too.
-    pub fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: [&mut [f32]; 2]) {
+    pub(crate) fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: [&mut [f32]; 2]) {
         let [wide, turned] = scratch;
         let (room, pixel) = (self.kernel - 1, self.outputs * self.lanes);
         let row = self.out_width() * pixel;
@@ -108,7 +112,7 @@ impl LaneConvolution {
     }
 
     /// The slope of the weights, from the slope of `y`.
-    pub fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool) {
+    pub(crate) fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool) {
         assert_eq!(
             x.len(),
             self.height * self.width * self.inputs * self.lanes,
@@ -135,8 +139,8 @@ impl LaneConvolution {
     }
 }
 
-/// Cuts `total` into blocks of some sizes, of which the last is 1, the largest first, but none above `most`: their starts
-/// and sizes.
+/// Cuts `total` into blocks of some sizes, of which the last is 1, the largest first, but none above `most`: their
+/// starts and sizes.
 #[inline(always)]
 fn blocks<const N: usize>(
     total: usize,
@@ -324,8 +328,8 @@ impl Taps {
             for column in 0..out_width {
                 for lane in 0..registers {
                     let (x_at, dy_at) = (column * x_step + lane, column * dy_step + lane);
-                    // SAFETY: `column < out_width`, `lane < registers`, `c < C` and `o < O`, and both slices were cut above
-                    // to end behind the largest of them.
+                    // SAFETY: `column < out_width`, `lane < registers`, `c < C` and `o < O`, and both slices were cut
+                    // above to end behind the largest of them.
                     let values: [S::f32s; C] =
                         std::array::from_fn(|c| unsafe { *x.get_unchecked(x_at + c * x_step) });
                     for o in 0..O {

@@ -2,13 +2,13 @@
 
 use super::pointwise::exp;
 use super::vectorized;
+use crate::batch::IGNORED;
 use crate::class_weights::ClassWeights;
-use crate::data::IGNORED;
 use crate::tally::Tally;
 
 /// Softmax and cross-entropy over rows of `classes` scores. Turns the scores into the slopes of the summed loss;
 /// rows whose target is [`IGNORED`] get none, all others count by their target's weight.
-pub fn cross_entropy(
+pub(crate) fn cross_entropy(
     scores: &mut [f32],
     targets: &[u32],
     classes: usize,
@@ -44,10 +44,10 @@ pub fn cross_entropy(
     );
 }
 
-/// Binary cross-entropy of one score a sample: class 1 where it is not below 0. Targets from `positive_from` on are class
-/// 1, whose losses are scaled by `positive_weight`; that is no weight of a mean, unlike those of both classes. Turns the
-/// scores into the slopes of the summed loss.
-pub fn binary_cross_entropy(
+/// Binary cross-entropy of one score a sample: class 1 where it is not below 0. Targets from `positive_from` on are
+/// class 1, whose losses are scaled by `positive_weight`; that is no weight of a mean, unlike those of both classes.
+/// Turns the scores into the slopes of the summed loss.
+pub(crate) fn binary_cross_entropy(
     scores: &mut [f32],
     targets: &[u32],
     positive_from: u32,

@@ -1,8 +1,8 @@
 //! Matrix products.
 //!
-//! A product is computed in tiles that fit the registers. The right matrix is read in panels as wide as a tile;
-//! where it is used often enough, or cannot be read in full registers, a block of it is first copied into panels
-//! that lie in a row. A left matrix whose columns lie in a row is copied too. What is copied stays in the second-level cache.
+//! A product is computed in tiles that fit the registers. The right matrix is read in panels as wide as a tile; where
+//! it is used often enough, or cannot be read in full registers, a block of it is first copied into panels that lie in
+//! a row. A left matrix whose columns lie in a row is copied too. What is copied stays in the second-level cache.
 
 mod panel;
 mod target;
@@ -100,14 +100,14 @@ impl<'a> Matrix<'a> {
 }
 
 /// How many products are summed in registers before a tile is written.
-pub const DEPTH: usize = 256;
+pub(crate) const DEPTH: usize = 256;
 
 /// The columns of the right matrix, and the rows of the left, that are handled at a time.
 const COLUMNS: usize = 768;
 const ROWS: usize = 192;
 
-/// A right matrix is worth copying into panels for more than so many rows, and from so many floats on; a left one with its
-/// columns in a row, for more than so many registers of columns.
+/// A right matrix is worth copying into panels for more than so many rows, and from so many floats on; a left one with
+/// its columns in a row, for more than so many registers of columns.
 const FEW_ROWS: usize = 64;
 const FEW_FLOATS: usize = 1 << 14;
 const FEW_REGISTERS: usize = 6;
@@ -127,13 +127,14 @@ thread_local! {
 }
 
 /// `c = a · b`, or `c += a · b` with `add`. The rows of `c` start every `stride` floats.
-pub fn matmul(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
+pub(crate) fn matmul(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
     let c = Target::of(c, stride, a, b);
     Product { c, a, b, add }.compute();
 }
 
-/// The same with the columns of a large product shared out among the threads of the pool. No bit depends on their number.
-pub fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
+/// The same with the columns of a large product shared out among the threads of the pool. No bit depends on their
+/// number.
+pub(crate) fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
     let c = Target::of(c, stride, a, b);
     let threads = rayon::current_num_threads();
     // Two parts a thread, so that one which is held up leaves work to the others.

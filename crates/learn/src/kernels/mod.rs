@@ -9,20 +9,20 @@
     reason = "loops over registers by number are what the compiler unrolls best"
 )]
 
-pub mod convolve;
+pub(crate) mod convolve;
 pub mod instructions;
-pub mod lanes;
-pub mod loss;
-pub mod matmul;
-pub mod norm;
-pub mod pointwise;
-pub mod pool;
-pub mod recur;
-pub mod update;
-pub mod winograd;
+pub(crate) mod lanes;
+pub(crate) mod loss;
+pub(crate) mod matmul;
+pub(crate) mod norm;
+pub(crate) mod pointwise;
+pub(crate) mod pool;
+pub(crate) mod recur;
+pub(crate) mod update;
+pub(crate) mod winograd;
 
-/// Runs a kernel compiled for the instruction set in use. The kernel must be an `#[inline(always)]` closure, and so must be
-/// what it calls in its loops: what is not inlined stays compiled for the baseline.
+/// Runs a kernel compiled for the instruction set in use. The kernel must be an `#[inline(always)]` closure, and so
+/// must be what it calls in its loops: what is not inlined stays compiled for the baseline.
 #[inline(always)]
 pub fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
     instructions::arch().dispatch(kernel)

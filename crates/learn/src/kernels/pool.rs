@@ -1,6 +1,6 @@
 //! Pooling over squares of `size`×`size` places of images `(N, H, W, C)`; a rest at the edge is left out.
 
-pub mod adaptive;
+pub(crate) mod adaptive;
 
 use super::vectorized;
 
@@ -21,7 +21,7 @@ fn for_each_square(
 }
 
 /// The means.
-pub fn average(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
+pub(crate) fn average(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
     let scale = 1.0 / (size * size) as f32;
     vectorized(
         #[inline(always)]
@@ -57,7 +57,7 @@ pub fn average(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], 
 }
 
 /// The slope of what was averaged.
-pub fn average_slope(dy: &[f32], dx: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
+pub(crate) fn average_slope(dy: &[f32], dx: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
     let scale = 1.0 / (size * size) as f32;
     fill_rest(dx, height, width, size);
     vectorized(
@@ -83,7 +83,7 @@ pub fn average_slope(dy: &[f32], dx: &mut [f32], [height, width, channels]: [usi
 }
 
 /// The largest values.
-pub fn max(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
+pub(crate) fn max(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
     vectorized(
         #[inline(always)]
         || {
@@ -108,7 +108,7 @@ pub fn max(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size
 }
 
 /// The slope of what the largest was taken of: it goes to the first place that holds it.
-pub fn max_slope(
+pub(crate) fn max_slope(
     x: &[f32],
     y: &[f32],
     dy: &[f32],

@@ -28,7 +28,7 @@ impl GruCell {
 
 /// One step of a GRU. `gates` `(B, 3H)` holds the input's sums and becomes the gates `r z n`; `sums` `(B, 3H)` holds
 /// the state's sums; the third of them with its `bias` is kept in `candidate` `(B, H)` for the way back.
-pub fn gru_forward(
+pub(crate) fn gru_forward(
     gates: &mut [f32],
     sums: &[f32],
     bias: &[f32],
@@ -94,7 +94,7 @@ fn gru_slopes(r: f32, z: f32, n: f32, candidate: f32, before: f32, dh: f32) -> [
 /// One step of a GRU backward. `gates` become the slopes of the input's sums, `candidate` the slope of the candidate's
 /// share of the state's sums (the other two are equal), `slope` of the state becomes its direct share for the state
 /// before.
-pub fn gru_backward(
+pub(crate) fn gru_backward(
     gates: &mut [f32],
     candidate: &mut [f32],
     before: &[f32],
@@ -135,7 +135,7 @@ pub fn gru_backward(
 
 /// One step of an LSTM. `gates` `(B, 4H)` holds all sums and becomes the gates `i f g o`; `cell_before`, `cell` and
 /// `squashed` (the cell's tanh, kept for the way back) are `(B, H)`.
-pub fn lstm_forward(
+pub(crate) fn lstm_forward(
     gates: &mut [f32],
     cell_before: &[f32],
     cell: &mut [f32],
@@ -205,7 +205,7 @@ fn lstm_slopes([i, f, g, o]: [f32; 4], before: f32, squashed: f32, dh: f32, dc: 
 
 /// One step of an LSTM backward. `gates` become the slopes of their sums; `cell_slope` of the cell becomes that of the
 /// cell before.
-pub fn lstm_backward(
+pub(crate) fn lstm_backward(
     gates: &mut [f32],
     cell_before: &[f32],
     squashed: &[f32],

@@ -1,7 +1,8 @@
 //! Winograd's F(2×2, 3×3): a 3×3 convolution of stride 1 with 16 multiplications for four results instead of 36.
 //!
-//! Images are cut into tiles of 2×2 results, each of which sees 4×4 inputs. Tiles, weights and slopes are transformed into 16
-//! planes, between which the convolution is one matrix product a plane. Channels lie innermost, in full registers.
+//! Images are cut into tiles of 2×2 results, each of which sees 4×4 inputs. Tiles, weights and slopes are transformed
+//! into 16 planes, between which the convolution is one matrix product a plane. Channels lie innermost, in full
+//! registers.
 
 use super::convolve::Convolution;
 use super::matmul::{Matrix, matmul};
@@ -14,7 +15,7 @@ const BLOCK: usize = 500_000;
 const PLANES: usize = 16;
 
 /// Whether a convolution has the form that this is for.
-pub fn fits(sizes: &Convolution) -> bool {
+pub(crate) fn fits(sizes: &Convolution) -> bool {
     let Convolution { height, width, inputs, outputs, kernel, stride, padding, .. } = *sizes;
     let even = height.is_multiple_of(2) && width.is_multiple_of(2);
     let full = inputs.is_multiple_of(LANES) && outputs.is_multiple_of(LANES);
@@ -22,7 +23,7 @@ pub fn fits(sizes: &Convolution) -> bool {
 }
 
 /// How much scratch memory is wanted: for the transformed weights, and for a block of tiles of inputs and results.
-pub fn scratch(sizes: &Convolution) -> usize {
+pub(crate) fn scratch(sizes: &Convolution) -> usize {
     let channels = sizes.inputs + sizes.outputs;
     PLANES * (sizes.inputs * sizes.outputs + block(sizes) * channels)
 }
@@ -42,7 +43,7 @@ fn blocks(sizes: &Convolution) -> impl Iterator<Item = (usize, usize)> + use<> {
 }
 
 /// `y = x * w`.
-pub fn forward(sizes: &Convolution, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
+pub(crate) fn forward(sizes: &Convolution, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
     let (inputs, outputs) = (sizes.inputs, sizes.outputs);
     let (planes, scratch) = scratch.split_at_mut(PLANES * inputs * outputs);
     transform_weights(weights, planes);
@@ -65,7 +66,7 @@ pub fn forward(sizes: &Convolution, x: &[f32], weights: &[f32], y: &mut [f32], s
 }
 
 /// The slope of the weights, from the slope of `y`.
-pub fn weight_slope(
+pub(crate) fn weight_slope(
     sizes: &Convolution,
     x: &[f32],
     dy: &[f32],

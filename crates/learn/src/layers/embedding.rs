@@ -1,5 +1,5 @@
 use super::Record;
-use crate::data::{Inputs, Vocabulary};
+use crate::batch::{Inputs, PADDING};
 use crate::layout::{Init, Layout, Slot};
 use crate::tape::{Tape, Var};
 
@@ -14,7 +14,7 @@ pub struct Embedding {
 
 impl Embedding {
     pub fn new(layout: &mut Layout, name: &str, words: usize, width: usize) -> Self {
-        let init = Init::Normal { deviation: 1.0, zero_row: Some(Vocabulary::PADDING as usize) };
+        let init = Init::Normal { deviation: 1.0, zero_row: Some(PADDING as usize) };
         Self { table: layout.rows(format!("{name}.weight"), words, width, init), words, width }
     }
 
@@ -53,7 +53,7 @@ impl Embedded {
         let (_, numbers) = words(tape);
         let gradient = tape.gradient();
         for (slope, &number) in dy.chunks_exact(self.layer.width).zip(numbers) {
-            if number != Vocabulary::PADDING {
+            if number != PADDING {
                 gradient.add_row(&self.layer.table, number, slope);
             }
         }

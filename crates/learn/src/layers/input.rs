@@ -1,6 +1,6 @@
 //! Where the samples enter.
 
-use crate::data::Inputs;
+use crate::batch::Inputs;
 use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise::transpose;
 use crate::tape::{Form, Tape, Var, formed_len};

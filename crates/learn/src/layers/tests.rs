@@ -1,7 +1,7 @@
 //! Every layer's way back against differences of its way forward.
 
 use super::*;
-use crate::data::{Batch, IGNORED, Inputs, Shape, Vocabulary};
+use crate::batch::{Batch, IGNORED, Inputs, PADDING, Shape};
 use crate::layout::Layout;
 use crate::random::Random;
 use crate::{ClassWeights, Gradient, Model, Net, Network, Tally, Var};
@@ -84,7 +84,8 @@ fn images(samples: usize, [height, width, channels]: [usize; 3]) -> Batch {
     Batch::random(&Shape::Images { height, width, channels, classes: 3 }, samples, 0, SEED)
 }
 
-/// Four texts of five, two, one and four words out of seven. What lies behind a text's end is a word too: nothing is padding.
+/// Four texts of five, two, one and four words out of seven. What lies behind a text's end is a word too: nothing is
+/// padding.
 fn texts() -> Batch {
     let mut batch = Batch::random(&Shape::Texts { words: 7, classes: 3 }, 4, 5, SEED);
     let Inputs::Words { lengths, .. } = &mut batch.inputs else { unreachable!("texts are words") };
@@ -293,7 +294,7 @@ fn recurrent_layers_with_padding_and_masks() {
     batch.targets = (0..*steps as u32 * 4).map(|i| i * 7 % 3).collect();
     for (i, (number, target)) in numbers.iter_mut().zip(&mut batch.targets).enumerate() {
         if (i / 4) as u32 >= lengths[i % 4] {
-            (*number, *target) = (Vocabulary::PADDING, IGNORED);
+            (*number, *target) = (PADDING, IGNORED);
         }
     }
     let weights = ClassWeights::new(&[1.0, 0.5, 2.0]).expect("weights");

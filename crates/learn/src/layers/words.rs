@@ -1,7 +1,7 @@
 //! Operations on the words of sequences `(T, B, 1, F)`, which end at different steps.
 
 use super::Record;
-use crate::data::Inputs;
+use crate::batch::Inputs;
 use crate::tape::{Tape, Var};
 
 impl Tape<'_> {

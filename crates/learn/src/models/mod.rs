@@ -1,4 +1,5 @@
-//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its way forward.
+//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its way
+//! forward.
 //!
 //! To add one: write the file, and add it to the list below.
 
@@ -15,7 +16,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::Shape;
+use crate::batch::Shape;
 use crate::error::{Error, Result};
 use crate::model::Model;
 
@@ -56,7 +57,9 @@ macro_rules! models {
                     })*
                     $((Self::$tagger(options), &Shape::Tagging { words, tags }) => options.build(words, tags),)*
                     $((Self::$text(options), &Shape::Texts { words, classes }) => options.build(words, classes),)*
-                    $((Self::$image(_), _) => Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape)),)*
+                    $((Self::$image(_), _) => {
+                        Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape))
+                    })*
                     $((Self::$tagger(_), _) => {
                         Err(wrong_data($tagger_name, "sentences with one tag a word (grammar, …)", shape))
                     })*
@@ -111,17 +114,17 @@ fn wrong_data(model: &str, wants: &str, shape: &Shape) -> Error {
         Shape::Tagging { .. } => "sentences with one tag a word",
         Shape::Texts { .. } => "texts with one label each",
     };
-    Error::Mismatch(format!("model {model} is for {wants}, but the data are {has}"))
+    Error(format!("model {model} is for {wants}, but the data are {has}"))
 }
 
 /// Images of a size that the model cannot take.
 fn wrong_image(model: &str, [height, width, _]: [usize; 3], wants: &str) -> Error {
-    Error::Mismatch(format!("model {model} is for {wants}, but the data have {height}×{width}"))
+    Error(format!("model {model} is for {wants}, but the data have {height}×{width}"))
 }
 
 /// An option that is out of its range.
 fn wrong_option(model: &str, option: &str, rule: &str) -> Error {
-    Error::Mismatch(format!("model {model}: {option} must be {rule}"))
+    Error(format!("model {model}: {option} must be {rule}"))
 }
 
 /// A rate of dropout.

@@ -1,9 +1,8 @@
 use bonfire_spoil::Counting;
 
 use super::*;
-use crate::data::Batch;
 use crate::kernels::matmul::{Matrix, matmul};
-use crate::{Gradient, Tally};
+use crate::{Batch, Gradient, Tally};
 
 fn images(height: usize, width: usize, channels: usize) -> Shape {
     Shape::Images { height, width, channels, classes: 10 }

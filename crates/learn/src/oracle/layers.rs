@@ -7,7 +7,7 @@ use crate::{Layout, Model, Net, Network, Tape, Var};
 
 /// Layers as the fixture lists them.
 #[derive(Deserialize)]
-pub struct Layers {
+pub(super) struct Layers {
     /// Whether samples are innermost in memory.
     lanes: bool,
     steps: Vec<Step>,
@@ -65,7 +65,7 @@ impl From<Bend> for Activation {
 }
 
 impl Layers {
-    pub fn build(&self) -> Box<dyn Model> {
+    pub(super) fn build(&self) -> Box<dyn Model> {
         let Some(&Step::Linear(Flat { outputs: classes, .. })) = self.steps.last() else {
             unreachable!("the last layer gives the scores");
         };

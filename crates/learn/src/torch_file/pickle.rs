@@ -5,14 +5,14 @@ use super::scalar::Scalar;
 
 /// What a pickle builds: values that refer to each other by their numbers, of which the last is the whole.
 #[derive(Debug)]
-pub struct Pickle {
+pub(super) struct Pickle {
     values: Vec<Value>,
     top: usize,
 }
 
 /// One value. Those that no state dict is made of are [`Other`](Self::Other).
 #[derive(Clone, Debug)]
-pub enum Value {
+pub(super) enum Value {
     Other,
     Int(usize),
     Text(Rc<str>),
@@ -25,7 +25,7 @@ pub enum Value {
 
 /// What a pickle may name. Anything else is refused.
 #[derive(Clone, Copy, Debug)]
-pub enum Global {
+pub(super) enum Global {
     OrderedDict,
     Tensor,
     Parameter,
@@ -34,7 +34,7 @@ pub enum Global {
 
 /// A row of numbers, which is an entry of the archive.
 #[derive(Clone, Debug)]
-pub struct Storage {
+pub(super) struct Storage {
     pub key: Rc<str>,
     pub scalar: Scalar,
     /// In numbers.
@@ -43,7 +43,7 @@ pub struct Storage {
 
 /// A tensor: a way to look at a storage. Offset and strides count numbers.
 #[derive(Clone, Debug)]
-pub struct View {
+pub(super) struct View {
     pub storage: Rc<Storage>,
     pub offset: usize,
     pub shape: Vec<usize>,
@@ -86,18 +86,18 @@ impl Global {
 
 impl Pickle {
     /// Follows a pickle to its end.
-    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut machine = Machine { rest: bytes, ..Machine::default() };
         while machine.step()? {}
         let top = machine.pop()?;
         Ok(Self { values: machine.values, top })
     }
 
-    pub fn top(&self) -> &Value {
+    pub(super) fn top(&self) -> &Value {
         self.value(self.top)
     }
 
-    pub fn value(&self, number: usize) -> &Value {
+    pub(super) fn value(&self, number: usize) -> &Value {
         &self.values[number]
     }
 }

@@ -4,7 +4,7 @@ use flate2::Crc;
 
 /// The entries of a ZIP archive that are stored as they are; PyTorch packs none.
 #[derive(Debug)]
-pub struct Archive<'a> {
+pub(super) struct Archive<'a> {
     entries: BTreeMap<&'a str, &'a [u8]>,
 }
 
@@ -31,7 +31,7 @@ const BROKEN: &str = "is not a whole ZIP archive";
 
 impl<'a> Archive<'a> {
     /// Reads the directory at the end of the archive, and checks every entry against its checksum.
-    pub fn open(bytes: &'a [u8]) -> Result<Self, String> {
+    pub(super) fn open(bytes: &'a [u8]) -> Result<Self, String> {
         let (count, start) = directory(bytes).ok_or(BROKEN)?;
         let mut rest = bytes.get(start..).ok_or(BROKEN)?;
         let mut entries = BTreeMap::new();
@@ -57,12 +57,12 @@ impl<'a> Archive<'a> {
     }
 
     /// The content of an entry.
-    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+    pub(super) fn get(&self, name: &str) -> Option<&'a [u8]> {
         self.entries.get(name).copied()
     }
 
     /// The first entry with this name in any folder, and the folder with its slash.
-    pub fn find(&self, name: &str) -> Option<(&'a str, &'a [u8])> {
+    pub(super) fn find(&self, name: &str) -> Option<(&'a str, &'a [u8])> {
         self.entries.iter().find_map(|(path, content)| {
             let folder = path.strip_suffix(name)?;
             (folder.is_empty() || folder.ends_with('/')).then_some((folder, *content))

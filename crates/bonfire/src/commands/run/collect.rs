@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_cluster::report::write_json;
 use bonfire_launch::{Ledger, RunRecord, Trouble, call, call_and_read, parcel};
+use bonfire_report::write_json;
 
 use super::super::fleet::{Fleet, Member};
 use crate::failure::Failed;

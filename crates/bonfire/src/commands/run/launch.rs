@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use bonfire_cluster::Ticket;
-use bonfire_cluster::report::RunFolder;
-use bonfire_cluster::run_file::Distribute;
 use bonfire_launch::guard::Order;
 use bonfire_launch::place::Role;
 use bonfire_launch::{HostRecord, Ledger, Program, RunRecord, SeatPlan, Trouble, call, reach};
+use bonfire_report::RunFolder;
+use bonfire_run::run_file::Distribute;
+use bonfire_wire::Ticket;
 
 use super::super::check::addresses;
 use super::super::fleet::{Checkup, Fleet, Member};

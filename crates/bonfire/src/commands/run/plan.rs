@@ -3,12 +3,12 @@
 use std::fs;
 
 use anyhow::{Context, Result, bail};
-use bonfire_cluster::learn::data::source::known;
-use bonfire_cluster::run_file::Topology;
-use bonfire_cluster::run_file::cast::{Wanted, wanted};
-use bonfire_cluster::{Overrides, Settings};
+use bonfire_data::source::known;
 use bonfire_launch::Host;
 use bonfire_launch::place::{self, Role};
+use bonfire_run::run_file::Topology;
+use bonfire_run::run_file::cast::{Wanted, wanted};
+use bonfire_run::{Overrides, Settings};
 
 use super::RunOnHostsArgs;
 

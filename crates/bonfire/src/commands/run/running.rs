@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bonfire_cluster::Ticket;
 use bonfire_launch::guard::{News, Order, Report, Watch, Word};
 use bonfire_launch::seat::End;
 use bonfire_launch::{Ledger, RunRecord, call};
+use bonfire_wire::Ticket;
 
 use super::super::fleet::Fleet;
 use super::RunOnHostsArgs;

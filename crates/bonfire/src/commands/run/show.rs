@@ -4,9 +4,9 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bonfire_cluster::report::{Event, Stamped, View};
 use bonfire_launch::seat::End;
 use bonfire_launch::{Heard, Session, Trouble};
+use bonfire_report::{Event, Stamped, View};
 
 use super::super::fleet::Member;
 

@@ -10,8 +10,8 @@ use bonfire_wire::proto::frame::Body;
 
 use super::super::registry::{Node, Notice, Role};
 use super::Head;
-use crate::run_file::RelayPlan;
-use crate::run_file::cast::{Wanted, in_words, reduced, wanted, workers};
+use bonfire_run::run_file::RelayPlan;
+use bonfire_run::run_file::cast::{Wanted, in_words, reduced, wanted, workers};
 
 /// Not all nodes came in time, in words.
 #[derive(Debug)]

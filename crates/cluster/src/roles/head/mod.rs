@@ -19,10 +19,10 @@ use bonfire_wire::{Frame, proto};
 
 use super::claim::plain;
 use super::registry::{Node, Notice, Registry, Role};
-use crate::course::Due;
 use crate::mail::Mailbox;
-use crate::run::{Evaluated, Run, Traffic};
-use crate::run_file::Topology;
+use bonfire_run::course::Due;
+use bonfire_run::run::{Evaluated, Run, Traffic};
+use bonfire_run::run_file::Topology;
 pub use gather::Absent;
 use stats::Stats;
 use warnings::Warnings;
@@ -167,7 +167,7 @@ impl Head<'_> {
     /// Deals with what is the same for every kind of head, and gives back what is not.
     fn settle(&mut self, notice: Notice) -> Option<Notice> {
         match notice {
-            Notice::Joined(_) => None,
+            Notice::Joined => None,
             Notice::Refused(message) => {
                 self.warn(message);
                 None

@@ -13,10 +13,11 @@ use bonfire_wire::{Frame, proto};
 use bytes::Bytes;
 
 use super::super::registry::{Node, Notice, Role};
+use super::super::ring::plan_of;
 use super::Head;
-use crate::course::Due;
-use crate::run::Update;
 use crate::station::{check_state, pack_state, unpack_state};
+use bonfire_run::course::Due;
+use bonfire_run::run::Update;
 
 /// How many rounds members can be ahead of what all have said that they have done: what they say waits in their links.
 const AHEAD: u64 = 1 << 16;
@@ -61,7 +62,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         let silence = Duration::from_secs_f64(job.settings.file.silence_s);
         let rule = RingRule { min_members: job.settings.file.min_workers, answer: 2 * silence };
         Self {
-            ring: Ring::new(job.course.ring(), rule),
+            ring: Ring::new(plan_of(&job.course), rule),
             view: None,
             rounds: BTreeMap::new(),
             due: None,
@@ -307,13 +308,13 @@ impl<'h, 'a> Leading<'h, 'a> {
         let Round { tally, .. } = self.rounds.remove(&round).unwrap_or_default();
         let course = &self.head.run.job.course;
         let step = course.step(self.head.run.progress.units);
-        let plan = course.ring();
+        let plan = plan_of(course);
         let before = self.head.run.progress.units;
         let after = self.view.as_ref().map_or(before, |view| plan.units_done(view, round));
         let units = after.saturating_sub(before);
         // By the plan: one who is lost may have done its part and not said so.
         let done = (before..before + units).map(|place| Unit::at(place, course.units_per_epoch() as u32));
-        let samples = course.samples_by_epoch(done);
+        let samples = course.samples_by_epoch(done.map(|unit| (unit.epoch, unit.index)));
         self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })?;
         let due = self.head.run.after_update(epoch.as_slice());
         if due.evaluation || due.checkpoint {

@@ -19,11 +19,11 @@ use super::super::worker::from_proto;
 use super::Head;
 use super::stamps::Stamps;
 use super::update_log::UpdateLog;
-use crate::course::Due;
 use crate::exchange::{Codec, Parcel};
-use crate::replica::Step;
-use crate::run::Update;
-use crate::run_file::{ServerRule, Topology};
+use bonfire_run::course::Due;
+use bonfire_run::replica::Step;
+use bonfire_run::run::Update;
+use bonfire_run::run_file::{ServerRule, Topology};
 
 /// Leads a run as its parameter server.
 pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
@@ -409,7 +409,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         if self.rule.is_async {
             self.log.add(version, pushes);
         }
-        let samples = self.head.run.job.course.samples_by_epoch(learnt);
+        let samples =
+            self.head.run.job.course.samples_by_epoch(learnt.iter().map(|unit| (unit.epoch, unit.index)));
         self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })
     }
 

@@ -55,7 +55,7 @@ fn other_data_or_another_layout_are_turned_away() {
     let check = |body: Body, expect: &str| {
         let mut registry = registry();
         let (answers, _link) = caller(&mut registry);
-        assert!(matches!(say(&mut registry, join("1.2.3")), Some(Notice::Joined(1))));
+        assert!(matches!(say(&mut registry, join("1.2.3")), Some(Notice::Joined)));
         let Ok(Frame { body: Body::Welcome(_), .. }) = answers.recv() else { panic!("no welcome") };
         let Some(Notice::Refused(reason)) = say(&mut registry, body) else { panic!("let in") };
         assert!(reason.contains(expect), "{reason}");

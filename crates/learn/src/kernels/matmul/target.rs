@@ -7,7 +7,7 @@ use super::Matrix;
 
 /// Some columns of some rows of a matrix that is being written. Parts side by side are as separate as two slices, which
 /// slices of their rows could not be: they lie between each other.
-pub struct Target<'a> {
+pub(super) struct Target<'a> {
     /// The first float.
     start: *mut f32,
     rows: usize,
@@ -21,7 +21,7 @@ unsafe impl Send for Target<'_> {}
 
 impl<'a> Target<'a> {
     /// The place of the product of two matrices in `c`, whose rows start every `stride` floats.
-    pub fn of(c: &'a mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>) -> Self {
+    pub(super) fn of(c: &'a mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>) -> Self {
         let (rows, columns) = (a.rows, b.columns);
         assert_eq!(a.columns, b.rows, "a {rows}×{} matrix cannot multiply one of {} rows", a.columns, b.rows);
         let fits =
@@ -31,7 +31,7 @@ impl<'a> Target<'a> {
     }
 
     /// The columns before one, and those from it on.
-    pub fn split(self, column: usize) -> (Self, Self) {
+    pub(super) fn split(self, column: usize) -> (Self, Self) {
         assert!(column <= self.columns, "a target is split within its columns");
         // A product without rows or columns may have no floats at all: its place is never used.
         let right = Self { start: self.start.wrapping_add(column), columns: self.columns - column, ..self };
@@ -40,7 +40,7 @@ impl<'a> Target<'a> {
 
     /// Some rows of some columns.
     #[inline(always)]
-    pub fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Target<'_> {
+    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Target<'_> {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows of the target");
         assert!(columns.start <= columns.end && columns.end <= self.columns, "columns of the target");
         Target {
@@ -52,23 +52,23 @@ impl<'a> Target<'a> {
     }
 
     #[inline(always)]
-    pub fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
     #[inline(always)]
-    pub fn columns(&self) -> usize {
+    pub(super) fn columns(&self) -> usize {
         self.columns
     }
 
     /// The first float, and how far apart rows are. Of each row, `columns` floats may be read and written.
     #[inline(always)]
-    pub fn floats(&mut self) -> (*mut f32, usize) {
+    pub(super) fn floats(&mut self) -> (*mut f32, usize) {
         (self.start, self.stride)
     }
 
     /// Makes everything zero.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         for row in 0..self.rows {
             for column in 0..self.columns {
                 // SAFETY: the place lies in the rows and columns that the target stands for.

@@ -1,0 +1,3 @@
+//! How fast this machine is at a training step.
+
+pub mod step;

@@ -1,0 +1,382 @@
+//! Checkpoints: the parameters as safetensors under PyTorch's names, and beside them what a run needs to go on.
+//!
+//! `step-000500.state` is written first and `step-000500.safetensors` second, each aside and renamed, so that parameters
+//! that can be seen are complete and have their state. The state knows the checksum of its parameters: a pair that does
+//! not fit, or half a file, is never taken for whole.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use bonfire_learn::Layout;
+use bonfire_learn::layout::Tensor;
+use bonfire_report::write_atomically;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, View};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::ledger::Ledger;
+
+/// What a run needs, beside parameters and moments, to go on as if it had never stopped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// How many rounds are done.
+    pub round: u64,
+    pub optimizer_steps: u64,
+    /// Batches of one worker each.
+    #[serde(default)]
+    pub units: u64,
+    /// Batches, by epoch and number, that others overtook: they are not among those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<(u64, u32)>,
+    /// Samples seen in all.
+    pub samples: u64,
+    /// What was counted of the epochs under way.
+    #[serde(default)]
+    pub ledger: Ledger,
+    /// The mean loss of the last whole epoch.
+    pub train_loss: Option<f64>,
+    pub best_accuracy: Option<f64>,
+    pub target_reached_round: Option<u64>,
+}
+
+/// A checkpoint that was read back.
+#[derive(Debug)]
+pub struct Checkpoint {
+    pub file: PathBuf,
+    pub parameters: Vec<f32>,
+    pub moments: Vec<Vec<f32>>,
+    pub progress: Progress,
+}
+
+/// What is about to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'a> {
+    pub layout: &'a Layout,
+    pub parameters: &'a [f32],
+    pub moments: &'a [Vec<f32>],
+    pub progress: &'a Progress,
+}
+
+/// The part of a state that ties it to its parameters.
+#[derive(Debug, Serialize, Deserialize)]
+struct Seal {
+    /// Of the whole file of parameters.
+    sha256: String,
+    /// Of names, shapes and memory order: moments are kept in the order of memory.
+    layout: String,
+    progress: Progress,
+}
+
+const SEAL: &str = "bonfire";
+
+/// The file of the parameters of a round.
+pub fn file_name(round: u64) -> String {
+    format!("step-{round:06}.safetensors")
+}
+
+/// All files of parameters in a folder with their rounds, oldest first.
+pub fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("{}", folder.display()))?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("{}", folder.display()))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let round = name.strip_prefix("step-").and_then(|rest| rest.strip_suffix(".safetensors"));
+        if let Some(round) = round.and_then(|round| round.parse().ok()) {
+            files.push((round, path));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Writes a checkpoint and removes all but the newest `keep`. Returns the file and how many bytes both have.
+pub fn write(folder: &Path, snapshot: Snapshot<'_>, keep: usize) -> Result<(PathBuf, u64)> {
+    fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    let file = folder.join(file_name(snapshot.progress.round));
+    let parameters = parameters_to_bytes(snapshot.layout, snapshot.parameters)?;
+    let state = state_to_bytes(snapshot, &parameters)?;
+    let state_file = file.with_extension("state");
+    write_atomically(&state_file, &state)?;
+    if let Err(error) = write_atomically(&file, &parameters) {
+        if !file.exists() {
+            // On a full disk, states without their parameters would take what room there is.
+            let _ = fs::remove_file(&state_file);
+        }
+        return Err(error.into());
+    }
+    remove_old(folder, keep, snapshot.progress.round)?;
+    Ok((file, (parameters.len() + state.len()) as u64))
+}
+
+/// Removes all but the newest checkpoints up to `round`. Those of later rounds are of a run that was resumed from
+/// before them, and are about to be written again.
+fn remove_old(folder: &Path, keep: usize, round: u64) -> Result<()> {
+    let mut files = list(folder)?;
+    files.retain(|(other, _)| *other <= round);
+    for (_, file) in files.iter().rev().skip(keep) {
+        // Parameters go first: what can be seen has its state.
+        fs::remove_file(file).with_context(|| format!("{}", file.display()))?;
+        let state = file.with_extension("state");
+        if state.exists() {
+            fs::remove_file(&state).with_context(|| format!("{}", state.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The newest checkpoint that is whole, with the reasons why newer ones are not.
+pub fn newest_whole(folder: &Path, layout: &Layout) -> Result<(Option<Checkpoint>, Vec<String>)> {
+    let mut skipped = Vec::new();
+    for (_, file) in list(folder)?.into_iter().rev() {
+        match read(&file, layout) {
+            Ok(checkpoint) => return Ok((Some(checkpoint), skipped)),
+            Err(Unfit::Broken(reason)) => skipped.push(format!("{}: {reason:#}", file.display())),
+            Err(Unfit::Foreign(reason)) => return Err(reason.context(format!("{}", file.display()))),
+        }
+    }
+    Ok((None, skipped))
+}
+
+/// Why a checkpoint cannot be used: a crash cut it short, or it is of another model.
+enum Unfit {
+    Broken(anyhow::Error),
+    Foreign(anyhow::Error),
+}
+
+fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
+    let (bytes, seal, moments) = sealed(file).map_err(Unfit::Broken)?;
+    let parameters = parameters_from_bytes(layout, &bytes).map_err(Unfit::Foreign)?;
+    if seal.layout != layout_digest(layout) {
+        let reason =
+            anyhow::anyhow!("it was written by another version of Bonfire; its parameters can be evaluated");
+        return Err(Unfit::Foreign(reason));
+    }
+    Ok(Checkpoint { file: file.to_owned(), parameters, moments, progress: seal.progress })
+}
+
+/// The bytes of a file of parameters, whichever the model; an error if it or its state was cut short.
+pub fn whole_bytes(file: &Path) -> Result<Vec<u8>> {
+    Ok(sealed(file)?.0)
+}
+
+/// The bytes of a file of parameters, with the state that fits them.
+fn sealed(file: &Path) -> Result<(Vec<u8>, Seal, Vec<Vec<f32>>)> {
+    let bytes = fs::read(file)?;
+    let state = fs::read(file.with_extension("state")).context("its .state cannot be read")?;
+    let (seal, moments) = state_from_bytes(&state)?;
+    ensure!(seal.sha256 == hex_digest(&bytes), "its checksum is not the one in its .state");
+    Ok((bytes, seal, moments))
+}
+
+/// Turns the bytes of a safetensors file into parameters; an error if they are of another model.
+pub fn parameters_from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Vec<f32>> {
+    let file = SafeTensors::deserialize(bytes).context("not a whole safetensors file")?;
+    let mut flat = vec![0.0; layout.len()];
+    for tensor in layout.tensors() {
+        let name = &tensor.name;
+        let Ok(view) = file.tensor(name) else {
+            bail!("it is of another model: it has no tensor {name}");
+        };
+        ensure!(
+            view.shape() == tensor.shape,
+            "it is of another model: {name} has the shape {:?}, not {:?}",
+            view.shape(),
+            tensor.shape
+        );
+        ensure!(view.dtype() == Dtype::F32, "{name} is of type {:?}, not F32", view.dtype());
+        tensor.set_from_torch(&floats(view.data()), &mut flat);
+    }
+    if let Some(other) =
+        file.names().into_iter().find(|name| layout.tensors().iter().all(|t| t.name != *name))
+    {
+        bail!("it is of another model: this one has no tensor {other}");
+    }
+    Ok(flat)
+}
+
+/// Whether these bytes are a safetensors file of its full length.
+pub fn is_whole(bytes: &[u8]) -> bool {
+    SafeTensors::deserialize(bytes).is_ok()
+}
+
+/// One tensor of the parameters. Its bytes are made when their turn comes, so there are never copies of all tensors at once.
+struct Parameters<'a> {
+    tensor: &'a Tensor,
+    flat: &'a [f32],
+}
+
+impl View for Parameters<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.tensor.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        bytes(&self.tensor.to_torch(self.flat)).into()
+    }
+
+    fn data_len(&self) -> usize {
+        4 * self.tensor.range.len()
+    }
+}
+
+/// A moment of the optimiser, in the order of memory; its bytes are made as late.
+struct Moment<'a> {
+    values: &'a [f32],
+    shape: [usize; 1],
+}
+
+impl View for Moment<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        bytes(self.values).into()
+    }
+
+    fn data_len(&self) -> usize {
+        4 * self.values.len()
+    }
+}
+
+fn parameters_to_bytes(layout: &Layout, parameters: &[f32]) -> Result<Vec<u8>> {
+    let views = layout.tensors().iter().map(|tensor| (&tensor.name, Parameters { tensor, flat: parameters }));
+    // One entry only: the order of more would differ from run to run.
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    Ok(safetensors::serialize(views, Some(metadata))?)
+}
+
+fn state_to_bytes(snapshot: Snapshot<'_>, parameters: &[u8]) -> Result<Vec<u8>> {
+    let seal = Seal {
+        sha256: hex_digest(parameters),
+        layout: layout_digest(snapshot.layout),
+        progress: snapshot.progress.clone(),
+    };
+    let views = snapshot.moments.iter().enumerate();
+    let views = views.map(|(i, values)| (format!("moment.{i}"), Moment { values, shape: [values.len()] }));
+    let metadata = HashMap::from([(SEAL.to_owned(), serde_json::to_string(&seal)?)]);
+    Ok(safetensors::serialize(views, Some(metadata))?)
+}
+
+fn state_from_bytes(bytes: &[u8]) -> Result<(Seal, Vec<Vec<f32>>)> {
+    let (_, header) = SafeTensors::read_metadata(bytes).context("its .state is not whole")?;
+    let seal = header.metadata().as_ref().and_then(|metadata| metadata.get(SEAL));
+    let seal: Seal = serde_json::from_str(seal.context("its .state is not Bonfire's")?)?;
+    let file = SafeTensors::deserialize(bytes).context("its .state is not whole")?;
+    let moments = (0..file.len()).map(|i| Ok(floats(file.tensor(&format!("moment.{i}"))?.data())));
+    Ok((seal, moments.collect::<Result<_>>()?))
+}
+
+/// The checksum of names, shapes and memory order.
+pub fn layout_digest(layout: &Layout) -> String {
+    hex_digest(format!("{layout:?}").as_bytes())
+}
+
+/// The SHA-256 of some bytes, as text.
+pub fn hex_digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_learn::Shape;
+    use bonfire_learn::models::{ModelSpec, mlp};
+
+    fn layout(hidden: usize) -> Layout {
+        let spec = ModelSpec::Mlp(mlp::Options { hidden: vec![hidden] });
+        let shape = Shape::Images { height: 2, width: 3, channels: 2, classes: 3 };
+        spec.build(&shape).expect("a model").layout().clone()
+    }
+
+    fn write_rounds(folder: &Path, layout: &Layout, rounds: &[u64], keep: usize) {
+        for &round in rounds {
+            let parameters = layout.initial(round);
+            let moments = [layout.initial(round + 1), layout.initial(round + 2)];
+            let progress =
+                Progress { round, samples: 7, best_accuracy: Some(0.1 + 0.2), ..Progress::default() };
+            let snapshot =
+                Snapshot { layout, parameters: &parameters, moments: &moments, progress: &progress };
+            write(folder, snapshot, keep).expect("a checkpoint");
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_and_the_newest_are_kept() {
+        let (folder, layout) = (tempfile::tempdir().expect("a folder"), layout(4));
+        write_rounds(folder.path(), &layout, &[1, 2, 3, 4], 2);
+        let rounds: Vec<u64> = list(folder.path()).expect("a list").iter().map(|(round, _)| *round).collect();
+        assert_eq!(rounds, [3, 4]);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 4, "nothing else is left");
+        let (checkpoint, skipped) = newest_whole(folder.path(), &layout).expect("a look");
+        let checkpoint = checkpoint.expect("a checkpoint");
+        assert!(skipped.is_empty());
+        assert_eq!(checkpoint.parameters, layout.initial(4));
+        assert_eq!(checkpoint.moments, [layout.initial(5), layout.initial(6)]);
+        assert_eq!((checkpoint.progress.round, checkpoint.progress.best_accuracy), (4, Some(0.1 + 0.2)));
+    }
+
+    #[test]
+    fn a_broken_checkpoint_is_passed_over_with_its_reason() {
+        type Damage = fn(&Path);
+        let damages: [(&str, Damage); 5] = [
+            ("not a whole", |file| cut(file, 10)),
+            ("checksum", |file| cut(file, 100)),
+            ("checksum", flip_last),
+            ("cannot be read", |file| fs::remove_file(file.with_extension("state")).expect("removed")),
+            ("not whole", |file| cut(&file.with_extension("state"), 50)),
+        ];
+        let layout = layout(4);
+        for (i, (reason, damage)) in damages.into_iter().enumerate() {
+            let folder = tempfile::tempdir().expect("a folder");
+            write_rounds(folder.path(), &layout, &[1, 2], 5);
+            damage(&folder.path().join(file_name(2)));
+            let (checkpoint, skipped) = newest_whole(folder.path(), &layout).expect("a look");
+            assert_eq!(checkpoint.expect("a checkpoint").progress.round, 1, "damage {i}");
+            assert!(skipped[0].contains(reason) || skipped[0].contains("checksum"), "{}", skipped[0]);
+        }
+    }
+
+    fn cut(file: &Path, len: u64) {
+        fs::OpenOptions::new().write(true).open(file).expect("a file").set_len(len).expect("cut");
+    }
+
+    fn flip_last(file: &Path) {
+        let mut bytes = fs::read(file).expect("a file");
+        *bytes.last_mut().expect("bytes") ^= 1;
+        fs::write(file, bytes).expect("written");
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_model_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write_rounds(folder.path(), &layout(4), &[1], 5);
+        let error = newest_whole(folder.path(), &layout(5)).expect_err("another model");
+        let text = format!("{error:#}");
+        assert!(text.contains("another model") && text.contains("fc1.weight"), "{text}");
+    }
+}

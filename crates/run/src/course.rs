@@ -1,0 +1,138 @@
+//! What follows from a run's settings and the number of its samples alone: every node can tell it without asking.
+
+use std::collections::BTreeMap;
+
+use bonfire_learn::schedule::Place;
+
+use crate::loader::Plan;
+use crate::replica::Step;
+use crate::run_file::{Settings, Span, Topology};
+
+/// The course of a run.
+#[derive(Clone, Debug)]
+pub struct Course {
+    settings: Settings,
+    /// To train on.
+    samples: usize,
+    /// Into how many rounds of one batch a worker an epoch is cut.
+    pub rounds_per_epoch: u64,
+    /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds; where updates grow with what has
+    /// come in, this is an estimate.
+    pub updates_per_epoch: u64,
+    /// Over all workers.
+    pub round_size: usize,
+}
+
+/// What is to be done after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    pub evaluation: bool,
+    pub checkpoint: bool,
+}
+
+impl Course {
+    pub fn of(settings: &Settings, samples: usize) -> Self {
+        let Plan { round_size, rounds_per_epoch, .. } = Plan::of(settings, samples, 1);
+        let updates_per_epoch = rounds_per_epoch * updates_per_round(&settings.topology);
+        Self { settings: settings.clone(), samples, rounds_per_epoch, updates_per_epoch, round_size }
+    }
+
+    /// How many batches of one worker each an epoch has.
+    pub fn units_per_epoch(&self) -> u64 {
+        self.rounds_per_epoch * self.settings.workers as u64
+    }
+
+    /// How many samples the first `units` batches of one worker each have.
+    pub fn samples_of(&self, units: u64) -> u64 {
+        let workers = self.settings.workers as u64;
+        let (epochs, within) = (units / self.units_per_epoch(), units % self.units_per_epoch());
+        let (rounds, slots) = (within / workers, within % workers);
+        let before = rounds * self.round_size as u64;
+        // Dealt out like cards: the first workers may have one more.
+        let round = (self.samples as u64 - before).min(self.round_size as u64);
+        let share = slots * (round / workers) + slots.min(round % workers);
+        epochs * self.samples as u64 + before + share
+    }
+
+    /// How many samples of which epochs some batches have, each given by its epoch and its place there.
+    pub fn samples_by_epoch(&self, units: impl IntoIterator<Item = (u64, u32)>) -> Vec<(u64, u64)> {
+        let mut samples = BTreeMap::new();
+        for (epoch, index) in units {
+            let place = epoch * self.units_per_epoch() + u64::from(index);
+            *samples.entry(epoch).or_default() += self.samples_of(place + 1) - self.samples_of(place);
+        }
+        samples.into_iter().collect()
+    }
+
+    /// Updates planned in all.
+    pub fn updates(&self) -> u64 {
+        self.settings.length.rounds(self.updates_per_epoch)
+    }
+
+    /// Planned epochs, and the number of updates after which the run ends before.
+    pub fn ends(&self) -> (Option<u64>, Option<u64>) {
+        match self.settings.length {
+            Span::Epochs(epochs) => (Some(epochs), None),
+            Span::Rounds(rounds) => (None, Some(rounds)),
+        }
+    }
+
+    /// How large a step is after so many batches of one worker each.
+    pub fn step(&self, units: u64) -> Step {
+        let file = &self.settings.file;
+        let rounds = match self.settings.length {
+            Span::Epochs(epochs) => epochs * self.rounds_per_epoch,
+            Span::Rounds(updates) => updates * self.rounds_per_epoch / self.updates_per_epoch,
+        };
+        let place = Place {
+            round: units / self.settings.workers as u64,
+            rounds,
+            rounds_per_epoch: self.rounds_per_epoch,
+            warmup: file.warmup.map_or(0, |warmup| warmup.rounds(self.rounds_per_epoch)),
+        };
+        Step { lr: file.schedule.lr(file.optimizer.lr(), place), clip: file.clip_norm }
+    }
+
+    /// What is due after round `round`, which ended some epochs, counted from 1, and may be the last.
+    pub fn due(&self, round: u64, ended: &[u64], is_last: bool) -> Due {
+        let is_due = |every: Span| match every {
+            _ if is_last => true,
+            Span::Epochs(epochs) => ended.iter().any(|epoch| epoch.is_multiple_of(epochs)),
+            Span::Rounds(rounds) => round.is_multiple_of(rounds),
+        };
+        let file = &self.settings.file;
+        Due { evaluation: is_due(file.eval_every), checkpoint: is_due(file.checkpoint_every) }
+    }
+}
+
+/// How many updates come of one batch of every worker.
+fn updates_per_round(topology: &Topology) -> u64 {
+    match topology {
+        Topology::Flat { rule, workers, .. } if rule.max_staleness > 0 => *workers as u64,
+        Topology::Hierarchical { rule, relays } if rule.max_staleness > 0 => relays.len() as u64,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_file::Overrides;
+
+    #[test]
+    fn every_batch_has_its_samples() {
+        let text = "{arch: allreduce, allreduce: {num_workers: 3}, batch_size: 4, epochs: 2}";
+        let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
+        // Seven rounds of twelve samples, and one of six.
+        let course = Course::of(&settings, 90);
+        let check = |units, expect| assert_eq!(course.samples_of(units), expect, "{units} units");
+        check(0, 0);
+        check(1, 4);
+        check(3, 12);
+        check(21, 84);
+        check(22, 86);
+        check(24, 90);
+        check(25, 94);
+        check(48, 180);
+    }
+}

@@ -1,0 +1,195 @@
+//! The workers of one process, which share its memory.
+//!
+//! A round is two parallel steps: every worker computes the gradient of its share, then the update reads all gradients in
+//! the order of the workers. Nothing depends on which thread did what, so neither does any bit of the result.
+
+use std::sync::Arc;
+
+use bonfire_data::Samples;
+use bonfire_learn::random::Random;
+use bonfire_learn::{Batch, Gradient, Layout, Tally};
+use rayon::prelude::*;
+
+use crate::loader::{self, Loader, Plan, Shares};
+use crate::replica::{Replica, Step};
+use crate::worker::{Finish, Hand, Luck, Worker};
+
+/// Workers of equal models.
+#[derive(Debug)]
+pub struct Crew {
+    workers: Vec<Worker>,
+    /// One a worker, from the first round on.
+    gradients: Vec<Gradient>,
+    seed: u64,
+    loading: Loading,
+}
+
+/// Who fills the batches.
+#[derive(Debug, Default)]
+enum Loading {
+    #[default]
+    Unknown,
+    /// Every worker its own, all at the same time.
+    InPlace(Shares),
+    /// A thread, for the rounds to come. With it the batches of the round before, whose memory serves again.
+    Ahead(Loader, Vec<Batch>),
+}
+
+/// What a round is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// From 0.
+    pub number: u64,
+    pub rounds_per_epoch: u64,
+    /// Over all workers.
+    pub round_size: usize,
+    pub step: Step,
+}
+
+/// The seed that all chance of a round comes from.
+pub fn round_seed(seed: u64, round: u64) -> u64 {
+    Random::at(seed, &[0x5EED, round]).bits()
+}
+
+impl Crew {
+    /// Workers who have as many hands each.
+    pub fn new(workers: Vec<Worker>, seed: u64) -> Self {
+        assert!(!workers.is_empty(), "a crew has workers");
+        Self { workers, gradients: Vec::new(), seed, loading: Loading::default() }
+    }
+
+    pub fn layout(&self) -> &Layout {
+        self.workers[0].layout()
+    }
+
+    /// How many threads can work at a time.
+    pub fn threads(&self) -> usize {
+        self.workers.iter().map(Worker::threads).sum()
+    }
+
+    /// One update by one batch of every worker. Returns the answers of all workers.
+    pub fn round(&mut self, replica: &mut Replica, samples: &Arc<Samples>, round: Round) -> Tally {
+        let plan = Plan {
+            seed: self.seed,
+            workers: self.workers.len(),
+            hands: self.workers[0].hands().len(),
+            round_size: round.round_size,
+            rounds_per_epoch: round.rounds_per_epoch,
+        };
+        let mut loading = std::mem::take(&mut self.loading).at(samples, plan, round.number);
+        let tally = match &mut loading {
+            Loading::Ahead(loader, used) => {
+                *used = loader.take(std::mem::take(used));
+                self.exchange(used);
+                self.update(replica, round, |_, _| ())
+            }
+            Loading::InPlace(shares) => {
+                shares.go_to(samples, round.number);
+                self.update(replica, round, |worker, slot| worker.load(samples, shares, slot))
+            }
+            Loading::Unknown => unreachable!("a loading is at a place"),
+        };
+        self.loading = loading;
+        tally
+    }
+
+    /// Gives every hand a batch to repeat, for measuring speed.
+    pub fn load(&mut self, mut batches: Vec<Batch>) {
+        self.exchange(&mut batches);
+    }
+
+    /// One update by the batches that the workers hold.
+    pub fn repeat(&mut self, replica: &mut Replica, round: Round) -> Tally {
+        self.update(replica, round, |_, _| ())
+    }
+
+    /// The hands of all workers.
+    pub fn hands(&mut self) -> Vec<&mut Hand> {
+        self.workers.iter_mut().flat_map(Worker::hands).collect()
+    }
+
+    /// Swaps the batch of every hand for another.
+    fn exchange(&mut self, batches: &mut [Batch]) {
+        for (hand, batch) in self.workers.iter_mut().flat_map(Worker::hands).zip(batches) {
+            hand.exchange(batch);
+        }
+    }
+
+    fn update(
+        &mut self,
+        replica: &mut Replica,
+        round: Round,
+        load: impl Fn(&mut Worker, usize) + Sync,
+    ) -> Tally {
+        let seed = round_seed(self.seed, round.number);
+        match self.workers.as_mut_slice() {
+            // Its hands' gradients need not be added before the update adds them.
+            [worker] if !worker.is_single_handed() => {
+                load(worker, 0);
+                worker.compute_parts(&replica.parameters, Luck { seed, slot: 0 });
+                replica.step(&worker.parts(), round.step);
+            }
+            workers => {
+                if self.gradients.is_empty() {
+                    // Shortening a gradient takes its length, for which products would be computed twice.
+                    let new = if round.step.clip.is_none() { Gradient::in_factors } else { Gradient::new };
+                    self.gradients = vec![new(workers[0].layout()); workers.len()];
+                }
+                let (parameters, finished) = (&replica.parameters, Finish::of(workers.len()));
+                let each = workers.par_iter_mut().zip(&mut self.gradients).enumerate();
+                each.with_max_len(1).for_each(|(slot, (worker, gradient))| {
+                    load(worker, slot);
+                    worker.compute(parameters, Luck { seed, slot }, gradient);
+                    if worker.is_single_handed() {
+                        finished.arrive();
+                    }
+                });
+                replica.step(&self.gradients, round.step);
+            }
+        }
+        let mut tally = Tally::default();
+        for worker in &self.workers {
+            tally.add(worker.tally());
+        }
+        tally
+    }
+
+    /// Measures parameters on samples.
+    pub fn evaluate(&mut self, parameters: &[f32], samples: &Samples) -> Tally {
+        // Samples of similar length together: less padding, the same answers.
+        let mut order: Vec<u32> = (0..samples.len() as u32).collect();
+        if samples.varies_in_length() {
+            order.sort_by_key(|&sample| samples.length(sample as usize));
+        }
+        let mut hands = self.hands();
+        let (parts, classes) = (hands.len(), hands[0].classes());
+        let each = hands.par_iter_mut().with_max_len(1).enumerate();
+        let tallies: Vec<Tally> =
+            each.map(|(i, hand)| hand.evaluate(parameters, samples, &order, (i, parts))).collect();
+        let mut sum = Tally::with_confusion(classes);
+        tallies.iter().for_each(|tally| sum.add(tally));
+        sum
+    }
+}
+
+impl Loading {
+    /// This loading at a round, or another that is.
+    fn at(self, samples: &Arc<Samples>, plan: Plan, round: u64) -> Self {
+        match self {
+            Self::Ahead(loader, used) if loader.is_at(samples, plan, round) => {
+                return Self::Ahead(loader, used);
+            }
+            Self::InPlace(shares) if shares.plan() == plan => return Self::InPlace(shares),
+            _ => {}
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let loader = loader::pays(samples.effort(), plan.workers * plan.hands, cores)
+            .then(|| Loader::start(samples, plan, round).ok())
+            .flatten();
+        // A thread that cannot be started costs speed, not the run.
+        match loader {
+            Some(loader) => Self::Ahead(loader, Vec::new()),
+            None => Self::InPlace(Shares::new(plan)),
+        }
+    }
+}

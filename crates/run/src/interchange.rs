@@ -1,0 +1,336 @@
+//! Parameters out of a run folder, and into a new one from a file of PyTorch's.
+//!
+//! A checkpoint is a safetensors file under PyTorch's names already, so what leaves is a checked copy. What comes in is
+//! held against the model, tensor by tensor, before anything is written.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bonfire_learn::Layout;
+use bonfire_learn::torch_file::{self, Scalar, Weight};
+use bonfire_report::{Event, Log, RunFolder, write_atomically};
+use safetensors::SafeTensors;
+use safetensors::tensor::Dtype;
+
+use crate::checkpoint::{self, Progress, Snapshot};
+use crate::job::Job;
+
+/// What was written out of a run folder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exported {
+    pub round: u64,
+    pub tensors: usize,
+    /// In all tensors but the statistics of batch norms.
+    pub parameters: usize,
+    /// Newer checkpoints that are not whole, and why.
+    pub skipped: Vec<String>,
+}
+
+/// Writes the parameters of a run's newest whole checkpoint, or of one round, into a new file.
+pub fn export(run_dir: &Path, round: Option<u64>, out: &Path) -> Result<Exported> {
+    ensure!(!out.exists(), "{}: is there already; choose another name with -o", out.display());
+    let folder = RunFolder::open(run_dir)?;
+    let (found, bytes, skipped) = match round {
+        Some(round) => of_round(&folder, round)?,
+        None => newest(&folder)?,
+    };
+    let file =
+        SafeTensors::deserialize(&bytes).context("a checkpoint that fits its state is no safetensors")?;
+    let is_statistic = |name: &str| name.ends_with(".running_mean") || name.ends_with(".running_var");
+    let parameters = file.iter().filter(|(name, _)| !is_statistic(name));
+    let parameters = parameters.map(|(_, tensor)| tensor.shape().iter().product::<usize>()).sum();
+    write_atomically(out, &bytes)?;
+    Ok(Exported { round: found, tensors: file.len(), parameters, skipped })
+}
+
+/// A round, its parameters, and what was passed over.
+type Found = (u64, Vec<u8>, Vec<String>);
+
+fn newest(folder: &RunFolder) -> Result<Found> {
+    let mut skipped = Vec::new();
+    for (round, file) in checkpoint::list(&folder.checkpoints())?.into_iter().rev() {
+        match checkpoint::whole_bytes(&file) {
+            Ok(bytes) => return Ok((round, bytes, skipped)),
+            Err(reason) => skipped.push(format!("{}: {reason:#}", file.display())),
+        }
+    }
+    let path = folder.path().display();
+    match skipped.first() {
+        Some(reason) => bail!("{path}: no checkpoint is whole; {reason}"),
+        None => bail!("{path}: there is no checkpoint yet"),
+    }
+}
+
+fn of_round(folder: &RunFolder, round: u64) -> Result<Found> {
+    let files = checkpoint::list(&folder.checkpoints())?;
+    let Some((_, file)) = files.iter().find(|(other, _)| *other == round) else {
+        let rounds: Vec<String> = files.iter().map(|(round, _)| round.to_string()).collect();
+        let path = folder.path().display();
+        bail!("{path}: there is no checkpoint of round {round}; those there are: {}", rounds.join(", "));
+    };
+    let bytes = checkpoint::whole_bytes(file).with_context(|| format!("{}", file.display()))?;
+    Ok((round, bytes, Vec::new()))
+}
+
+/// The tensors of a file of `torch.save`, or of safetensors; its content tells which.
+pub fn read_weights(path: &Path) -> Result<Vec<Weight>> {
+    let bytes = fs::read(path).with_context(|| format!("{}", path.display()))?;
+    let weights = if bytes.starts_with(torch_file::ARCHIVE) || bytes.starts_with(torch_file::LEGACY) {
+        torch_file::parse(&bytes).map_err(|message| anyhow!(message))
+    } else {
+        read_safetensors(&bytes)
+    };
+    weights.with_context(|| format!("{}", path.display()))
+}
+
+fn read_safetensors(bytes: &[u8]) -> Result<Vec<Weight>> {
+    let file =
+        SafeTensors::deserialize(bytes).context("is neither of torch.save nor a whole safetensors file")?;
+    let weights = file.iter().map(|(name, tensor)| {
+        let scalar = scalar(tensor.dtype())
+            .with_context(|| format!("{name} is of type {}, which cannot be read", tensor.dtype()))?;
+        let (name, shape) = (name.to_owned(), tensor.shape().to_vec());
+        Ok(Weight { name, shape, values: scalar.floats(tensor.data()) })
+    });
+    weights.collect()
+}
+
+fn scalar(dtype: Dtype) -> Option<Scalar> {
+    Some(match dtype {
+        Dtype::F64 => Scalar::F64,
+        Dtype::F32 => Scalar::F32,
+        Dtype::F16 => Scalar::F16,
+        Dtype::BF16 => Scalar::BF16,
+        Dtype::I64 => Scalar::I64,
+        Dtype::I32 => Scalar::I32,
+        Dtype::I16 => Scalar::I16,
+        Dtype::I8 => Scalar::I8,
+        Dtype::U8 => Scalar::U8,
+        Dtype::BOOL => Scalar::Bool,
+        _ => return None,
+    })
+}
+
+/// Makes a run folder whose run has done nothing yet but begin with these weights.
+pub fn import(mut job: Job, path: &Path, weights: &[Weight], out: &Path) -> Result<()> {
+    job.replica.parameters = fit(job.layout(), &job.model_name, weights)
+        .map_err(|message| anyhow!("{}: {message}", path.display()))?;
+    let folder = RunFolder::create(out)?;
+    let filled = fill(&folder, &job, path);
+    if filled.is_err() {
+        // The folder was empty, so all of this was made here. The first error is the one to tell of.
+        let _ = fs::remove_dir_all(folder.checkpoints());
+        let _ = fs::remove_file(vocabulary(&folder));
+        let _ = folder.remove_if_unstarted();
+    }
+    filled
+}
+
+fn vocabulary(folder: &RunFolder) -> PathBuf {
+    folder.path().join("vocabulary.txt")
+}
+
+/// The log comes last: without it, this is no run folder.
+fn fill(folder: &RunFolder, job: &Job, weights: &Path) -> Result<()> {
+    let started = Instant::now();
+    write_atomically(&folder.run_file(), job.settings.to_yaml()?.as_bytes())?;
+    if let Some(words) = &job.dataset.vocabulary {
+        words.save(&vocabulary(folder))?;
+    }
+    let snapshot = Snapshot {
+        layout: job.layout(),
+        parameters: &job.replica.parameters,
+        moments: job.replica.optimizer.moments(),
+        progress: &Progress::default(),
+    };
+    let (file, bytes) = checkpoint::write(&folder.checkpoints(), snapshot, 1)?;
+    let file = file.strip_prefix(folder.path()).unwrap_or(&file).display().to_string();
+    let seconds = started.elapsed().as_secs_f64();
+    let mut log = Log::open(folder, started, Vec::new())?;
+    for event in [
+        job.started(),
+        Event::Noted { message: format!("the parameters are from {}", weights.display()) },
+        Event::Checkpointed { round: 0, file, bytes, seconds },
+    ] {
+        log.record(Instant::now(), event);
+    }
+    ensure!(log.failed_writes() == 0, "{}: cannot be written", folder.events().display());
+    Ok(())
+}
+
+/// Puts weights into the places that a model has for them; an error if they are of another model.
+fn fit(layout: &Layout, model: &str, weights: &[Weight]) -> Result<Vec<f32>, String> {
+    // How many batches a batch norm has seen; only PyTorch counts them.
+    let is_count = |name: &str| name == "num_batches_tracked" || name.ends_with(".num_batches_tracked");
+    let mut given: HashMap<&str, &Weight> =
+        weights.iter().map(|weight| (&*weight.name, weight)).filter(|(name, _)| !is_count(name)).collect();
+    let (mut flat, mut missing) = (vec![0.0; layout.len()], Vec::new());
+    for tensor in layout.tensors() {
+        let (name, expect) = (&tensor.name, &tensor.shape);
+        match tensor.names().find_map(|name| given.remove(name)) {
+            None => missing.push(format!("{name} {expect:?}")),
+            Some(weight) if weight.shape == *expect => tensor.set_from_torch(&weight.values, &mut flat),
+            Some(weight) => {
+                let Weight { name, shape, .. } = weight;
+                return Err(format!("{name} has the shape {shape:?}; {model} expects {expect:?}"));
+            }
+        }
+    }
+    // In the order of the file, not of the map.
+    let surplus = weights.iter().filter(|weight| given.contains_key(&*weight.name));
+    let surplus: Vec<String> = surplus.map(|weight| format!("{} {:?}", weight.name, weight.shape)).collect();
+    match (&missing[..], &surplus[..]) {
+        ([], []) => Ok(flat),
+        (_, []) => Err(format!("has no tensor {}, which {model} expects", few(&missing))),
+        ([], _) => {
+            let all = layout.tensors().iter().map(|tensor| format!("{} {:?}", tensor.name, tensor.shape));
+            let all: Vec<String> = all.collect();
+            Err(format!(
+                "has the tensor {}, which {model} has not; it expects only {}",
+                few(&surplus),
+                few(&all)
+            ))
+        }
+        _ => Err(format!(
+            "has no tensor {}, which {model} expects, but {}, which it has not",
+            few(&missing),
+            few(&surplus)
+        )),
+    }
+}
+
+/// The first names of a list, and how many more there are.
+fn few(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let mut text = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN {
+        text += &format!(" and {} more", names.len() - SHOWN);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_learn::Shape;
+    use bonfire_learn::models::{ModelSpec, mlp, vgg};
+    use safetensors::tensor::TensorView;
+
+    fn layout() -> Layout {
+        let spec = ModelSpec::Mlp(mlp::Options { hidden: vec![4] });
+        let shape = Shape::Images { height: 2, width: 3, channels: 1, classes: 3 };
+        spec.build(&shape).expect("a model").layout().clone()
+    }
+
+    /// What a file with the parameters of a layout holds.
+    fn weights(layout: &Layout, flat: &[f32]) -> Vec<Weight> {
+        let weight = |tensor: &bonfire_learn::layout::Tensor| Weight {
+            name: tensor.name.clone(),
+            shape: tensor.shape.clone(),
+            values: tensor.to_torch(flat),
+        };
+        layout.tensors().iter().map(weight).collect()
+    }
+
+    fn named(name: &str, shape: &[usize]) -> Weight {
+        Weight { name: name.into(), shape: shape.into(), values: vec![0.0; shape.iter().product()] }
+    }
+
+    #[test]
+    fn weights_find_their_places() {
+        let layout = layout();
+        let flat = layout.initial(1);
+        let mut weights = weights(&layout, &flat);
+        weights.reverse();
+        weights.push(named("bn.num_batches_tracked", &[]));
+        assert_eq!(fit(&layout, "mlp", &weights), Ok(flat));
+    }
+
+    /// torchvision's VGGs have their dropout behind the linear layers, so these are `classifier.0`, `3` and `6`; ours have it
+    /// before them, and are `classifier.1`, `4` and `6`.
+    #[test]
+    fn vggs_are_read_under_torchvisions_names_and_under_ours() {
+        let spec = ModelSpec::Vgg11(vgg::Options { width: 2, hidden: 3, ..vgg::Options::default() });
+        let shape = Shape::Images { height: 32, width: 32, channels: 1, classes: 3 };
+        let layout = spec.build(&shape).expect("a model").layout().clone();
+        let flat = layout.initial(1);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("vgg11.safetensors");
+        let check = |rename: &dyn Fn(&str) -> String| {
+            let weights = weights(&layout, &flat);
+            let bytes: Vec<Vec<u8>> = weights
+                .iter()
+                .map(|weight| weight.values.iter().flat_map(|value| value.to_le_bytes()).collect())
+                .collect();
+            let views = weights.iter().zip(&bytes).map(|(weight, bytes)| {
+                let view = TensorView::new(Dtype::F32, weight.shape.clone(), bytes).expect("a tensor");
+                (rename(&weight.name), view)
+            });
+            fs::write(&path, safetensors::serialize(views, None).expect("a file")).expect("written");
+            let found = fit(&layout, "vgg11", &read_weights(&path).expect("weights"));
+            found.map(|found| found == flat)
+        };
+        let theirs = |name: &str| {
+            name.replace("classifier.1.", "classifier.0.").replace("classifier.4.", "classifier.3.")
+        };
+        assert_eq!(check(&str::to_owned), Ok(true));
+        assert_eq!(check(&theirs), Ok(true));
+        let error = check(&|name| name.replace("classifier.6.", "classifier.5.")).expect_err("a wrong name");
+        assert!(error.starts_with("has no tensor classifier.6.weight [3, 3]"), "{error}");
+    }
+
+    #[test]
+    fn weights_of_another_model_are_refused() {
+        let layout = layout();
+        let all = "fc1.weight [4, 6], fc1.bias [4], fc2.weight [3, 4], fc2.bias [3]";
+        let check = |change: &dyn Fn(&mut Vec<Weight>), expect: &str| {
+            let mut weights = weights(&layout, &layout.initial(1));
+            change(&mut weights);
+            assert_eq!(fit(&layout, "mlp", &weights), Err(expect.to_owned()));
+        };
+        check(&|weights| drop(weights.remove(3)), "has no tensor fc2.bias [3], which mlp expects");
+        check(
+            &|weights| weights[0].shape = vec![6, 4],
+            "fc1.weight has the shape [6, 4]; mlp expects [4, 6]",
+        );
+        check(
+            &|weights| weights.push(named("fc3.bias", &[2])),
+            &format!("has the tensor fc3.bias [2], which mlp has not; it expects only {all}"),
+        );
+        check(
+            &|weights| *weights = (0..11).map(|i| named(&format!("net.{i}"), &[i, 1])).collect(),
+            &format!(
+                "has no tensor {all}, which mlp expects, but {} and 1 more, which it has not",
+                (0..10).map(|i| format!("net.{i} [{i}, 1]")).collect::<Vec<_>>().join(", ")
+            ),
+        );
+    }
+
+    #[test]
+    fn the_content_of_a_file_tells_its_format() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("weights");
+        let bytes = [0x00, 0x3C, 0x00, 0xC0];
+        let safetensors = |dtype: Dtype, shape: &[usize]| {
+            let view = TensorView::new(dtype, shape.to_vec(), &bytes).expect("a tensor");
+            safetensors::serialize([("w", view)], None).expect("a file")
+        };
+        fs::write(&path, safetensors(Dtype::F16, &[2, 1])).expect("written");
+        let expect = Weight { name: "w".into(), shape: vec![2, 1], values: vec![1.0, -2.0] };
+        assert_eq!(read_weights(&path).expect("weights"), [expect]);
+
+        let check = |bytes: &[u8], expect: &str| {
+            fs::write(&path, bytes).expect("written");
+            let error = format!("{:#}", read_weights(&path).expect_err(expect));
+            let prefix = format!("{}: ", path.display());
+            assert!(error.starts_with(&prefix) && error.contains(expect), "{error:?} should say {expect:?}");
+        };
+        check(&safetensors(Dtype::U32, &[1]), "w is of type U32, which cannot be read");
+        check(b"", "neither of torch.save nor a whole safetensors file");
+        check(b"PK\x03\x04", "not a whole ZIP archive");
+        check(torch_file::LEGACY, "before 1.6");
+    }
+}

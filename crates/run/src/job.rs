@@ -1,0 +1,204 @@
+//! A run that is ready to start: data loaded, models built, everything checked, nothing written.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use bonfire_data::{Dataset, Error};
+use bonfire_learn::{Layout, Model, Shape, Tally};
+use bonfire_report::Event;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::course::Course;
+use crate::crew::{Crew, Round};
+use crate::replica::Replica;
+use crate::run_file::{Settings, Topology};
+use crate::worker::Worker;
+
+/// Makes a model for data of a shape: one of the named ones, or the user's own.
+pub type Build<'a> = &'a dyn Fn(&Shape) -> bonfire_learn::Result<Box<dyn Model>>;
+
+/// Where the workers of a run are: one of three, known only here and to who starts the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// All in this process, as threads.
+    Threads,
+    /// In other processes, here or elsewhere. This one is the head, or measures.
+    Nodes,
+}
+
+/// Everything that a process needs to lead a run.
+#[derive(Debug)]
+pub struct Job {
+    pub settings: Settings,
+    pub dataset: Arc<Dataset>,
+    pub replica: Replica,
+    /// Those who train, if they share memory and are in step; otherwise those who measure.
+    pub crew: Crew,
+    /// Workers that are threads of this process but not in step.
+    pub spare: Vec<Worker>,
+    pub model_name: String,
+    pub pool: ThreadPool,
+    pub course: Course,
+}
+
+/// With a gradient for every worker and an optimiser's moments, this many take some ten gigabytes.
+const MOST_PARAMETERS: usize = 1 << 29;
+
+/// More threads than this do not measure faster.
+const MOST_MEASURING: usize = 8;
+
+impl Job {
+    /// Loads and builds what the settings ask for. Whatever is wrong with them shows here.
+    pub fn prepare(settings: Settings, scale: Scale) -> Result<Self> {
+        let (spec, name) = (settings.file.model.clone(), settings.file.model.name());
+        Self::with_model(settings, scale, name, &move |shape| spec.build(shape))
+    }
+
+    /// The same with a model of the caller's.
+    pub fn with_model(settings: Settings, scale: Scale, model_name: &str, build: Build<'_>) -> Result<Self> {
+        let dataset = settings.file.data.load().map_err(|error| located(&settings, "data", error))?;
+        Self::with_data(settings, Arc::new(dataset), scale, model_name, build)
+    }
+
+    /// The same with data that are loaded.
+    pub fn on(settings: Settings, dataset: Arc<Dataset>, scale: Scale) -> Result<Self> {
+        let (spec, name) = (settings.file.model.clone(), settings.file.model.name());
+        Self::with_data(settings, dataset, scale, name, &move |shape| spec.build(shape))
+    }
+
+    fn with_data(
+        mut settings: Settings,
+        dataset: Arc<Dataset>,
+        scale: Scale,
+        model_name: &str,
+        build: Build<'_>,
+    ) -> Result<Self> {
+        if scale == Scale::Threads {
+            // Part of what is computed, so part of what is saved.
+            settings.file.threads = Some(settings.threads);
+        }
+        let workers = settings.workers;
+        if workers > dataset.train.len() {
+            let samples = dataset.train.len();
+            let message =
+                format!("{workers} workers are more than the {samples} training samples of the data");
+            return Err(settings.wrong("workers", message).into());
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let trains = scale == Scale::Threads && settings.topology.is_in_step();
+        let (crew, threads) =
+            if trains { (workers, settings.threads) } else { (cores.min(MOST_MEASURING), 1) };
+        let spare = match (&settings.topology, scale, trains) {
+            (Topology::Flat { backup, .. }, Scale::Threads, false) => workers + backup,
+            (_, Scale::Threads, false) => workers,
+            _ => 0,
+        };
+        let spare = build_workers(&settings, &dataset, spare, settings.threads, build)?;
+        let workers = build_workers(&settings, &dataset, crew, threads, build)?;
+        let crew = Crew::new(workers, settings.file.seed);
+        let replica = Replica::new(crew.layout(), settings.file.optimizer.clone(), settings.file.seed);
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(crew.threads().min(cores))
+            .thread_name(|i| format!("worker-{i}"))
+            .build()
+            .context("cannot start the workers' threads")?;
+        let course = Course::of(&settings, dataset.train.len());
+        let model_name = model_name.to_owned();
+        Ok(Self { settings, dataset, replica, crew, spare, model_name, pool, course })
+    }
+
+    pub fn layout(&self) -> &Layout {
+        self.crew.layout()
+    }
+
+    /// Measures parameters on the held-out data.
+    pub fn evaluate(&mut self, parameters: &[f32]) -> Tally {
+        let (crew, test) = (&mut self.crew, &self.dataset.test);
+        self.pool.install(|| crew.evaluate(parameters, test))
+    }
+
+    /// Measures the parameters as they are.
+    pub fn measure(&mut self) -> Tally {
+        let (crew, test, parameters) = (&mut self.crew, &self.dataset.test, &self.replica.parameters);
+        self.pool.install(|| crew.evaluate(parameters, test))
+    }
+
+    /// One round of the workers of this process; `number` counts from 0.
+    pub fn train_round(&mut self, number: u64) -> Tally {
+        let round = self.round(number);
+        let (crew, replica, train) = (&mut self.crew, &mut self.replica, &self.dataset.train);
+        self.pool.install(|| crew.round(replica, train, round))
+    }
+
+    /// What round `number`, from 0, is to do.
+    pub fn round(&self, number: u64) -> Round {
+        Round {
+            number,
+            rounds_per_epoch: self.course.rounds_per_epoch,
+            round_size: self.course.round_size,
+            step: self.course.step(number * self.settings.workers as u64),
+        }
+    }
+
+    /// What the first event of a run says.
+    pub fn started(&self) -> Event {
+        let file = &self.settings.file;
+        Event::Started {
+            name: file.name.clone(),
+            model: self.model_name.clone(),
+            parameters: self.layout().parameters(),
+            data: self.dataset.name.clone(),
+            train_samples: self.dataset.train.len(),
+            test_samples: self.dataset.test.len(),
+            workers: self.settings.workers,
+            batch_size: file.batch_size,
+            rounds_per_epoch: self.course.updates_per_epoch,
+            rounds: self.course.updates(),
+            epochs: file.epochs,
+            seed: file.seed,
+        }
+    }
+
+    /// How many epochs so many updates are.
+    pub fn epochs(&self, updates: u64) -> f64 {
+        updates as f64 / self.course.updates_per_epoch as f64
+    }
+}
+
+/// Workers with so many threads each.
+fn build_workers(
+    settings: &Settings,
+    dataset: &Dataset,
+    workers: usize,
+    threads: usize,
+    build: Build<'_>,
+) -> Result<Vec<Worker>> {
+    let model = || {
+        let mut model = build(&dataset.shape).map_err(|error| located(settings, "model", error))?;
+        weigh_classes(settings, &mut *model)?;
+        let parameters = model.layout().len();
+        if parameters > MOST_PARAMETERS {
+            let message = format!("the model has {parameters} parameters, more than {MOST_PARAMETERS}");
+            return Err(settings.wrong("model", message).into());
+        }
+        Ok(model)
+    };
+    (0..workers).map(|_| Worker::build(threads, model)).collect()
+}
+
+/// Tells a model what the run file says of its classes.
+pub fn weigh_classes(settings: &Settings, model: &mut dyn Model) -> Result<()> {
+    let Some(weights) = &settings.class_weights else { return Ok(()) };
+    model.weigh_classes(weights).map_err(|error| located(settings, "class_weights", error))
+}
+
+/// An error about what a key asks for gets the key's line, unless it names a file of its own.
+fn located(settings: &Settings, key: &str, error: impl Into<Error>) -> anyhow::Error {
+    match error.into() {
+        Error::Mismatch(message) => {
+            let prefix = format!("{key}: ");
+            settings.wrong(key, message.strip_prefix(&prefix).unwrap_or(&message)).into()
+        }
+        error => anyhow!(error),
+    }
+}
