@@ -1,4 +1,5 @@
-//! The gradient of a linear layer's weights before it is multiplied out: what came in, and the slope of what went out.
+//! The gradient of a linear layer's weights before it is multiplied out: what came in, and the gradient of
+//! what went out.
 //!
 //! The weights of a large layer outnumber a batch's activations by far. Who only wants to update them need not write their
 //! gradient to memory and read it again: the update multiplies the factors a block at a time, while the block is in the cache,
@@ -14,7 +15,7 @@ pub struct Factors {
     /// `(samples, inputs)`: the first matrix, transposed.
     inputs: Vec<f32>,
     /// `(samples, outputs)`: the second.
-    slopes: Vec<f32>,
+    upstream: Vec<f32>,
     /// Samples, inputs and outputs.
     sizes: [usize; 3],
 }
@@ -50,7 +51,7 @@ impl Factors {
     pub fn keep(&mut self, a: Matrix<'_>, b: Matrix<'_>) {
         self.sizes = [a.columns(), a.rows(), b.columns()];
         a.transposed().copy_to(&mut self.inputs, stride(a.rows()));
-        b.copy_to(&mut self.slopes, stride(b.columns()));
+        b.copy_to(&mut self.upstream, stride(b.columns()));
     }
 
     /// Computes some of the product's values, which lie in the order of its rows, or adds them to what is there.
@@ -58,7 +59,7 @@ impl Factors {
         assert_eq!(values.len(), range.len(), "a place for every value");
         let [samples, inputs, outputs] = self.sizes;
         let inputs = Matrix::strided(&self.inputs, samples, inputs, stride(inputs)).transposed();
-        let slopes = Matrix::strided(&self.slopes, samples, outputs, stride(outputs));
+        let upstream = Matrix::strided(&self.upstream, samples, outputs, stride(outputs));
         let (mut at, mut values) = (range.start, values);
         while at < range.end {
             // As many whole rows as there are, or what there is of one.
@@ -70,7 +71,7 @@ impl Factors {
                 part,
                 columns.len(),
                 inputs.part(row..row + rows, 0..samples),
-                slopes.part(0..samples, columns),
+                upstream.part(0..samples, columns),
                 add,
             );
             at += part.len();

@@ -122,21 +122,21 @@ impl Gradient {
         matmul_shared(product, b.columns(), a, b, add);
     }
 
-    /// Adds `slope` to one row of a table.
+    /// Adds the gradient of one row of a table.
     #[inline]
-    pub(crate) fn add_row(&mut self, slot: &Slot, row: u32, slope: &[f32]) {
+    pub(crate) fn add_row(&mut self, slot: &Slot, row: u32, gradient: &[f32]) {
         let Content::Rows(rows) = &mut self.tensors[slot.tensor].content else {
             unreachable!("tensor {} is dense", slot.tensor);
         };
         let start = slot.range.start + row as usize * rows.width;
         let values = &mut self.values[start..start + rows.width];
         if std::mem::replace(&mut rows.is_touched[row as usize], true) {
-            for (value, slope) in values.iter_mut().zip(slope) {
-                *value += slope;
+            for (value, gradient) in values.iter_mut().zip(gradient) {
+                *value += gradient;
             }
         } else {
             rows.touched.push(row);
-            values.copy_from_slice(slope);
+            values.copy_from_slice(gradient);
         }
     }
 

@@ -167,7 +167,7 @@ fn check_gradients(case: &Case, model: &mut dyn Model, batch: &Batch) {
 
 fn check_tensor(name: &str, values: &[f64], expect: &Record, rounding: f64) {
     let norm = values.iter().map(|value| value * value).sum::<f64>().sqrt();
-    // A bias before a batch norm has no slope but what rounding makes of it.
+    // A bias before a batch norm has no gradient but what rounding makes of it.
     let least = if rounding > 0.0 { 2e-6 } else { 1e-7 };
     let limit = least + norm * (8.0 * rounding).max(2e-5);
     let check = |what: &str, got: f64, expect: f64| {

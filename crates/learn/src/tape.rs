@@ -54,10 +54,11 @@ enum Data {
 #[derive(Debug)]
 struct Value {
     data: Data,
-    slope: Option<Buffer>,
+    /// The gradient of the loss with respect to this value: the upstream gradient of the layer that made it.
+    upstream: Option<Buffer>,
     dims: Dims,
     form: Form,
-    wants_slope: bool,
+    requires_grad: bool,
 }
 
 /// The memory of a tape, kept from step to step.
@@ -87,7 +88,7 @@ impl Workspace {
             if let Data::Own(data) = value.data {
                 self.pool.give(data);
             }
-            self.pool.give(value.slope.unwrap_or_default());
+            self.pool.give(value.upstream.unwrap_or_default());
         }
         self.recorded = first;
     }
@@ -158,7 +159,7 @@ impl<'a> Tape<'a> {
     }
 
     /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the
-    /// slopes of those before it.
+    /// gradients of those before it.
     pub(crate) fn finish(mut self) {
         while let Some(Done { mut record, first_value }) = self.work.done.pop() {
             if self.is_training() {
@@ -173,7 +174,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Whether dropout drops and slopes are wanted.
+    /// Whether dropout drops and gradients are wanted.
     pub fn is_training(&self) -> bool {
         self.gradient.is_some()
     }
@@ -210,9 +211,9 @@ impl<'a> Tape<'a> {
         &self.parameters[slot.range.clone()]
     }
 
-    /// Whether anything that a slope could reach lies behind this value.
-    pub(crate) fn wants_slope(&self, var: &Var) -> bool {
-        self.at(var).wants_slope
+    /// Whether any parameter lies behind this value, so that its gradient is of use.
+    pub(crate) fn requires_grad(&self, var: &Var) -> bool {
+        self.at(var).requires_grad
     }
 
     pub(crate) fn pool(&mut self) -> &mut Pool {
@@ -235,20 +236,20 @@ impl<'a> Tape<'a> {
     }
 
     /// Puts a new value on the tape.
-    pub(crate) fn push(&mut self, data: Buffer, dims: Dims, wants_slope: bool) -> Var {
-        self.push_formed(data, dims, Form::Rows, wants_slope)
+    pub(crate) fn push(&mut self, data: Buffer, dims: Dims, requires_grad: bool) -> Var {
+        self.push_formed(data, dims, Form::Rows, requires_grad)
     }
 
     /// Puts a new value of either form on the tape.
-    pub(crate) fn push_formed(&mut self, data: Buffer, dims: Dims, form: Form, wants_slope: bool) -> Var {
+    pub(crate) fn push_formed(&mut self, data: Buffer, dims: Dims, form: Form, requires_grad: bool) -> Var {
         debug_assert_eq!(data.len(), formed_len(dims, form));
-        self.push_value(Value { data: Data::Own(data), slope: None, dims, form, wants_slope })
+        self.push_value(Value { data: Data::Own(data), upstream: None, dims, form, requires_grad })
     }
 
     /// Puts the pixels of the batch on the tape, where they are.
     pub(crate) fn push_pixels(&mut self, dims: Dims) -> Var {
         let form = Form::Rows;
-        self.push_value(Value { data: Data::Pixels, slope: None, dims, form, wants_slope: false })
+        self.push_value(Value { data: Data::Pixels, upstream: None, dims, form, requires_grad: false })
     }
 
     fn push_value(&mut self, value: Value) -> Var {
@@ -281,20 +282,20 @@ impl<'a> Tape<'a> {
         self.work.done.push(Done { record, first_value });
     }
 
-    /// Takes the slope of a value off the tape; none if nothing depends on it.
-    pub(crate) fn take_slope(&mut self, var: &Var) -> Option<Buffer> {
-        self.work.values[var.number].slope.take()
+    /// Takes the upstream gradient of the layer that made a value off the tape; none if nothing depends on the value.
+    pub(crate) fn take_upstream(&mut self, var: &Var) -> Option<Buffer> {
+        self.work.values[var.number].upstream.take()
     }
 
-    /// Adds to the slope of a value.
-    pub(crate) fn add_slope(&mut self, var: &Var, slope: Buffer) {
+    /// Adds to the upstream gradient of the layer that made a value.
+    pub(crate) fn add_upstream(&mut self, var: &Var, gradient: Buffer) {
         let value = &mut self.work.values[var.number];
-        debug_assert_eq!(slope.len(), formed_len(value.dims, value.form));
-        match &mut value.slope {
-            None => value.slope = Some(slope),
+        debug_assert_eq!(gradient.len(), formed_len(value.dims, value.form));
+        match &mut value.upstream {
+            None => value.upstream = Some(gradient),
             Some(sum) => {
-                pointwise::add(sum, &slope);
-                self.work.pool.give(slope);
+                pointwise::add(sum, &gradient);
+                self.work.pool.give(gradient);
             }
         }
     }

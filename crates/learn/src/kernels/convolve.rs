@@ -68,7 +68,7 @@ impl Convolution {
         self.kernel == 1 && self.stride == 1 && self.padding == 0
     }
 
-    /// The convolution that leads from the slope of `y` to that of `x`, with the weights turned around. Only without a
+    /// The convolution that leads from the gradient of `y` to that of `x`, with the weights turned around. Only without a
     /// stride, and only where the image is not much larger than the result: it computes as much as the image is large.
     fn turned(&self) -> Option<Self> {
         let larger = 4 * self.height * self.width > 5 * self.out_height() * self.out_width();
@@ -102,10 +102,17 @@ impl Convolution {
         }
     }
 
-    /// The slope of the weights, from the slope of `y`.
-    pub(crate) fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool, scratch: &mut [f32]) {
+    /// The gradient of the weights, from that of `y`.
+    pub(crate) fn weight_gradient(
+        &self,
+        x: &[f32],
+        dy: &[f32],
+        dw: &mut [f32],
+        add: bool,
+        scratch: &mut [f32],
+    ) {
         if winograd::fits(self) {
-            return winograd::weight_slope(self, x, dy, dw, add, scratch);
+            return winograd::weight_gradient(self, x, dy, dw, add, scratch);
         }
         let (patch, outputs) = (self.patch(), self.outputs);
         if self.is_direct() {
@@ -120,8 +127,8 @@ impl Convolution {
         }
     }
 
-    /// The slope of `x`, from the slope of `y`.
-    pub(crate) fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
+    /// The gradient of `x`, from that of `y`.
+    pub(crate) fn input_gradient(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
         let (patch, outputs) = (self.patch(), self.outputs);
         if let Some(turned) = self.turned() {
             let (around, scratch) = scratch.split_at_mut(patch * outputs);
@@ -228,8 +235,8 @@ impl Convolution {
                     #[inline(always)]
                     |row| {
                         let from = &patches[row.patch + row.before..row.patch + row.before + row.len];
-                        for (dx, slope) in dx[row.source..row.source + row.len].iter_mut().zip(from) {
-                            *dx += slope;
+                        for (dx, part) in dx[row.source..row.source + row.len].iter_mut().zip(from) {
+                            *dx += part;
                         }
                     },
                 );

@@ -94,20 +94,20 @@ pub(crate) fn activate(y: &mut [f32], activation: Activation) {
     );
 }
 
-/// `slope *= activation'`, told from the activation's result `y`.
-pub(crate) fn activation_slope(slope: &mut [f32], y: &[f32], activation: Activation) {
+/// `dy *= activation'`, told from the activation's result `y`.
+pub(crate) fn activation_backward(dy: &mut [f32], y: &[f32], activation: Activation) {
     vectorized(
         #[inline(always)]
         || match activation {
             Activation::None => {}
             Activation::Relu => {
-                for (slope, y) in slope.iter_mut().zip(y) {
-                    *slope = if *y > 0.0 { *slope } else { 0.0 };
+                for (dy, y) in dy.iter_mut().zip(y) {
+                    *dy = if *y > 0.0 { *dy } else { 0.0 };
                 }
             }
             Activation::Tanh => {
-                for (slope, y) in slope.iter_mut().zip(y) {
-                    *slope *= 1.0 - y * y;
+                for (dy, y) in dy.iter_mut().zip(y) {
+                    *dy *= 1.0 - y * y;
                 }
             }
         },

@@ -1,7 +1,7 @@
 use super::{Activation, Record};
 use crate::kernels::convolve::Convolution;
 use crate::kernels::lanes::{LaneConvolution, lanes};
-use crate::kernels::pointwise::{activate, activation_slope, bias_activation, column_sums, lane_sums};
+use crate::kernels::pointwise::{activate, activation_backward, bias_activation, column_sums, lane_sums};
 use crate::layout::{Init, Layout, Order, Slot};
 use crate::tape::{Form, Tape, Var};
 
@@ -113,8 +113,8 @@ pub(crate) struct Convolved {
 
 impl Convolved {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(&self.y) else { return };
-        activation_slope(&mut dy, tape.value(&self.y), self.activation);
+        let Some(mut dy) = tape.take_upstream(&self.y) else { return };
+        activation_backward(&mut dy, tape.value(&self.y), self.activation);
         match tape.form(&self.x) {
             Form::Rows => self.backward_in_rows(tape, &dy),
             Form::Lanes => self.backward_in_lanes(tape, &dy),
@@ -126,16 +126,16 @@ impl Convolved {
         let mut scratch = tape.pool().take(self.sizes.scratch());
         let (gradient, x) = tape.gradient_and_value(&self.x);
         let (dw, add) = gradient.dense(&self.weight);
-        self.sizes.weight_slope(x, dy, dw, add, &mut scratch);
+        self.sizes.weight_gradient(x, dy, dw, add, &mut scratch);
         if let Some(bias) = &self.bias {
             let (db, add) = gradient.dense(bias);
             column_sums(dy, db, add);
         }
-        if tape.wants_slope(&self.x) {
+        if tape.requires_grad(&self.x) {
             let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
-            self.sizes.input_slope(tape.parameters(&self.weight), dy, &mut dx, &mut scratch);
-            tape.add_slope(&self.x, dx);
+            self.sizes.input_gradient(tape.parameters(&self.weight), dy, &mut dx, &mut scratch);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(scratch);
     }
@@ -144,19 +144,19 @@ impl Convolved {
         let sizes = in_lanes(&self.sizes);
         let (gradient, x) = tape.gradient_and_value(&self.x);
         let (dw, add) = gradient.dense(&self.weight);
-        sizes.weight_slope(x, dy, dw, add);
+        sizes.weight_gradient(x, dy, dw, add);
         if let Some(bias) = &self.bias {
             let (db, add) = gradient.dense(bias);
             lane_sums(dy, sizes.lanes, db, add);
         }
-        if tape.wants_slope(&self.x) {
+        if tape.requires_grad(&self.x) {
             let (len, [wide, turned]) = (tape.value(&self.x).len(), sizes.scratch());
             let mut dx = tape.pool().take(len);
             let mut scratch = [tape.pool().take(wide), tape.pool().take(turned)];
             let [wide, turned] = &mut scratch;
-            sizes.input_slope(tape.parameters(&self.weight), dy, &mut dx, [wide, turned]);
+            sizes.input_gradient(tape.parameters(&self.weight), dy, &mut dx, [wide, turned]);
             scratch.into_iter().for_each(|buffer| tape.pool().give(buffer));
-            tape.add_slope(&self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
     }
 }

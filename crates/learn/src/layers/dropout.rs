@@ -12,8 +12,8 @@ impl Tape<'_> {
         let len = self.value(&x).len();
         let mut data = self.pool().take(len);
         dropout(self.value(&x), &mut data, rate, seed);
-        let (dims, form, wants_slope) = (self.dims(&x), self.form(&x), self.wants_slope(&x));
-        let y = self.push_formed(data, dims, form, wants_slope);
+        let (dims, form, requires_grad) = (self.dims(&x), self.form(&x), self.requires_grad(&x));
+        let y = self.push_formed(data, dims, form, requires_grad);
         self.record(Record::Dropout(Dropped { x, y: y.clone(), rate, seed }));
         y
     }
@@ -29,11 +29,11 @@ pub(crate) struct Dropped {
 
 impl Dropped {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(&self.y) else { return };
-        if tape.wants_slope(&self.x) {
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
             let mut dx = tape.pool().take(dy.len());
             dropout(&dy, &mut dx, self.rate, self.seed);
-            tape.add_slope(&self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }

@@ -49,12 +49,12 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(&self.y) else { return };
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
         let (_, numbers) = words(tape);
         let gradient = tape.gradient();
-        for (slope, &number) in dy.chunks_exact(self.layer.width).zip(numbers) {
+        for (dy, &number) in dy.chunks_exact(self.layer.width).zip(numbers) {
             if number != PADDING {
-                gradient.add_row(&self.layer.table, number, slope);
+                gradient.add_row(&self.layer.table, number, dy);
             }
         }
         tape.pool().give(dy);

@@ -1,7 +1,7 @@
 use super::{Activation, Record};
 use crate::kernels::lanes::lanes;
 use crate::kernels::matmul::{Matrix, matmul_shared};
-use crate::kernels::pointwise::{activation_slope, bias_activation, column_sums};
+use crate::kernels::pointwise::{activation_backward, bias_activation, column_sums};
 use crate::layout::{Init, Layout, Order, Slot};
 use crate::tape::{Form, Tape, Var};
 
@@ -71,35 +71,35 @@ pub(crate) struct Multiplied {
 
 impl Multiplied {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(&self.y) else { return };
+        let Some(mut dy) = tape.take_upstream(&self.y) else { return };
         let Linear { weight, bias, inputs, outputs } = &self.layer;
-        activation_slope(&mut dy, tape.value(&self.y), self.activation);
+        activation_backward(&mut dy, tape.value(&self.y), self.activation);
         let (rows, form) = (dy.len() / outputs, tape.form(&self.x));
-        let slopes = Matrix::new(&dy, rows, *outputs);
+        let upstream = Matrix::new(&dy, rows, *outputs);
 
         let (gradient, x) = tape.gradient_and_value(&self.x);
         let x = match form {
             Form::Rows => Matrix::new(x, rows, *inputs).transposed(),
             Form::Lanes => Matrix::strided(x, *inputs, rows, lanes(rows)),
         };
-        gradient.add_product(weight, x, slopes);
+        gradient.add_product(weight, x, upstream);
         let (db, add) = gradient.dense(bias);
         column_sums(&dy, db, add);
 
-        if tape.wants_slope(&self.x) {
+        if tape.requires_grad(&self.x) {
             let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
             let weight = Matrix::new(tape.parameters(weight), *inputs, *outputs);
             match form {
-                Form::Rows => matmul_shared(&mut dx, *inputs, slopes, weight.transposed(), false),
+                Form::Rows => matmul_shared(&mut dx, *inputs, upstream, weight.transposed(), false),
                 Form::Lanes => {
                     let lanes = lanes(rows);
-                    matmul_shared(&mut dx, lanes, weight, slopes.transposed(), false);
+                    matmul_shared(&mut dx, lanes, weight, upstream.transposed(), false);
                     // Nothing comes from lanes without a sample.
                     dx.chunks_exact_mut(lanes).for_each(|lane| lane[rows..].fill(0.0));
                 }
             }
-            tape.add_slope(&self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }

@@ -1,7 +1,7 @@
 use super::{Activation, Record};
 use crate::buffer::{Buffer, Pool};
 use crate::kernels::norm;
-use crate::kernels::pointwise::activation_slope;
+use crate::kernels::pointwise::activation_backward;
 use crate::layout::{Init, Layout, Slot};
 use crate::tape::{Form, Tape, Var};
 
@@ -112,21 +112,21 @@ impl Normed {
     }
 
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(&self.y) else { return };
-        activation_slope(&mut dy, tape.value(&self.y), self.activation);
+        let Some(mut dy) = tape.take_upstream(&self.y) else { return };
+        activation_backward(&mut dy, tape.value(&self.y), self.activation);
         let Saved { mean, inverse, scale } = &self.saved;
         let channels = self.layer.channels;
         let rows = (dy.len() / channels) as f32;
         let pool = tape.pool();
-        let (mut slopes, mut products) = (pool.take(channels), pool.take(channels));
-        norm::slope_sums(tape.value(&self.x), &dy, &mut slopes, &mut products);
+        let (mut sums, mut products) = (pool.take(channels), pool.take(channels));
+        norm::gradient_sums(tape.value(&self.x), &dy, &mut sums, &mut products);
         // Σ dy · x̂, from Σ dy · x.
         for i in 0..channels {
-            products[i] = (products[i] - mean[i] * slopes[i]) * inverse[i];
+            products[i] = (products[i] - mean[i] * sums[i]) * inverse[i];
         }
-        self.parameter_slopes(tape, &slopes, &products);
+        self.parameter_gradients(tape, &sums, &products);
 
-        if tape.wants_slope(&self.x) {
+        if tape.requires_grad(&self.x) {
             // dx = scale · (dy − Σdy / n − x̂ · Σ(dy · x̂) / n), with x̂ = (x − mean) · inverse.
             let (mut b, mut c, mut dx) = {
                 let pool = tape.pool();
@@ -134,23 +134,23 @@ impl Normed {
             };
             for i in 0..channels {
                 b[i] = -scale[i] * inverse[i] * products[i] / rows;
-                c[i] = -scale[i] * slopes[i] / rows - b[i] * mean[i];
+                c[i] = -scale[i] * sums[i] / rows - b[i] * mean[i];
             }
-            norm::input_slope(tape.value(&self.x), &dy, &mut dx, [scale, &b, &c]);
-            tape.add_slope(&self.x, dx);
+            norm::input_gradient(tape.value(&self.x), &dy, &mut dx, [scale, &b, &c]);
+            tape.add_upstream(&self.x, dx);
             tape.pool().give(b);
             tape.pool().give(c);
         }
-        tape.pool().give(slopes);
+        tape.pool().give(sums);
         tape.pool().give(products);
         match &self.residual {
-            Some(residual) if tape.wants_slope(residual) => tape.add_slope(residual, dy),
+            Some(residual) if tape.requires_grad(residual) => tape.add_upstream(residual, dy),
             _ => tape.pool().give(dy),
         }
     }
 
-    fn parameter_slopes(&self, tape: &mut Tape<'_>, slopes: &[f32], products: &[f32]) {
-        for (slot, found) in [(&self.layer.weight, products), (&self.layer.bias, slopes)] {
+    fn parameter_gradients(&self, tape: &mut Tape<'_>, sums: &[f32], products: &[f32]) {
+        for (slot, found) in [(&self.layer.weight, products), (&self.layer.bias, sums)] {
             let (values, add) = tape.gradient().dense(slot);
             for (value, found) in values.iter_mut().zip(found) {
                 *value = if add { *value } else { 0.0 } + found;

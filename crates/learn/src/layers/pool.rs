@@ -63,8 +63,8 @@ impl Tape<'_> {
             (Pooling::Average, Windows::Adaptive(to)) => adaptive::average(from, &mut data, image, to),
             (Pooling::Max, Windows::Adaptive(to)) => adaptive::max(from, &mut data, image, to),
         }
-        let wants_slope = self.wants_slope(&x);
-        let y = self.push_formed(data, dims, form, wants_slope);
+        let requires_grad = self.requires_grad(&x);
+        let y = self.push_formed(data, dims, form, requires_grad);
         self.record(Record::Pool(Pooled { x, y: y.clone(), windows, pooling }));
         y
     }
@@ -85,23 +85,25 @@ pub(crate) struct Pooled {
 
 impl Pooled {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(&self.y) else { return };
-        if tape.wants_slope(&self.x) {
+        let Some(mut dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
             let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
             let image = image(tape.dims(&self.x), tape.form(&self.x), len);
             let (x, y) = (tape.value(&self.x), tape.value(&self.y));
             match (self.pooling, self.windows) {
-                (Pooling::Average, Windows::Squares(size)) => pool::average_slope(&dy, &mut dx, image, size),
-                (Pooling::Max, Windows::Squares(size)) => pool::max_slope(x, y, &dy, &mut dx, image, size),
+                (Pooling::Average, Windows::Squares(size)) => {
+                    pool::average_backward(&dy, &mut dx, image, size)
+                }
+                (Pooling::Max, Windows::Squares(size)) => pool::max_backward(x, y, &dy, &mut dx, image, size),
                 (Pooling::Average, Windows::Adaptive(from)) => {
-                    adaptive::average_slope(&dy, &mut dx, image, from);
+                    adaptive::average_backward(&dy, &mut dx, image, from);
                 }
                 (Pooling::Max, Windows::Adaptive(from)) => {
-                    adaptive::max_slope(x, y, &mut dy, &mut dx, image, from);
+                    adaptive::max_backward(x, y, &mut dy, &mut dx, image, from);
                 }
             }
-            tape.add_slope(&self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }

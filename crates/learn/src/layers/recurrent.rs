@@ -225,11 +225,11 @@ fn block(batch: usize) -> usize {
 struct Saved {
     /// Of how many steps gates and extra are kept. An evaluation keeps those of a block of steps, and then of the next.
     kept: usize,
-    /// The gates, `(T, B, gates)`; on the way back, the slopes of their sums.
+    /// The gates, `(T, B, gates)`; on the way back, the gradients of their sums.
     gates: Buffer,
     /// The cells of an LSTM, `(T, B, H)`.
     cells: Buffer,
-    /// `(T, B, H)`: of a GRU the state's share of the candidate, on the way back its slope; of an LSTM the cells' tanh.
+    /// `(T, B, H)`: of a GRU the state's share of the candidate, on the way back its gradient; of an LSTM the cells' tanh.
     extra: Buffer,
     /// What comes before the first step.
     zeros: Buffer,
@@ -252,66 +252,66 @@ impl Recurred {
     }
 
     pub(super) fn backward(&mut self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(&self.y) else { return };
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
         let [steps, batch, _, hidden] = tape.dims(&self.y);
         if steps == 0 || batch == 0 {
             return;
         }
         self.through_time(tape, &dy, steps, batch);
         tape.pool().give(dy);
-        self.parameter_slopes(tape, steps, batch);
-        if tape.wants_slope(&self.x) {
+        self.parameter_gradients(tape, steps, batch);
+        if tape.requires_grad(&self.x) {
             let Layer { input_weight, inputs, cell, .. } = &self.layer;
             let width = cell.gates() * hidden;
             let mut dx = tape.pool().take(steps * batch * inputs);
             let weight = Matrix::new(tape.parameters(input_weight), *inputs, width);
-            let slopes = Matrix::new(&self.saved.gates, steps * batch, width);
-            matmul(&mut dx, *inputs, slopes, weight.transposed(), false);
-            tape.add_slope(&self.x, dx);
+            let upstream = Matrix::new(&self.saved.gates, steps * batch, width);
+            matmul(&mut dx, *inputs, upstream, weight.transposed(), false);
+            tape.add_upstream(&self.x, dx);
         }
     }
 
-    /// From the last step to the first: turns the gates into the slopes of their sums.
+    /// From the last step to the first: turns the gates into the gradients of their sums.
     fn through_time(&mut self, tape: &mut Tape<'_>, dy: &[f32], steps: usize, batch: usize) {
         let Layer { cell, state_weight, hidden, .. } = &self.layer;
         let (hidden, width, size) = (*hidden, cell.gates() * hidden, batch * hidden);
         // The weight is needed once a step with its rows adjacent: transposing it once is cheaper.
         let mut weight = tape.pool().take(width * hidden);
         transpose(tape.parameters(state_weight), width, &mut weight, hidden);
-        let mut slope = tape.pool().zeros(size);
-        let mut cell_slope = tape.pool().zeros(size);
+        let mut dh = tape.pool().zeros(size);
+        let mut dc = tape.pool().zeros(size);
         let states = tape.value(&self.y);
         let Saved { gates, cells, extra, zeros, .. } = &mut self.saved;
         for step in (0..steps).rev() {
-            add(&mut slope, &dy[step * size..][..size]);
+            add(&mut dh, &dy[step * size..][..size]);
             let past = (step.max(1) - 1) * size..step.max(1) * size;
             let gates = &mut gates[step * batch * width..][..batch * width];
             let extra = &mut extra[step * size..][..size];
             match cell {
                 Cell::Gru => {
                     let before = if step == 0 { &zeros[..] } else { &states[past] };
-                    recur::gru_backward(gates, extra, before, &mut slope, hidden);
+                    recur::gru_backward(gates, extra, before, &mut dh, hidden);
                     let (reset_update, candidate) = weight.split_at(2 * hidden * hidden);
-                    let slopes = Matrix::strided(gates, batch, 2 * hidden, width);
-                    matmul(&mut slope, hidden, slopes, Matrix::new(reset_update, 2 * hidden, hidden), true);
-                    let slopes = Matrix::new(extra, batch, hidden);
-                    matmul(&mut slope, hidden, slopes, Matrix::new(candidate, hidden, hidden), true);
+                    let upstream = Matrix::strided(gates, batch, 2 * hidden, width);
+                    matmul(&mut dh, hidden, upstream, Matrix::new(reset_update, 2 * hidden, hidden), true);
+                    let upstream = Matrix::new(extra, batch, hidden);
+                    matmul(&mut dh, hidden, upstream, Matrix::new(candidate, hidden, hidden), true);
                 }
                 Cell::Lstm => {
                     let before = if step == 0 { &zeros[..] } else { &cells[past] };
-                    recur::lstm_backward(gates, before, extra, &slope, &mut cell_slope, hidden);
-                    let slopes = Matrix::new(gates, batch, width);
-                    matmul(&mut slope, hidden, slopes, Matrix::new(&weight, width, hidden), false);
+                    recur::lstm_backward(gates, before, extra, &dh, &mut dc, hidden);
+                    let upstream = Matrix::new(gates, batch, width);
+                    matmul(&mut dh, hidden, upstream, Matrix::new(&weight, width, hidden), false);
                 }
             }
         }
-        for buffer in [weight, slope, cell_slope] {
+        for buffer in [weight, dh, dc] {
             tape.pool().give(buffer);
         }
     }
 
-    /// The slopes of weights and biases: large products over all steps at once.
-    fn parameter_slopes(&self, tape: &mut Tape<'_>, steps: usize, batch: usize) {
+    /// The gradients of weights and biases: large products over all steps at once.
+    fn parameter_gradients(&self, tape: &mut Tape<'_>, steps: usize, batch: usize) {
         let Layer { cell, input_weight, state_weight, input_bias, state_bias, inputs, hidden } = &self.layer;
         let (width, size) = (cell.gates() * hidden, batch * hidden);
         let Saved { gates, extra, .. } = &self.saved;
@@ -337,8 +337,8 @@ impl Recurred {
                 column_sums(gates, db, more);
             }
             Cell::Gru => {
-                let slopes = Matrix::strided(later, rows, 2 * hidden, width);
-                matmul(dw, width, states, slopes, more);
+                let upstream = Matrix::strided(later, rows, 2 * hidden, width);
+                matmul(dw, width, states, upstream, more);
                 let candidate = Matrix::new(&extra[size..], rows, *hidden);
                 matmul(&mut dw[2 * hidden..], width, states, candidate, more);
                 let (db, more) = gradient.dense(state_bias);

@@ -14,8 +14,8 @@ impl Tape<'_> {
             let from = source(place, height, width) * inputs;
             y[before..before + inputs].copy_from_slice(&self.value(&x)[from..from + inputs]);
         }
-        let wants_slope = self.wants_slope(&x);
-        let y = self.push(data, dims, wants_slope);
+        let requires_grad = self.requires_grad(&x);
+        let y = self.push(data, dims, requires_grad);
         self.record(Record::Shortcut(Thinned { x, y: y.clone() }));
         y
     }
@@ -36,16 +36,16 @@ pub(crate) struct Thinned {
 
 impl Thinned {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(&self.y) else { return };
-        if tape.wants_slope(&self.x) {
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
             let ([_, height, width, inputs], [.., channels]) = (tape.dims(&self.x), tape.dims(&self.y));
             let (len, before) = (tape.value(&self.x).len(), (channels - inputs) / 2);
             let mut dx = tape.pool().zeros(len);
-            for (place, slope) in dy.chunks_exact(channels).enumerate() {
+            for (place, dy) in dy.chunks_exact(channels).enumerate() {
                 let to = source(place, height, width) * inputs;
-                dx[to..to + inputs].copy_from_slice(&slope[before..before + inputs]);
+                dx[to..to + inputs].copy_from_slice(&dy[before..before + inputs]);
             }
-            tape.add_slope(&self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }

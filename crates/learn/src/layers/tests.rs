@@ -284,7 +284,8 @@ fn recurrent_layers() {
     }
 }
 
-/// A score for every word: what lies behind a text's end is padding, which has no target, and no slope either.
+/// A score for every word: what lies behind a text's end is padding, which has no target, and no gradient
+/// either.
 #[test]
 fn recurrent_layers_with_padding_and_masks() {
     let mut batch = texts();

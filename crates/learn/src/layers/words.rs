@@ -21,8 +21,8 @@ impl Tape<'_> {
         for (b, row) in data.chunks_exact_mut(features).enumerate() {
             row.copy_from_slice(&self.value(&x)[chosen.row(self, &x, b) * features..][..features]);
         }
-        let wants_slope = self.wants_slope(&x);
-        let y = self.push(data, [batch, 1, 1, features], wants_slope);
+        let requires_grad = self.requires_grad(&x);
+        let y = self.push(data, [batch, 1, 1, features], requires_grad);
         self.record(Record::OneWord(OneWord { x, y: y.clone(), chosen }));
         y
     }
@@ -32,8 +32,8 @@ impl Tape<'_> {
         let len = self.value(&x).len();
         let mut data = self.pool().take(len);
         turn(self, &x, self.value(&x), &mut data);
-        let (dims, wants_slope) = (self.dims(&x), self.wants_slope(&x));
-        let y = self.push(data, dims, wants_slope);
+        let (dims, requires_grad) = (self.dims(&x), self.requires_grad(&x));
+        let y = self.push(data, dims, requires_grad);
         self.record(Record::Turned(Turned { x, y: y.clone() }));
         y
     }
@@ -89,15 +89,15 @@ pub(crate) struct OneWord {
 
 impl OneWord {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(&self.y) else { return };
-        if tape.wants_slope(&self.x) {
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
             let [.., features] = tape.dims(&self.x);
             let len = tape.value(&self.x).len();
             let mut dx = tape.pool().zeros(len);
-            for (b, slope) in dy.chunks_exact(features).enumerate() {
-                dx[self.chosen.row(tape, &self.x, b) * features..][..features].copy_from_slice(slope);
+            for (b, dy) in dy.chunks_exact(features).enumerate() {
+                dx[self.chosen.row(tape, &self.x, b) * features..][..features].copy_from_slice(dy);
             }
-            tape.add_slope(&self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }
@@ -125,11 +125,11 @@ pub(crate) struct Turned {
 
 impl Turned {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(&self.y) else { return };
-        if tape.wants_slope(&self.x) {
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
             let mut dx = tape.pool().take(dy.len());
             turn(tape, &self.x, &dy, &mut dx);
-            tape.add_slope(&self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }
@@ -144,15 +144,15 @@ pub(crate) struct Beside {
 
 impl Beside {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(&self.y) else { return };
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
         let (left, right) = (tape.dims(&self.a)[3], tape.dims(&self.b)[3]);
         for (var, features, start) in [(&self.a, left, 0), (&self.b, right, left)] {
-            if tape.wants_slope(var) {
+            if tape.requires_grad(var) {
                 let mut dx = tape.pool().take(dy.len() / (left + right) * features);
                 for (dx, dy) in dx.chunks_exact_mut(features).zip(dy.chunks_exact(left + right)) {
                     dx.copy_from_slice(&dy[start..start + features]);
                 }
-                tape.add_slope(var, dx);
+                tape.add_upstream(var, dx);
             }
         }
         tape.pool().give(dy);
