@@ -32,7 +32,7 @@ const LEAST: usize = 1 << 16;
 impl Factors {
     /// Whether factors are worth keeping: if they are small beside their product. A long sum is added to in the course of a
     /// product, and would not come out the same after another.
-    pub fn pay(a: Matrix<'_>, b: Matrix<'_>) -> bool {
+    pub fn are_worthwhile(a: Matrix<'_>, b: Matrix<'_>) -> bool {
         let (inputs, samples, outputs) = (a.rows(), a.columns(), b.columns());
         let is_small = 2 * samples * (inputs + outputs) < inputs * outputs;
         is_small && samples <= DEPTH && inputs * outputs >= LEAST
@@ -95,7 +95,7 @@ mod tests {
         let b = Matrix::new(&dy, samples, outputs);
         let mut whole = vec![1.0; inputs * outputs];
         matmul(&mut whole, outputs, a, b, true);
-        assert!(Factors::pay(a, b));
+        assert!(Factors::are_worthwhile(a, b));
         let mut factors = Factors::default();
         factors.keep(b.transposed(), a.transposed());
         factors.keep(a, b);

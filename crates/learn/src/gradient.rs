@@ -112,7 +112,7 @@ impl Gradient {
     pub(crate) fn add_product(&mut self, slot: &Slot, a: Matrix<'_>, b: Matrix<'_>) {
         if let Content::Dense { written: written @ false, factors } = &mut self.tensors[slot.tensor].content
             && self.keeps_factors
-            && Factors::pay(a, b)
+            && Factors::are_worthwhile(a, b)
         {
             *written = true;
             factors.keep(a, b);

@@ -199,7 +199,7 @@ impl Layout {
     }
 
     /// Has every tensor begin as normal numbers of one deviation; padding stays zero.
-    pub fn begin_normal(&mut self, deviation: f32) {
+    pub fn init_normal(&mut self, deviation: f32) {
         for tensor in &mut self.tensors {
             let zero_row = match tensor.init {
                 Init::Normal { zero_row, .. } => zero_row,

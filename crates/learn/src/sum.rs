@@ -69,7 +69,7 @@ pub fn sum<A: Addend>(layout: &Layout, addends: &[A], sum: &mut Gradient) {
     for (number, tensor) in layout.tensors().iter().enumerate() {
         match tensor.kind {
             Kind::Rows { .. } => {
-                for addend in summed.heavy() {
+                for addend in summed.nonempty() {
                     addend.for_each_row(number, &mut |row| {
                         sum.touch(number, row);
                     });
@@ -99,7 +99,7 @@ impl<'a, A: Addend> Summed<'a, A> {
     }
 
     /// Those that hold anything.
-    fn heavy(&self) -> impl Iterator<Item = &'a A> + Clone {
+    fn nonempty(&self) -> impl Iterator<Item = &'a A> + Clone {
         self.addends.iter().filter(|addend| addend.weight() > 0.0)
     }
 
@@ -133,13 +133,13 @@ impl<'a, A: Addend> Summed<'a, A> {
             }
             let range = tensor.range.start.max(start)..tensor.range.end.min(end);
             match tensor.kind {
-                Kind::Dense if self.heavy().any(|addend| addend.factors(number).is_some()) => {
+                Kind::Dense if self.nonempty().any(|addend| addend.factors(number).is_some()) => {
                     self.for_product(number, tensor.range.start, range, &mut each);
                 }
                 Kind::Dense => {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
-                        let parts = self.heavy().map(|addend| addend.values(number, part.clone()));
+                        let parts = self.nonempty().map(|addend| addend.values(number, part.clone()));
                         each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
                     }
                 }
@@ -173,7 +173,7 @@ impl<'a, A: Addend> Summed<'a, A> {
     ) {
         PRODUCT.with_borrow_mut(|product| {
             let sum = &mut product[..range.len()];
-            for (i, addend) in self.heavy().enumerate() {
+            for (i, addend) in self.nonempty().enumerate() {
                 match addend.factors(tensor) {
                     Some(factors) => factors.multiply(range.start - start..range.end - start, sum, i > 0),
                     None if i == 0 => sum.copy_from_slice(addend.values(tensor, range.clone())),
@@ -188,7 +188,7 @@ impl<'a, A: Addend> Summed<'a, A> {
     fn mean_value(&self, tensor: usize, range: Range<usize>, mean: &mut [f32]) {
         let weight = self.weight();
         mean.fill(0.0);
-        for addend in self.heavy() {
+        for addend in self.nonempty() {
             let share = (addend.weight() / weight) as f32;
             for (mean, value) in mean.iter_mut().zip(addend.values(tensor, range.clone())) {
                 *mean += share * value;
@@ -205,7 +205,7 @@ impl<'a, A: Addend> Summed<'a, A> {
         sum: &mut [f32; CHUNK],
         each: &mut impl FnMut(usize, Change<'_>),
     ) {
-        let touching = || self.heavy().filter_map(|addend| addend.row(tensor, row));
+        let touching = || self.nonempty().filter_map(|addend| addend.row(tensor, row));
         if self.rows == RowRule::Touched && touching().next().is_none() {
             return;
         }

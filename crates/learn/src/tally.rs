@@ -39,7 +39,7 @@ impl Tally {
 
     /// The loss of an answer that counts so much, and is scaled by it.
     #[inline]
-    pub fn lose(&mut self, loss: f32, weight: f32) {
+    pub fn add_loss(&mut self, loss: f32, weight: f32) {
         self.loss += f64::from(loss);
         self.weight += f64::from(weight);
     }

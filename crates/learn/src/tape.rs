@@ -115,7 +115,7 @@ fn floats<'a>(data: &'a Data, batch: &'a Batch) -> &'a [f32] {
 }
 
 /// How many floats a value has, the unused lanes included.
-pub(crate) fn formed_len(dims: Dims, form: Form) -> usize {
+pub(crate) fn len_in_format(dims: Dims, form: Form) -> usize {
     let [samples, height, width, channels] = dims;
     let samples = if form == Form::Lanes { lanes(samples) } else { samples };
     samples * height * width * channels
@@ -237,12 +237,18 @@ impl<'a> Tape<'a> {
 
     /// Puts a new value on the tape.
     pub(crate) fn push(&mut self, data: Buffer, dims: Dims, requires_grad: bool) -> Var {
-        self.push_formed(data, dims, Form::Rows, requires_grad)
+        self.push_in_format(data, dims, Form::Rows, requires_grad)
     }
 
     /// Puts a new value of either form on the tape.
-    pub(crate) fn push_formed(&mut self, data: Buffer, dims: Dims, form: Form, requires_grad: bool) -> Var {
-        debug_assert_eq!(data.len(), formed_len(dims, form));
+    pub(crate) fn push_in_format(
+        &mut self,
+        data: Buffer,
+        dims: Dims,
+        form: Form,
+        requires_grad: bool,
+    ) -> Var {
+        debug_assert_eq!(data.len(), len_in_format(dims, form));
         self.push_value(Value { data: Data::Own(data), upstream: None, dims, form, requires_grad })
     }
 
@@ -290,7 +296,7 @@ impl<'a> Tape<'a> {
     /// Adds to the upstream gradient of the layer that made a value.
     pub(crate) fn add_upstream(&mut self, var: &Var, gradient: Buffer) {
         let value = &mut self.work.values[var.number];
-        debug_assert_eq!(gradient.len(), formed_len(value.dims, value.form));
+        debug_assert_eq!(gradient.len(), len_in_format(value.dims, value.form));
         match &mut value.upstream {
             None => value.upstream = Some(gradient),
             Some(sum) => {

@@ -52,8 +52,8 @@ impl Convolution {
     /// The length of the scratch memory that is enough for all functions below.
     pub(crate) fn scratch(&self) -> usize {
         let own = self.forward_scratch();
-        match self.turned() {
-            Some(turned) => own.max(turned.forward_scratch() + self.patch() * self.outputs),
+        match self.flipped() {
+            Some(flipped) => own.max(flipped.forward_scratch() + self.patch() * self.outputs),
             None => own,
         }
     }
@@ -68,9 +68,9 @@ impl Convolution {
         self.kernel == 1 && self.stride == 1 && self.padding == 0
     }
 
-    /// The convolution that leads from the gradient of `y` to that of `x`, with the weights turned around. Only without a
+    /// The convolution that leads from the gradient of `y` to that of `x`, with the weights flipped. Only without a
     /// stride, and only where the image is not much larger than the result: it computes as much as the image is large.
-    fn turned(&self) -> Option<Self> {
+    fn flipped(&self) -> Option<Self> {
         let larger = 4 * self.height * self.width > 5 * self.out_height() * self.out_width();
         (self.stride == 1 && !larger && !self.is_direct()).then(|| Self {
             images: self.images,
@@ -130,10 +130,10 @@ impl Convolution {
     /// The gradient of `x`, from that of `y`.
     pub(crate) fn input_gradient(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
         let (patch, outputs) = (self.patch(), self.outputs);
-        if let Some(turned) = self.turned() {
-            let (around, scratch) = scratch.split_at_mut(patch * outputs);
-            self.turn(weights, around);
-            return turned.forward(dy, around, dx, scratch);
+        if let Some(convolution) = self.flipped() {
+            let (flipped, scratch) = scratch.split_at_mut(patch * outputs);
+            self.flip(weights, flipped);
+            return convolution.forward(dy, flipped, dx, scratch);
         }
         let weights = Matrix::new(weights, patch, outputs).transposed();
         if self.is_direct() {
@@ -147,12 +147,12 @@ impl Convolution {
         }
     }
 
-    /// Turns the kernel by half a circle and exchanges inputs and outputs.
-    fn turn(&self, weights: &[f32], around: &mut [f32]) {
+    /// Rotates the kernel by 180° and exchanges inputs and outputs.
+    fn flip(&self, weights: &[f32], flipped: &mut [f32]) {
         let pairs = self.inputs * self.outputs;
-        let taps = weights.chunks_exact(pairs).rev().zip(around.chunks_exact_mut(pairs));
-        for (weights, around) in taps {
-            transpose(weights, self.outputs, around, self.inputs);
+        let taps = weights.chunks_exact(pairs).rev().zip(flipped.chunks_exact_mut(pairs));
+        for (weights, flipped) in taps {
+            transpose(weights, self.outputs, flipped, self.inputs);
         }
     }
 

@@ -69,14 +69,14 @@ impl LaneConvolution {
     }
 
     /// How much scratch memory [`input_gradient`](Self::input_gradient) wants: for the gradient of `y` with room beside it, and the
-    /// weights turned around.
+    /// weights flipped.
     pub(crate) fn scratch(&self) -> [usize; 2] {
         let width = self.out_width() + 2 * (self.kernel - 1);
         let wide = self.out_height() * width * self.outputs * self.lanes;
         [wide, self.kernel * self.kernel * self.inputs * self.outputs]
     }
 
-    /// The gradient of `x`, from that of `y`: a convolution with the weights turned around. Gradients of columns beside
+    /// The gradient of `x`, from that of `y`: a convolution with the weights flipped. Gradients of columns beside
     /// the image are computed too.
     pub(crate) fn input_gradient(
         &self,
@@ -85,7 +85,7 @@ impl LaneConvolution {
         dx: &mut [f32],
         scratch: [&mut [f32]; 2],
     ) {
-        let [wide, turned] = scratch;
+        let [wide, flipped] = scratch;
         let (room, pixel) = (self.kernel - 1, self.outputs * self.lanes);
         let row = self.out_width() * pixel;
         for (wide, dy) in wide.chunks_exact_mut(row + 2 * room * pixel).zip(dy.chunks_exact(row)) {
@@ -97,7 +97,7 @@ impl LaneConvolution {
         for tap in 0..taps {
             let from =
                 &weights[(taps - 1 - tap) * self.inputs * self.outputs..][..self.inputs * self.outputs];
-            let to = &mut turned[tap * self.inputs * self.outputs..][..self.inputs * self.outputs];
+            let to = &mut flipped[tap * self.inputs * self.outputs..][..self.inputs * self.outputs];
             for (input, from) in from.chunks_exact(self.outputs).enumerate() {
                 for (output, weight) in from.iter().enumerate() {
                     to[output * self.inputs + input] = *weight;
@@ -114,7 +114,7 @@ impl LaneConvolution {
             room,
             lanes: self.lanes,
         };
-        back.forward(wide, turned, &[], dx);
+        back.forward(wide, flipped, &[], dx);
     }
 
     /// The gradient of the weights, from that of `y`.

@@ -33,7 +33,7 @@ pub(crate) fn cross_entropy(
                     sum += *x;
                 }
                 let weight = weights.of(target as usize);
-                tally.lose(weight * (sum.ln() - score), weight);
+                tally.add_loss(weight * (sum.ln() - score), weight);
                 let scale = weight / sum;
                 for x in row.iter_mut() {
                     *x *= scale;
@@ -68,7 +68,7 @@ pub(crate) fn binary_cross_entropy(
         // ln(1 + e^-sx) without overflow, and its derivative -s / (1 + e^sx).
         let sx = sign * x;
         let loss = (-sx.abs()).exp().ln_1p() + (-sx).max(0.0);
-        tally.lose(scale * loss, weight);
+        tally.add_loss(scale * loss, weight);
         *score = -sign * scale / (1.0 + sx.exp());
     }
 }

@@ -135,22 +135,22 @@ pub(crate) fn gru_backward(
 }
 
 /// One step of an LSTM. `gates` `(B, 4H)` holds all sums and becomes the gates `i f g o`; `cell_before`, `cell` and
-/// `squashed` (the cell's tanh, kept for the way back) are `(B, H)`.
+/// `cell_tanh` (the cell's tanh, kept for the way back) are `(B, H)`.
 pub(crate) fn lstm_forward(
     gates: &mut [f32],
     cell_before: &[f32],
     cell: &mut [f32],
-    squashed: &mut [f32],
+    cell_tanh: &mut [f32],
     state: &mut [f32],
     hidden: usize,
 ) {
     let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
-    let rows = rows.zip(cell.chunks_exact_mut(hidden)).zip(squashed.chunks_exact_mut(hidden));
+    let rows = rows.zip(cell.chunks_exact_mut(hidden)).zip(cell_tanh.chunks_exact_mut(hidden));
     let rows = rows.zip(state.chunks_exact_mut(hidden));
     vectorized(
         #[inline(always)]
         || {
-            for ((((gates, before), cell), squashed), state) in rows {
+            for ((((gates, before), cell), cell_tanh), state) in rows {
                 let full = hidden - hidden % LANES;
                 for j in (0..full).step_by(LANES) {
                     let at = |gate: usize| load(&gates[gate * hidden + j..]);
@@ -173,15 +173,15 @@ pub(crate) fn lstm_forward(
                         gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
                     }
                     cell[j..j + LANES].copy_from_slice(&c);
-                    squashed[j..j + LANES].copy_from_slice(&t);
+                    cell_tanh[j..j + LANES].copy_from_slice(&t);
                     state[j..j + LANES].copy_from_slice(&h);
                 }
                 for j in full..hidden {
                     let at = |gate: usize| gates[gate * hidden + j];
                     let (i, f, g, o) = (sigmoid(at(0)), sigmoid(at(1)), tanh(at(2)), sigmoid(at(3)));
                     cell[j] = f * before[j] + i * g;
-                    squashed[j] = tanh(cell[j]);
-                    state[j] = o * squashed[j];
+                    cell_tanh[j] = tanh(cell[j]);
+                    state[j] = o * cell_tanh[j];
                     for (gate, value) in [i, f, g, o].into_iter().enumerate() {
                         gates[gate * hidden + j] = value;
                     }
@@ -193,13 +193,13 @@ pub(crate) fn lstm_forward(
 
 /// The gradients of one step of an LSTM, one value: of the four gates' sums, and of the cell before.
 #[inline(always)]
-fn lstm_gradients([i, f, g, o]: [f32; 4], before: f32, squashed: f32, dh: f32, dc: f32) -> [f32; 5] {
-    let dc = dc + dh * o * (1.0 - squashed * squashed);
+fn lstm_gradients([i, f, g, o]: [f32; 4], before: f32, cell_tanh: f32, dh: f32, dc: f32) -> [f32; 5] {
+    let dc = dc + dh * o * (1.0 - cell_tanh * cell_tanh);
     [
         dc * g * i * (1.0 - i),
         dc * before * f * (1.0 - f),
         dc * i * (1.0 - g * g),
-        dh * squashed * o * (1.0 - o),
+        dh * cell_tanh * o * (1.0 - o),
         dc * f,
     ]
 }
@@ -209,23 +209,23 @@ fn lstm_gradients([i, f, g, o]: [f32; 4], before: f32, squashed: f32, dh: f32, d
 pub(crate) fn lstm_backward(
     gates: &mut [f32],
     cell_before: &[f32],
-    squashed: &[f32],
+    cell_tanh: &[f32],
     dh: &[f32],
     dc: &mut [f32],
     hidden: usize,
 ) {
     let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
-    let rows = rows.zip(squashed.chunks_exact(hidden)).zip(dh.chunks_exact(hidden));
+    let rows = rows.zip(cell_tanh.chunks_exact(hidden)).zip(dh.chunks_exact(hidden));
     let rows = rows.zip(dc.chunks_exact_mut(hidden));
     vectorized(
         #[inline(always)]
         || {
-            for ((((gates, before), squashed), dh), dc) in rows {
+            for ((((gates, before), cell_tanh), dh), dc) in rows {
                 let full = hidden - hidden % LANES;
                 for j in (0..full).step_by(LANES) {
                     let at = |gate: usize| load(&gates[gate * hidden + j..]);
                     let (mut i, mut f, mut g, mut o) = (at(0), at(1), at(2), at(3));
-                    let (b, t, h) = (load(&before[j..]), load(&squashed[j..]), load(&dh[j..]));
+                    let (b, t, h) = (load(&before[j..]), load(&cell_tanh[j..]), load(&dh[j..]));
                     let mut c = load(&dc[j..]);
                     for k in 0..LANES {
                         let found = lstm_gradients([i[k], f[k], g[k], o[k]], b[k], t[k], h[k], c[k]);
@@ -239,7 +239,7 @@ pub(crate) fn lstm_backward(
                 for j in full..hidden {
                     let at = |gate: usize| gates[gate * hidden + j];
                     let all = [at(0), at(1), at(2), at(3)];
-                    let [i, f, g, o, c] = lstm_gradients(all, before[j], squashed[j], dh[j], dc[j]);
+                    let [i, f, g, o, c] = lstm_gradients(all, before[j], cell_tanh[j], dh[j], dc[j]);
                     for (gate, value) in [i, f, g, o].into_iter().enumerate() {
                         gates[gate * hidden + j] = value;
                     }

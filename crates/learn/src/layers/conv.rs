@@ -70,7 +70,7 @@ impl Conv2d {
         let form = tape.form(&x);
         let weight = tape.parameters(&self.weight);
         let bias = self.bias.as_ref().map_or(&[][..], |bias| tape.parameters(bias));
-        let mut data = tape.pool().take(crate::tape::formed_len(dims, form));
+        let mut data = tape.pool().take(crate::tape::len_in_format(dims, form));
         match form {
             Form::Rows => {
                 let mut scratch = tape.pool().take(sizes.forward_scratch());
@@ -87,7 +87,7 @@ impl Conv2d {
                 activate(&mut data, activation);
             }
         }
-        let y = tape.push_formed(data, dims, form, true);
+        let y = tape.push_in_format(data, dims, form, true);
         let (weight, bias) = (self.weight.clone(), self.bias.clone());
         tape.record(Record::Conv(Convolved { weight, bias, sizes, x, y: y.clone(), activation }));
         y
@@ -150,11 +150,11 @@ impl Convolved {
             lane_sums(dy, sizes.lanes, db, add);
         }
         if tape.requires_grad(&self.x) {
-            let (len, [wide, turned]) = (tape.value(&self.x).len(), sizes.scratch());
+            let (len, [wide, flipped]) = (tape.value(&self.x).len(), sizes.scratch());
             let mut dx = tape.pool().take(len);
-            let mut scratch = [tape.pool().take(wide), tape.pool().take(turned)];
-            let [wide, turned] = &mut scratch;
-            sizes.input_gradient(tape.parameters(&self.weight), dy, &mut dx, [wide, turned]);
+            let mut scratch = [tape.pool().take(wide), tape.pool().take(flipped)];
+            let [wide, flipped] = &mut scratch;
+            sizes.input_gradient(tape.parameters(&self.weight), dy, &mut dx, [wide, flipped]);
             scratch.into_iter().for_each(|buffer| tape.pool().give(buffer));
             tape.add_upstream(&self.x, dx);
         }

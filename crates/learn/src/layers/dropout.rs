@@ -13,7 +13,7 @@ impl Tape<'_> {
         let mut data = self.pool().take(len);
         dropout(self.value(&x), &mut data, rate, seed);
         let (dims, form, requires_grad) = (self.dims(&x), self.form(&x), self.requires_grad(&x));
-        let y = self.push_formed(data, dims, form, requires_grad);
+        let y = self.push_in_format(data, dims, form, requires_grad);
         self.record(Record::Dropout(Dropped { x, y: y.clone(), rate, seed }));
         y
     }

@@ -7,7 +7,7 @@ impl Tape<'_> {
     /// Softmax and cross-entropy of a row of scores for every target of the batch. The classes weigh what the model was told.
     pub fn cross_entropy(&mut self, scores: Var) {
         let (_, classes) = self.rows(&scores);
-        self.lose(scores, |tape, scores| {
+        self.compute_loss(scores, |tape, scores| {
             let weights = tape.class_weights();
             loss::cross_entropy(scores, &tape.batch.targets, classes, weights, tape.tally());
         });
@@ -16,7 +16,7 @@ impl Tape<'_> {
     /// Binary cross-entropy of one score for every target of the batch. Targets from `positive_from` on are class 1, whose
     /// losses are scaled by `positive_weight`.
     pub fn binary_cross_entropy(&mut self, scores: Var, positive_from: u32, positive_weight: f32) {
-        self.lose(scores, |tape, scores| {
+        self.compute_loss(scores, |tape, scores| {
             let weights = tape.class_weights();
             loss::binary_cross_entropy(
                 scores,
@@ -30,7 +30,7 @@ impl Tape<'_> {
     }
 
     /// Lets `kernel` turn a copy of the scores into their gradient.
-    fn lose(&mut self, scores: Var, kernel: impl FnOnce(&mut Self, &mut [f32])) {
+    fn compute_loss(&mut self, scores: Var, kernel: impl FnOnce(&mut Self, &mut [f32])) {
         let len = self.value(&scores).len();
         let mut gradient = self.pool().take(len);
         gradient.copy_from_slice(self.value(&scores));

@@ -35,13 +35,13 @@ pub(crate) enum Record {
     Conv(conv::Convolved),
     Dropout(dropout::Dropped),
     Embedding(embedding::Embedded),
-    Beside(words::Beside),
+    Concatenated(words::Concatenated),
     Linear(linear::Multiplied),
     Norm(norm::Normed),
     Pool(pool::Pooled),
     OneWord(words::OneWord),
-    Shortcut(shortcut::Thinned),
-    Turned(words::Turned),
+    Shortcut(shortcut::Subsampled),
+    Reversed(words::Reversed),
     Recurrent(recurrent::Recurred),
 }
 
@@ -51,13 +51,13 @@ impl Record {
             Self::Conv(record) => record.backward(tape),
             Self::Dropout(record) => record.backward(tape),
             Self::Embedding(record) => record.backward(tape),
-            Self::Beside(record) => record.backward(tape),
+            Self::Concatenated(record) => record.backward(tape),
             Self::Linear(record) => record.backward(tape),
             Self::Norm(record) => record.backward(tape),
             Self::Pool(record) => record.backward(tape),
             Self::OneWord(record) => record.backward(tape),
             Self::Shortcut(record) => record.backward(tape),
-            Self::Turned(record) => record.backward(tape),
+            Self::Reversed(record) => record.backward(tape),
             Self::Recurrent(record) => record.backward(tape),
         }
     }

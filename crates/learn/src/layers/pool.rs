@@ -1,6 +1,6 @@
 use super::Record;
 use crate::kernels::pool::{self, adaptive};
-use crate::tape::{Dims, Form, Tape, Var, formed_len};
+use crate::tape::{Dims, Form, Tape, Var, len_in_format};
 
 /// What becomes of the places that a result sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Tape<'_> {
         };
         assert!(rows > 0 && columns > 0, "nothing is left of {height}×{width} places");
         let (dims, form) = ([images, rows, columns, channels], self.form(&x));
-        let mut data = self.pool().take(formed_len(dims, form));
+        let mut data = self.pool().take(len_in_format(dims, form));
         let from = self.value(&x);
         let image = image(self.dims(&x), form, from.len());
         match (pooling, windows) {
@@ -64,7 +64,7 @@ impl Tape<'_> {
             (Pooling::Max, Windows::Adaptive(to)) => adaptive::max(from, &mut data, image, to),
         }
         let requires_grad = self.requires_grad(&x);
-        let y = self.push_formed(data, dims, form, requires_grad);
+        let y = self.push_in_format(data, dims, form, requires_grad);
         self.record(Record::Pool(Pooled { x, y: y.clone(), windows, pooling }));
         y
     }

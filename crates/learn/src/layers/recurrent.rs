@@ -58,8 +58,8 @@ pub struct Recurrent {
 /// A layer from the first word to the last, and perhaps one the other way.
 #[derive(Clone, Debug)]
 struct Directions {
-    forth: Layer,
-    back: Option<Layer>,
+    forward: Layer,
+    reverse: Option<Layer>,
 }
 
 /// One layer. In memory the weights are `(inputs, gates)` and `(hidden, gates)`.
@@ -79,25 +79,25 @@ impl Recurrent {
         let layers = (0..stack.layers).map(|i| {
             let inputs = if i == 0 { inputs } else { stack.outputs() };
             let mut layer = |suffix| Layer::new(layout, name, &format!("l{i}{suffix}"), inputs, stack);
-            Directions { forth: layer(""), back: stack.bidirectional.then(|| layer("_reverse")) }
+            Directions { forward: layer(""), reverse: stack.bidirectional.then(|| layer("_reverse")) }
         });
         Self { layers: layers.collect(), dropout: stack.dropout }
     }
 
     /// The states of the last layer, `(T, B, 1, outputs)`.
     pub fn forward(&self, tape: &mut Tape<'_>, mut x: Var) -> Var {
-        for (i, Directions { forth, back }) in self.layers.iter().enumerate() {
+        for (i, Directions { forward, reverse }) in self.layers.iter().enumerate() {
             if i > 0 {
                 x = tape.dropout(x, self.dropout);
             }
-            x = match back {
-                None => forth.forward(tape, x),
-                Some(back) => {
-                    let states = forth.forward(tape, x.clone());
-                    let turned = tape.turn_words(x);
-                    let turned = back.forward(tape, turned);
-                    let turned = tape.turn_words(turned);
-                    tape.beside(states, turned)
+            x = match reverse {
+                None => forward.forward(tape, x),
+                Some(reverse) => {
+                    let states = forward.forward(tape, x.clone());
+                    let reversed = tape.reverse_words(x);
+                    let reversed = reverse.forward(tape, reversed);
+                    let reversed = tape.reverse_words(reversed);
+                    tape.concatenate(states, reversed)
                 }
             };
         }

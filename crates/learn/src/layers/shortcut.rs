@@ -4,8 +4,8 @@ use crate::tape::{Form, Tape, Var};
 impl Tape<'_> {
     /// Every second place of every second row, with channels of zeros on both sides: the shortcut without parameters of the
     /// residual nets for small images.
-    pub fn thin_out(&mut self, x: Var, channels: usize) -> Var {
-        assert_eq!(self.form(&x), Form::Rows, "samples in the lanes are not thinned out");
+    pub fn subsample(&mut self, x: Var, channels: usize) -> Var {
+        assert_eq!(self.form(&x), Form::Rows, "samples in the lanes are not subsampled");
         let [images, height, width, inputs] = self.dims(&x);
         let dims = [images, height.div_ceil(2), width.div_ceil(2), channels];
         let mut data = self.pool().zeros(dims.iter().product());
@@ -16,7 +16,7 @@ impl Tape<'_> {
         }
         let requires_grad = self.requires_grad(&x);
         let y = self.push(data, dims, requires_grad);
-        self.record(Record::Shortcut(Thinned { x, y: y.clone() }));
+        self.record(Record::Shortcut(Subsampled { x, y: y.clone() }));
         y
     }
 }
@@ -29,12 +29,12 @@ fn source(place: usize, height: usize, width: usize) -> usize {
 }
 
 #[derive(Debug)]
-pub(crate) struct Thinned {
+pub(crate) struct Subsampled {
     x: Var,
     y: Var,
 }
 
-impl Thinned {
+impl Subsampled {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(dy) = tape.take_upstream(&self.y) else { return };
         if tape.requires_grad(&self.x) {

@@ -178,7 +178,7 @@ fn convolutions() {
     };
     check_conv("padded", 3, [3, 1, 1], false);
     check_conv("strided", 3, [3, 2, 1], false);
-    check_conv("thinned", 3, [1, 2, 0], false);
+    check_conv("strided 1×1", 3, [1, 2, 0], false);
     check_conv("plain", 3, [2, 1, 0], false);
     check_conv("lanes of 1", 1, [3, 1, 0], true);
     check_conv("lanes of 17", 17, [3, 1, 0], true);
@@ -222,7 +222,7 @@ fn pools_and_shortcuts() {
         check_pool("max to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_max_pool(x, [4, 3]));
         check_pool("max to 2×9", lanes, [2, 9, 3], |tape, x| tape.adaptive_max_pool(x, [2, 9]));
     }
-    check_pool("thinned", false, [3, 4, 7], |tape, x| tape.thin_out(x, 7));
+    check_pool("subsampled", false, [3, 4, 7], |tape, x| tape.subsample(x, 7));
 }
 
 #[test]

@@ -7,15 +7,15 @@ use crate::tape::{Tape, Var};
 impl Tape<'_> {
     /// The features at each sequence's last real word, `(B, 1, 1, F)`.
     pub fn last_word(&mut self, x: Var) -> Var {
-        self.one_word(x, Chosen::LastWord)
+        self.one_word(x, WordChoice::LastWord)
     }
 
     /// The features at the last step of all, behind the padding of shorter sequences, `(B, 1, 1, F)`.
     pub fn last_step(&mut self, x: Var) -> Var {
-        self.one_word(x, Chosen::LastStep)
+        self.one_word(x, WordChoice::LastStep)
     }
 
-    fn one_word(&mut self, x: Var, chosen: Chosen) -> Var {
+    fn one_word(&mut self, x: Var, chosen: WordChoice) -> Var {
         let [_, batch, _, features] = self.dims(&x);
         let mut data = self.pool().take(batch * features);
         for (b, row) in data.chunks_exact_mut(features).enumerate() {
@@ -28,18 +28,18 @@ impl Tape<'_> {
     }
 
     /// Each sequence from its last real word to its first; padding stays where it is.
-    pub(super) fn turn_words(&mut self, x: Var) -> Var {
+    pub(super) fn reverse_words(&mut self, x: Var) -> Var {
         let len = self.value(&x).len();
         let mut data = self.pool().take(len);
-        turn(self, &x, self.value(&x), &mut data);
+        reverse(self, &x, self.value(&x), &mut data);
         let (dims, requires_grad) = (self.dims(&x), self.requires_grad(&x));
         let y = self.push(data, dims, requires_grad);
-        self.record(Record::Turned(Turned { x, y: y.clone() }));
+        self.record(Record::Reversed(Reversed { x, y: y.clone() }));
         y
     }
 
     /// The features of two values side by side.
-    pub(super) fn beside(&mut self, a: Var, b: Var) -> Var {
+    pub(super) fn concatenate(&mut self, a: Var, b: Var) -> Var {
         let ([steps, batch, _, left], [.., right]) = (self.dims(&a), self.dims(&b));
         let mut data = self.pool().take(steps * batch * (left + right));
         let rows = self.value(&a).chunks_exact(left).zip(self.value(&b).chunks_exact(right));
@@ -48,7 +48,7 @@ impl Tape<'_> {
             y[left..].copy_from_slice(b);
         }
         let y = self.push(data, [steps, batch, 1, left + right], true);
-        self.record(Record::Beside(Beside { a, b, y: y.clone() }));
+        self.record(Record::Concatenated(Concatenated { a, b, y: y.clone() }));
         y
     }
 }
@@ -63,12 +63,12 @@ fn lengths<'a>(tape: &Tape<'a>) -> &'a [u32] {
 
 /// Which word of a sequence is taken.
 #[derive(Clone, Copy, Debug)]
-enum Chosen {
+enum WordChoice {
     LastWord,
     LastStep,
 }
 
-impl Chosen {
+impl WordChoice {
     /// The row of sequence `b`'s word in `(T, B)`.
     fn row(self, tape: &Tape<'_>, x: &Var, b: usize) -> usize {
         let [steps, batch, ..] = tape.dims(x);
@@ -84,7 +84,7 @@ impl Chosen {
 pub(crate) struct OneWord {
     x: Var,
     y: Var,
-    chosen: Chosen,
+    chosen: WordChoice,
 }
 
 impl OneWord {
@@ -103,8 +103,8 @@ impl OneWord {
     }
 }
 
-/// Turns the sequences of `from`, a value of the sizes of `x`, around.
-fn turn(tape: &Tape<'_>, x: &Var, from: &[f32], to: &mut [f32]) {
+/// Reverses the sequences of `from`, a value of the sizes of `x`.
+fn reverse(tape: &Tape<'_>, x: &Var, from: &[f32], to: &mut [f32]) {
     let [steps, batch, _, features] = tape.dims(x);
     let lengths = lengths(tape);
     for step in 0..steps {
@@ -118,17 +118,17 @@ fn turn(tape: &Tape<'_>, x: &Var, from: &[f32], to: &mut [f32]) {
 }
 
 #[derive(Debug)]
-pub(crate) struct Turned {
+pub(crate) struct Reversed {
     x: Var,
     y: Var,
 }
 
-impl Turned {
+impl Reversed {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(dy) = tape.take_upstream(&self.y) else { return };
         if tape.requires_grad(&self.x) {
             let mut dx = tape.pool().take(dy.len());
-            turn(tape, &self.x, &dy, &mut dx);
+            reverse(tape, &self.x, &dy, &mut dx);
             tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
@@ -136,13 +136,13 @@ impl Turned {
 }
 
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct Concatenated {
     a: Var,
     b: Var,
     y: Var,
 }
 
-impl Beside {
+impl Concatenated {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(dy) = tape.take_upstream(&self.y) else { return };
         let (left, right) = (tape.dims(&self.a)[3], tape.dims(&self.b)[3]);

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_sizes, side_behind};
+use super::{check_sizes, size_behind_convs};
 use crate::error::Result;
 use crate::layers::{Activation, Conv2d, Linear};
 use crate::layout::Layout;
@@ -69,7 +69,7 @@ fn build(
 ) -> Result<Box<dyn Model>> {
     let Options { channels, kernel, hidden } = *options;
     check_sizes(name, &[("channels", &channels), ("kernel", &[kernel]), ("hidden", &[hidden])])?;
-    let rest = side_behind(name, image, kernel)?;
+    let rest = size_behind_convs(name, image, kernel)?;
     Ok(Box::new(Net::new(|layout| Lenet::new(layout, options, between, image[2], rest, classes))))
 }
 

@@ -79,14 +79,14 @@ models! {
         Lenet5(lenet5::Options) = "lenet5",
         Mlp(mlp::Options) = "mlp",
         Resnet18(resnet::Options) = "resnet18",
-        Resnet20(resnet::ThinOptions) = "resnet20",
-        Resnet32(resnet::ThinOptions) = "resnet32",
+        Resnet20(resnet::CifarOptions) = "resnet20",
+        Resnet32(resnet::CifarOptions) = "resnet32",
         Resnet34(resnet::Options) = "resnet34",
-        Resnet44(resnet::ThinOptions) = "resnet44",
+        Resnet44(resnet::CifarOptions) = "resnet44",
         Resnet50(resnet::Options) = "resnet50",
-        Resnet56(resnet::ThinOptions) = "resnet56",
+        Resnet56(resnet::CifarOptions) = "resnet56",
         Resnet101(resnet::Options) = "resnet101",
-        Resnet110(resnet::ThinOptions) = "resnet110",
+        Resnet110(resnet::CifarOptions) = "resnet110",
         Resnet152(resnet::Options) = "resnet152",
         Vgg11(vgg::Options) = "vgg11",
         Vgg13(vgg::Options) = "vgg13",
@@ -149,7 +149,7 @@ fn check_layers(model: &str, layers: usize) -> Result<()> {
 }
 
 /// Height and width of what two convolutions without padding, each with a halving behind, leave of an image.
-fn side_behind(model: &str, image: [usize; 3], kernel: usize) -> Result<[usize; 2]> {
+fn size_behind_convs(model: &str, image: [usize; 3], kernel: usize) -> Result<[usize; 2]> {
     let shrink = |side: usize| (side + 1).checked_sub(kernel).map(|side| side / 2);
     let side = |side: usize| shrink(side).and_then(shrink).filter(|&side| side > 0);
     match (side(image[0]), side(image[1])) {

@@ -25,12 +25,12 @@ impl Default for Options {
 /// The same for the depths 20 to 110.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ThinOptions {
+pub struct CifarOptions {
     /// The channels of the first stage; each further one has twice as many.
     pub width: usize,
 }
 
-impl Default for ThinOptions {
+impl Default for CifarOptions {
     fn default() -> Self {
         Self { width: 16 }
     }
@@ -43,7 +43,7 @@ impl Options {
     }
 }
 
-impl ThinOptions {
+impl CifarOptions {
     /// `name` is one of resnet20, resnet32, resnet44, resnet56 and resnet110.
     pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
         build(name, self.width, image, classes)
@@ -73,8 +73,8 @@ struct Plan {
 enum Kind {
     /// Two 3×3 convolutions; where the size changes, the shortcut is projected.
     Basic,
-    /// The same, but the shortcut is thinned out.
-    Thin,
+    /// The same, but the shortcut is subsampled, as in the nets for CIFAR.
+    Cifar,
     /// 1×1, 3×3 and 1×1 to four times the channels; the shortcut is projected.
     Bottleneck,
 }
@@ -83,18 +83,18 @@ impl Plan {
     fn of(name: &str) -> Self {
         let basic = |stages| Self { stages, kind: Kind::Basic, head: "fc" };
         let bottleneck = |stages| Self { stages, kind: Kind::Bottleneck, head: "fc" };
-        let thin = |stages| Self { stages, kind: Kind::Thin, head: "linear" };
+        let cifar = |stages| Self { stages, kind: Kind::Cifar, head: "linear" };
         match name {
             "resnet18" => basic(&[2, 2, 2, 2]),
             "resnet34" => basic(&[3, 4, 6, 3]),
             "resnet50" => bottleneck(&[3, 4, 6, 3]),
             "resnet101" => bottleneck(&[3, 4, 23, 3]),
             "resnet152" => bottleneck(&[3, 8, 36, 3]),
-            "resnet20" => thin(&[3, 3, 3]),
-            "resnet32" => thin(&[5, 5, 5]),
-            "resnet44" => thin(&[7, 7, 7]),
-            "resnet56" => thin(&[9, 9, 9]),
-            "resnet110" => thin(&[18, 18, 18]),
+            "resnet20" => cifar(&[3, 3, 3]),
+            "resnet32" => cifar(&[5, 5, 5]),
+            "resnet44" => cifar(&[7, 7, 7]),
+            "resnet56" => cifar(&[9, 9, 9]),
+            "resnet110" => cifar(&[18, 18, 18]),
             _ => unreachable!("no residual net is named {name}"),
         }
     }
@@ -156,7 +156,7 @@ struct Block {
 #[derive(Debug)]
 enum Shortcut {
     Same,
-    Thinned,
+    Subsampled,
     Projected(Conv2d, BatchNorm),
 }
 
@@ -164,7 +164,7 @@ impl Block {
     fn new(layout: &mut Layout, name: &str, kind: Kind, inputs: usize, width: usize, stride: usize) -> Self {
         // Kernel, outputs and stride of every convolution.
         let sizes: &[_] = match kind {
-            Kind::Basic | Kind::Thin => &[(3, width, stride), (3, width, 1)],
+            Kind::Basic | Kind::Cifar => &[(3, width, stride), (3, width, 1)],
             Kind::Bottleneck => &[(1, width, 1), (3, width, stride), (1, 4 * width, 1)],
         };
         let (mut steps, mut channels) = (Vec::new(), inputs);
@@ -177,8 +177,8 @@ impl Block {
         }
         let shortcut = if stride == 1 && channels == inputs {
             Shortcut::Same
-        } else if kind == Kind::Thin {
-            Shortcut::Thinned
+        } else if kind == Kind::Cifar {
+            Shortcut::Subsampled
         } else {
             let conv = Conv2d::without_bias(layout, &format!("{name}.downsample.0"), inputs, channels, 1);
             let norm = BatchNorm::new(layout, &format!("{name}.downsample.1"), channels);
@@ -190,7 +190,7 @@ impl Block {
     fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
         let mut shortcut = Some(match &self.shortcut {
             Shortcut::Same => x.clone(),
-            Shortcut::Thinned => tape.thin_out(x.clone(), self.channels),
+            Shortcut::Subsampled => tape.subsample(x.clone(), self.channels),
             Shortcut::Projected(conv, norm) => {
                 let x = conv.forward(tape, x.clone(), Activation::None);
                 norm.forward(tape, x, None, Activation::None)

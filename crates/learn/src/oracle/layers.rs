@@ -23,7 +23,8 @@ enum Step {
     Max(usize),
     AdaptiveAverage([usize; 2]),
     AdaptiveMax([usize; 2]),
-    ThinOut(usize),
+    #[serde(rename = "thin_out")]
+    Subsample(usize),
 }
 
 #[derive(Clone, Deserialize)]
@@ -100,7 +101,7 @@ impl Step {
             Self::Max(size) => Box::new(move |tape, x| tape.max_pool(x, size)),
             Self::AdaptiveAverage(to) => Box::new(move |tape, x| tape.adaptive_average_pool(x, to)),
             Self::AdaptiveMax(to) => Box::new(move |tape, x| tape.adaptive_max_pool(x, to)),
-            Self::ThinOut(channels) => Box::new(move |tape, x| tape.thin_out(x, channels)),
+            Self::Subsample(channels) => Box::new(move |tape, x| tape.subsample(x, channels)),
         }
     }
 }
