@@ -20,14 +20,14 @@ pub struct Tensor {
     alias: Option<String>,
     pub shape: Vec<usize>,
     pub range: Range<usize>,
-    pub kind: Kind,
-    order: Order,
+    pub kind: TensorKind,
+    order: MemoryOrder,
     init: Init,
 }
 
 /// How a tensor's gradient looks and travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TensorKind {
     /// Every value has a gradient in every step.
     Dense,
     /// A table of rows, of which a step touches a few: an embedding.
@@ -57,13 +57,21 @@ pub struct Slot {
 
 /// The memory order of a tensor: `axes` lists PyTorch's axes from the slowest to the fastest. `factors` is PyTorch's
 /// shape, cut finer where one of its axes hides several (a linear layer behind a flattened image).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Order {
+#[derive(Clone, PartialEq)]
+pub struct MemoryOrder {
     factors: Vec<usize>,
     axes: Vec<usize>,
 }
 
-impl Order {
+/// Part of the text of a [`Tensor`], and so of the checksums of checkpoints. They know it as `Order`.
+impl fmt::Debug for MemoryOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { factors, axes } = self;
+        f.debug_struct("Order").field("factors", factors).field("axes", axes).finish()
+    }
+}
+
+impl MemoryOrder {
     /// The same order as PyTorch's.
     pub fn plain(shape: &[usize]) -> Self {
         Self { factors: shape.to_vec(), axes: (0..shape.len()).collect() }
@@ -146,36 +154,43 @@ impl Tensor {
 
 impl Layout {
     /// Adds a tensor whose every value has a gradient in every step.
-    pub fn dense(&mut self, name: String, shape: &[usize], order: Order, init: Init) -> Slot {
-        self.add(name, shape, Kind::Dense, order, init)
+    pub fn dense(&mut self, name: String, shape: &[usize], order: MemoryOrder, init: Init) -> Slot {
+        self.add(name, shape, TensorKind::Dense, order, init)
     }
 
     /// Adds a table of rows, of which a step touches a few.
     pub fn rows(&mut self, name: String, rows: usize, width: usize, init: Init) -> Slot {
         let shape = [rows, width];
-        self.add(name, &shape, Kind::Rows { width }, Order::plain(&shape), init)
+        self.add(name, &shape, TensorKind::Rows { width }, MemoryOrder::plain(&shape), init)
     }
 
     /// Adds a row of parameters.
     pub fn vector(&mut self, name: String, len: usize, init: Init) -> Slot {
-        self.dense(name, &[len], Order::plain(&[len]), init)
+        self.dense(name, &[len], MemoryOrder::plain(&[len]), init)
     }
 
     /// Adds a row of statistics.
     pub fn buffer(&mut self, name: String, len: usize, init: Init) -> Slot {
-        self.add(name, &[len], Kind::Buffer, Order::plain(&[len]), init)
+        self.add(name, &[len], TensorKind::Buffer, MemoryOrder::plain(&[len]), init)
     }
 
     /// How many parameters the model has: statistics are none.
     pub fn parameters(&self) -> usize {
         self.tensors
             .iter()
-            .filter(|tensor| tensor.kind != Kind::Buffer)
+            .filter(|tensor| tensor.kind != TensorKind::Buffer)
             .map(|tensor| tensor.range.len())
             .sum()
     }
 
-    fn add(&mut self, name: String, shape: &[usize], kind: Kind, order: Order, init: Init) -> Slot {
+    fn add(
+        &mut self,
+        name: String,
+        shape: &[usize],
+        kind: TensorKind,
+        order: MemoryOrder,
+        init: Init,
+    ) -> Slot {
         assert!(self.tensors.iter().all(|t| t.name != name), "two tensors are named {name}");
         let range = self.len..self.len + shape.iter().product::<usize>();
         assert_eq!(
@@ -250,7 +265,7 @@ mod tests {
 
     #[test]
     fn orders_map_memory_to_pytorch_and_back() {
-        let check = |shape: &[usize], order: Order, expect: &[f32]| {
+        let check = |shape: &[usize], order: MemoryOrder, expect: &[f32]| {
             let mut layout = Layout::default();
             layout.dense("t".into(), shape, order, Init::Uniform(1.0));
             let flat: Vec<f32> = (0..layout.len()).map(|i| i as f32).collect();
@@ -260,11 +275,11 @@ mod tests {
             layout.tensors()[0].set_from_torch(&torch, &mut back);
             assert_eq!(back, flat);
         };
-        check(&[2, 3], Order::plain(&[2, 3]), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        check(&[2, 3], MemoryOrder::plain(&[2, 3]), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         // (in, out) in memory, (out, in) in PyTorch.
-        check(&[2, 3], Order::permuted(&[2, 3], &[1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+        check(&[2, 3], MemoryOrder::permuted(&[2, 3], &[1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
         // One output behind an image of 2 channels of 1×3: memory runs over width, then channel.
-        check(&[1, 6], Order::permuted(&[1, 2, 1, 3], &[2, 3, 1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+        check(&[1, 6], MemoryOrder::permuted(&[1, 2, 1, 3], &[2, 3, 1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
     }
 
     /// The text is that of the first checkpoints, whose checksums must go on to fit.
@@ -273,7 +288,12 @@ mod tests {
         let mut layout = Layout::default();
         let normal = Init::Normal { deviation: 0.1, zero_row: Some(0) };
         layout.rows("embedding.weight".into(), 3, 2, normal);
-        layout.dense("fc.weight".into(), &[2, 3], Order::permuted(&[2, 3], &[1, 0]), Init::Uniform(0.5));
+        layout.dense(
+            "fc.weight".into(),
+            &[2, 3],
+            MemoryOrder::permuted(&[2, 3], &[1, 0]),
+            Init::Uniform(0.5),
+        );
         layout.buffer("bn.running_var".into(), 2, Init::Constant(1.0));
         layout.alias("fc", "classifier.1");
         let expect = [

@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::buffer::{Buffer, Pool};
+use crate::buffer::{FloatBuffer, FloatPool};
 use crate::factors::Factors;
 use crate::gradient::Gradient;
 use crate::kernels::pointwise::add;
 use crate::kernels::update::{sum_of, sum_of_squares};
-use crate::layout::{Kind, Layout};
+use crate::layout::{Layout, TensorKind};
 use crate::optim::RowRule;
 
 /// What can be summed: a gradient in memory, or one as it came from another machine.
@@ -58,7 +58,7 @@ pub(crate) const BLOCK: usize = 1 << 15;
 
 thread_local! {
     /// Where a thread multiplies a block of a product.
-    static PRODUCT: RefCell<Buffer> = RefCell::new(Pool::default().take(BLOCK));
+    static PRODUCT: RefCell<FloatBuffer> = RefCell::new(FloatPool::default().take(BLOCK));
 }
 
 /// Replaces `sum` by the sum of some gradients; of a statistic it holds the mean.
@@ -68,14 +68,14 @@ pub fn sum<A: Addend>(layout: &Layout, addends: &[A], sum: &mut Gradient) {
     sum.weight = summed.weight();
     for (number, tensor) in layout.tensors().iter().enumerate() {
         match tensor.kind {
-            Kind::Rows { .. } => {
+            TensorKind::Rows { .. } => {
                 for addend in summed.nonempty() {
                     addend.for_each_row(number, &mut |row| {
                         sum.touch(number, row);
                     });
                 }
             }
-            Kind::Dense | Kind::Buffer => {
+            TensorKind::Dense | TensorKind::Buffer => {
                 sum.write(number);
             }
         }
@@ -133,17 +133,17 @@ impl<'a, A: Addend> Summed<'a, A> {
             }
             let range = tensor.range.start.max(start)..tensor.range.end.min(end);
             match tensor.kind {
-                Kind::Dense if self.nonempty().any(|addend| addend.factors(number).is_some()) => {
+                TensorKind::Dense if self.nonempty().any(|addend| addend.factors(number).is_some()) => {
                     self.for_product(number, tensor.range.start, range, &mut each);
                 }
-                Kind::Dense => {
+                TensorKind::Dense => {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
                         let parts = self.nonempty().map(|addend| addend.values(number, part.clone()));
                         each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
                     }
                 }
-                Kind::Buffer => {
+                TensorKind::Buffer => {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
                         let mean = &mut sum[..part.len()];
@@ -151,7 +151,7 @@ impl<'a, A: Addend> Summed<'a, A> {
                         each(at, Change::Value(mean));
                     }
                 }
-                Kind::Rows { width } => {
+                TensorKind::Rows { width } => {
                     let row_at = |at: usize| (at - tensor.range.start) / width;
                     for row in row_at(range.start)..=row_at(range.end - 1) {
                         let row_start = tensor.range.start + row * width;

@@ -9,12 +9,12 @@
 use std::sync::Arc;
 
 use crate::batch::{Batch, Inputs};
-use crate::buffer::{Buffer, Pool};
+use crate::buffer::{FloatBuffer, FloatPool};
 use crate::class_weights::ClassWeights;
 use crate::gradient::Gradient;
 use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise;
-use crate::layers::Record;
+use crate::layers::LayerRecord;
 use crate::layout::Slot;
 use crate::random::mix;
 use crate::tally::Tally;
@@ -32,7 +32,7 @@ pub(crate) type Dims = [usize; 4];
 
 /// How a value lies in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum MemoryFormat {
     /// In the order of its sizes, features innermost.
     #[default]
     Rows,
@@ -43,8 +43,8 @@ pub(crate) enum Form {
 
 /// Where the floats of a value are.
 #[derive(Debug)]
-enum Data {
-    Own(Buffer),
+enum ValueData {
+    Own(FloatBuffer),
     /// The pixels of the batch, as they are.
     Pixels,
     /// Nowhere: nobody reads this value any more, and its number is free for another.
@@ -52,31 +52,31 @@ enum Data {
 }
 
 #[derive(Debug)]
-struct Value {
-    data: Data,
+struct TapeValue {
+    data: ValueData,
     /// The gradient of the loss with respect to this value: the upstream gradient of the layer that made it.
-    upstream: Option<Buffer>,
+    upstream: Option<FloatBuffer>,
     dims: Dims,
-    form: Form,
+    format: MemoryFormat,
     requires_grad: bool,
 }
 
 /// The memory of a tape, kept from step to step.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
-    values: Vec<Value>,
+    values: Vec<TapeValue>,
     /// The handle of every value by its number, and of those of earlier steps.
     handles: Vec<Arc<()>>,
     /// How many of the values have a record.
     recorded: usize,
-    done: Vec<Done>,
-    pool: Pool,
+    entries: Vec<TapeEntry>,
+    pool: FloatPool,
 }
 
 /// What one layer did.
 #[derive(Debug)]
-struct Done {
-    record: Record,
+struct TapeEntry {
+    record: LayerRecord,
     /// Where the layer's values begin. No earlier layer reads them, so they go when the layer is undone.
     first_value: usize,
 }
@@ -85,7 +85,7 @@ impl Workspace {
     /// Takes back the memory of all values from `first` on.
     fn release(&mut self, first: usize) {
         for value in self.values.drain(first..) {
-            if let Data::Own(data) = value.data {
+            if let ValueData::Own(data) = value.data {
                 self.pool.give(data);
             }
             self.pool.give(value.upstream.unwrap_or_default());
@@ -97,7 +97,7 @@ impl Workspace {
     fn release_unheld(&mut self) {
         for (value, handle) in self.values.iter_mut().zip(&mut self.handles) {
             if Arc::get_mut(handle).is_some()
-                && let Data::Own(data) = std::mem::replace(&mut value.data, Data::Released)
+                && let ValueData::Own(data) = std::mem::replace(&mut value.data, ValueData::Released)
             {
                 self.pool.give(data);
             }
@@ -105,19 +105,19 @@ impl Workspace {
     }
 }
 
-fn floats<'a>(data: &'a Data, batch: &'a Batch) -> &'a [f32] {
+fn floats<'a>(data: &'a ValueData, batch: &'a Batch) -> &'a [f32] {
     match (data, &batch.inputs) {
-        (Data::Own(buffer), _) => buffer,
-        (Data::Pixels, Inputs::Images { pixels, .. }) => pixels,
-        (Data::Pixels, Inputs::Words { .. }) => unreachable!("words have no pixels"),
-        (Data::Released, _) => unreachable!("a value is kept as long as anybody can read it"),
+        (ValueData::Own(buffer), _) => buffer,
+        (ValueData::Pixels, Inputs::Images { pixels, .. }) => pixels,
+        (ValueData::Pixels, Inputs::Words { .. }) => unreachable!("words have no pixels"),
+        (ValueData::Released, _) => unreachable!("a value is kept as long as anybody can read it"),
     }
 }
 
 /// How many floats a value has, the unused lanes included.
-pub(crate) fn len_in_format(dims: Dims, form: Form) -> usize {
+pub(crate) fn len_in_format(dims: Dims, format: MemoryFormat) -> usize {
     let [samples, height, width, channels] = dims;
-    let samples = if form == Form::Lanes { lanes(samples) } else { samples };
+    let samples = if format == MemoryFormat::Lanes { lanes(samples) } else { samples };
     samples * height * width * channels
 }
 
@@ -161,7 +161,7 @@ impl<'a> Tape<'a> {
     /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the
     /// gradients of those before it.
     pub(crate) fn finish(mut self) {
-        while let Some(Done { mut record, first_value }) = self.work.done.pop() {
+        while let Some(TapeEntry { mut record, first_value }) = self.work.entries.pop() {
             if self.is_training() {
                 record.backward(&mut self);
             }
@@ -185,8 +185,8 @@ impl<'a> Tape<'a> {
     }
 
     /// How a value lies in memory.
-    pub(crate) fn form(&self, var: &Var) -> Form {
-        self.at(var).form
+    pub(crate) fn format(&self, var: &Var) -> MemoryFormat {
+        self.at(var).format
     }
 
     /// How many rows of features a value has, and how many features.
@@ -200,7 +200,7 @@ impl<'a> Tape<'a> {
         floats(&self.at(var).data, self.batch)
     }
 
-    fn at(&self, var: &Var) -> &Value {
+    fn at(&self, var: &Var) -> &TapeValue {
         debug_assert!(Arc::ptr_eq(&self.work.handles[var.number], &var.handle), "a value of another tape");
         &self.work.values[var.number]
     }
@@ -216,13 +216,13 @@ impl<'a> Tape<'a> {
         self.at(var).requires_grad
     }
 
-    pub(crate) fn pool(&mut self) -> &mut Pool {
+    pub(crate) fn pool(&mut self) -> &mut FloatPool {
         &mut self.work.pool
     }
 
     /// A seed that differs for every layer of a step.
     pub(crate) fn layer_seed(&self) -> u64 {
-        mix(self.seed ^ mix(self.work.done.len() as u64))
+        mix(self.seed ^ mix(self.work.entries.len() as u64))
     }
 
     /// How much the classes count in the loss.
@@ -236,32 +236,38 @@ impl<'a> Tape<'a> {
     }
 
     /// Puts a new value on the tape.
-    pub(crate) fn push(&mut self, data: Buffer, dims: Dims, requires_grad: bool) -> Var {
-        self.push_in_format(data, dims, Form::Rows, requires_grad)
+    pub(crate) fn push(&mut self, data: FloatBuffer, dims: Dims, requires_grad: bool) -> Var {
+        self.push_in_format(data, dims, MemoryFormat::Rows, requires_grad)
     }
 
-    /// Puts a new value of either form on the tape.
+    /// Puts a new value of either format on the tape.
     pub(crate) fn push_in_format(
         &mut self,
-        data: Buffer,
+        data: FloatBuffer,
         dims: Dims,
-        form: Form,
+        format: MemoryFormat,
         requires_grad: bool,
     ) -> Var {
-        debug_assert_eq!(data.len(), len_in_format(dims, form));
-        self.push_value(Value { data: Data::Own(data), upstream: None, dims, form, requires_grad })
+        debug_assert_eq!(data.len(), len_in_format(dims, format));
+        self.push_value(TapeValue { data: ValueData::Own(data), upstream: None, dims, format, requires_grad })
     }
 
     /// Puts the pixels of the batch on the tape, where they are.
     pub(crate) fn push_pixels(&mut self, dims: Dims) -> Var {
-        let form = Form::Rows;
-        self.push_value(Value { data: Data::Pixels, upstream: None, dims, form, requires_grad: false })
+        let format = MemoryFormat::Rows;
+        self.push_value(TapeValue {
+            data: ValueData::Pixels,
+            upstream: None,
+            dims,
+            format,
+            requires_grad: false,
+        })
     }
 
-    fn push_value(&mut self, value: Value) -> Var {
+    fn push_value(&mut self, value: TapeValue) -> Var {
         let evaluates = !self.is_training();
         let Workspace { values, handles, .. } = &mut *self.work;
-        let is_released = |value: &Value| matches!(value.data, Data::Released);
+        let is_released = |value: &TapeValue| matches!(value.data, ValueData::Released);
         // While training, a value's number also says which layer made it.
         let number = if evaluates { values.iter().position(is_released) } else { None };
         let number = number.unwrap_or(values.len());
@@ -277,7 +283,7 @@ impl<'a> Tape<'a> {
 
     /// Remembers how the values since the last record came about. Who evaluates has no use for it, nor for the values that
     /// only this layer read.
-    pub(crate) fn record(&mut self, record: Record) {
+    pub(crate) fn record(&mut self, record: LayerRecord) {
         if !self.is_training() {
             record.recycle(&mut self.work.pool);
             self.work.release_unheld();
@@ -285,18 +291,18 @@ impl<'a> Tape<'a> {
         }
         let first_value = self.work.recorded;
         self.work.recorded = self.work.values.len();
-        self.work.done.push(Done { record, first_value });
+        self.work.entries.push(TapeEntry { record, first_value });
     }
 
     /// Takes the upstream gradient of the layer that made a value off the tape; none if nothing depends on the value.
-    pub(crate) fn take_upstream(&mut self, var: &Var) -> Option<Buffer> {
+    pub(crate) fn take_upstream(&mut self, var: &Var) -> Option<FloatBuffer> {
         self.work.values[var.number].upstream.take()
     }
 
     /// Adds to the upstream gradient of the layer that made a value.
-    pub(crate) fn add_upstream(&mut self, var: &Var, gradient: Buffer) {
+    pub(crate) fn add_upstream(&mut self, var: &Var, gradient: FloatBuffer) {
         let value = &mut self.work.values[var.number];
-        debug_assert_eq!(gradient.len(), len_in_format(value.dims, value.form));
+        debug_assert_eq!(gradient.len(), len_in_format(value.dims, value.format));
         match &mut value.upstream {
             None => value.upstream = Some(gradient),
             Some(sum) => {

@@ -7,7 +7,7 @@ use bonfire_learn::optim::{AdamOptions, SgdOptions};
 use bonfire_learn::{Batch, Gradient, ModelSpec, Optimizer, OptimizerSpec, Shape, Tally};
 
 /// The system's allocator, which counts what each thread asks of it.
-struct Counting;
+struct AllocationCounter;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -19,7 +19,7 @@ fn count() {
 }
 
 // SAFETY: every call goes to the system's allocator unchanged; counting touches a number of the thread's own.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for AllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: AllocationCounter = AllocationCounter;
 
 /// How many allocations a training step and an evaluation make once they have been done a few times.
 fn allocations(spec: &str, shape: &Shape, optimizer: &OptimizerSpec) -> u64 {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::Layout;
-use bonfire_learn::torch_file::{self, Scalar, Weight};
+use bonfire_learn::torch_file::{self, ScalarType, Weight};
 use bonfire_report::{Event, Log, RunFolder, write_atomically};
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype;
@@ -98,18 +98,18 @@ fn read_safetensors(bytes: &[u8]) -> Result<Vec<Weight>> {
     weights.collect()
 }
 
-fn scalar(dtype: Dtype) -> Option<Scalar> {
+fn scalar(dtype: Dtype) -> Option<ScalarType> {
     Some(match dtype {
-        Dtype::F64 => Scalar::F64,
-        Dtype::F32 => Scalar::F32,
-        Dtype::F16 => Scalar::F16,
-        Dtype::BF16 => Scalar::BF16,
-        Dtype::I64 => Scalar::I64,
-        Dtype::I32 => Scalar::I32,
-        Dtype::I16 => Scalar::I16,
-        Dtype::I8 => Scalar::I8,
-        Dtype::U8 => Scalar::U8,
-        Dtype::BOOL => Scalar::Bool,
+        Dtype::F64 => ScalarType::F64,
+        Dtype::F32 => ScalarType::F32,
+        Dtype::F16 => ScalarType::F16,
+        Dtype::BF16 => ScalarType::BF16,
+        Dtype::I64 => ScalarType::I64,
+        Dtype::I32 => ScalarType::I32,
+        Dtype::I16 => ScalarType::I16,
+        Dtype::I8 => ScalarType::I8,
+        Dtype::U8 => ScalarType::U8,
+        Dtype::BOOL => ScalarType::Bool,
         _ => return None,
     })
 }

@@ -159,7 +159,7 @@ impl Convolution {
     /// For every output position from `start` on and every row of its patch: where the row's part that lies inside
     /// the image begins in the image, where in the patches, and how long it is.
     #[inline(always)]
-    fn for_each_row(&self, start: usize, count: usize, mut row: impl FnMut(Row)) {
+    fn for_each_row(&self, start: usize, count: usize, mut row: impl FnMut(PatchRow)) {
         let (out_width, out_height) = (self.out_width(), self.out_height());
         let (mut ox, mut oy) = (start % out_width, start / out_width % out_height);
         let mut image = start / (out_width * out_height);
@@ -179,7 +179,7 @@ impl Convolution {
                     0
                 };
                 let len = if inside { (end - first) * self.inputs } else { 0 };
-                row(Row {
+                row(PatchRow {
                     source,
                     patch,
                     before: if inside { first * self.inputs } else { 0 },
@@ -246,7 +246,7 @@ impl Convolution {
 }
 
 /// One row of a patch and its part inside the image.
-struct Row {
+struct PatchRow {
     source: usize,
     patch: usize,
     before: usize,

@@ -182,7 +182,7 @@ impl WithSimd for Forward<'_> {
                 for (column, columns) in blocks(self.sizes.out_width(), COLUMNS, most / OUTPUTS[0]) {
                     for (output, outputs) in blocks(self.sizes.outputs, OUTPUTS, most / columns) {
                         let (sizes, weights, bias) = (self.sizes, self.weights, self.bias);
-                        let block = Block { sizes, weights, bias, registers, lane, row, column, output };
+                        let block = LaneBlock { sizes, weights, bias, registers, lane, row, column, output };
                         match columns {
                             4 => block.of_columns::<S, 4>(simd, x, y, outputs),
                             2 => block.of_columns::<S, 2>(simd, x, y, outputs),
@@ -196,7 +196,7 @@ impl WithSimd for Forward<'_> {
 }
 
 /// Some outputs at some columns of one row, for one register of samples.
-struct Block<'a> {
+struct LaneBlock<'a> {
     sizes: LaneConvolution,
     weights: &'a [f32],
     bias: &'a [f32],
@@ -207,7 +207,7 @@ struct Block<'a> {
     output: usize,
 }
 
-impl Block<'_> {
+impl LaneBlock<'_> {
     #[inline(always)]
     fn of_columns<S: Simd, const C: usize>(&self, simd: S, x: &[S::f32s], y: &mut [S::f32s], outputs: usize) {
         match outputs {

@@ -4,8 +4,8 @@
 //! it is used often enough, or cannot be read in full registers, a block of it is first copied into panels that lie in
 //! a row. A left matrix whose columns lie in a row is copied too. What is copied stays in the second-level cache.
 
+mod matrix_mut;
 mod panel;
-mod target;
 mod tile;
 
 use std::cell::RefCell;
@@ -16,9 +16,9 @@ use rayon::prelude::*;
 
 use super::LANES;
 use super::instructions::simd;
-use crate::buffer::{Buffer, Pool};
+use crate::buffer::{FloatBuffer, FloatPool};
+use matrix_mut::MatrixMut;
 use panel::widths;
-use target::Target;
 use tile::{Tiles, most_rows};
 
 /// A matrix in a slice: rows and columns at any distance.
@@ -113,29 +113,29 @@ const FEW_FLOATS: usize = 1 << 14;
 const FEW_REGISTERS: usize = 6;
 
 /// What a thread copies blocks into, kept from product to product.
-struct Blocks {
-    left: Buffer,
-    right: Buffer,
+struct BlockCopies {
+    left: FloatBuffer,
+    right: FloatBuffer,
 }
 
 thread_local! {
-    static BLOCKS: RefCell<Blocks> = RefCell::new(Blocks {
-        left: Pool::default().take(ROWS * DEPTH),
+    static BLOCKS: RefCell<BlockCopies> = RefCell::new(BlockCopies {
+        left: FloatPool::default().take(ROWS * DEPTH),
         // The last panel may reach beyond the last column.
-        right: Pool::default().take((COLUMNS + panel::WIDEST) * DEPTH),
+        right: FloatPool::default().take((COLUMNS + panel::WIDEST) * DEPTH),
     });
 }
 
 /// `c = a · b`, or `c += a · b` with `add`. The rows of `c` start every `stride` floats.
 pub(crate) fn matmul(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
-    let c = Target::of(c, stride, a, b);
+    let c = MatrixMut::of(c, stride, a, b);
     Product { c, a, b, add }.compute();
 }
 
 /// The same with the columns of a large product shared out among the threads of the pool. No bit depends on their
 /// number.
 pub(crate) fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
-    let c = Target::of(c, stride, a, b);
+    let c = MatrixMut::of(c, stride, a, b);
     let threads = rayon::current_num_threads();
     // Two parts a thread, so that one which is held up leaves work to the others.
     let most = if threads == 1 { 1 } else { 2 * threads };
@@ -146,7 +146,7 @@ pub(crate) fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matr
 const SHARE: usize = 1 << 19;
 
 struct Product<'a> {
-    c: Target<'a>,
+    c: MatrixMut<'a>,
     a: Matrix<'a>,
     b: Matrix<'a>,
     add: bool,
@@ -178,7 +178,7 @@ impl Product<'_> {
 /// A product on one thread, with what it copies blocks into.
 struct OnThread<'a> {
     product: Product<'a>,
-    blocks: &'a mut Blocks,
+    blocks: &'a mut BlockCopies,
 }
 
 impl WithSimd for OnThread<'_> {
@@ -211,7 +211,7 @@ impl WithSimd for OnThread<'_> {
                     }
                     let left = copies_left.then_some(&blocks.left[..]);
                     let right = copies_right.then_some(&blocks.right[..]);
-                    Block { a, b, left, right, rows, columns, depth, add: add || k0 > 0 }
+                    ProductBlock { a, b, left, right, rows, columns, depth, add: add || k0 > 0 }
                         .compute(simd, &mut c);
                 }
             }
@@ -220,7 +220,7 @@ impl WithSimd for OnThread<'_> {
 }
 
 /// A part of a product: where it starts and how far it reaches, and copies of its matrices where there are any.
-struct Block<'a> {
+struct ProductBlock<'a> {
     a: Matrix<'a>,
     b: Matrix<'a>,
     left: Option<&'a [f32]>,
@@ -231,9 +231,9 @@ struct Block<'a> {
     add: bool,
 }
 
-impl Block<'_> {
+impl ProductBlock<'_> {
     #[inline(always)]
-    fn compute<S: Simd>(&self, simd: S, c: &mut Target<'_>) {
+    fn compute<S: Simd>(&self, simd: S, c: &mut MatrixMut<'_>) {
         let ((m0, rows), (n0, columns), (k0, depth)) = (self.rows, self.columns, self.depth);
         let mut column = 0;
         for width in widths::<S>(columns) {

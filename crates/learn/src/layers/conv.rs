@@ -1,9 +1,9 @@
-use super::{Activation, Record};
+use super::{Activation, LayerRecord};
 use crate::kernels::convolve::Convolution;
 use crate::kernels::lanes::{LaneConvolution, lanes};
 use crate::kernels::pointwise::{activate, activation_backward, bias_activation, column_sums, lane_sums};
-use crate::layout::{Init, Layout, Order, Slot};
-use crate::tape::{Form, Tape, Var};
+use crate::layout::{Init, Layout, MemoryOrder, Slot};
+use crate::tape::{MemoryFormat, Tape, Var};
 
 /// A convolution, with a bias unless a batch norm follows, and an activation. In memory the weight is
 /// `(height, width, inputs, outputs)`.
@@ -23,7 +23,7 @@ impl Conv2d {
     pub fn new(layout: &mut Layout, name: &str, inputs: usize, outputs: usize, kernel: usize) -> Self {
         let conv = Self::without_bias(layout, name, inputs, outputs, kernel);
         let init = Init::Uniform(1.0 / ((inputs * kernel * kernel) as f32).sqrt());
-        let bias = layout.dense(format!("{name}.bias"), &[outputs], Order::plain(&[outputs]), init);
+        let bias = layout.dense(format!("{name}.bias"), &[outputs], MemoryOrder::plain(&[outputs]), init);
         Self { bias: Some(bias), ..conv }
     }
 
@@ -37,7 +37,7 @@ impl Conv2d {
     ) -> Self {
         let shape = [outputs, inputs, kernel, kernel];
         let init = Init::Uniform(1.0 / ((inputs * kernel * kernel) as f32).sqrt());
-        let order = Order::permuted(&shape, &[2, 3, 1, 0]);
+        let order = MemoryOrder::permuted(&shape, &[2, 3, 1, 0]);
         let weight = layout.dense(format!("{name}.weight"), &shape, order, init);
         Self { weight, bias: None, inputs, outputs, kernel, stride: 1, padding: 0 }
     }
@@ -67,12 +67,12 @@ impl Conv2d {
             padding: self.padding,
         };
         let dims = [images, sizes.out_height(), sizes.out_width(), self.outputs];
-        let form = tape.form(&x);
+        let format = tape.format(&x);
         let weight = tape.parameters(&self.weight);
         let bias = self.bias.as_ref().map_or(&[][..], |bias| tape.parameters(bias));
-        let mut data = tape.pool().take(crate::tape::len_in_format(dims, form));
-        match form {
-            Form::Rows => {
+        let mut data = tape.pool().take(crate::tape::len_in_format(dims, format));
+        match format {
+            MemoryFormat::Rows => {
                 let mut scratch = tape.pool().take(sizes.forward_scratch());
                 sizes.forward(tape.value(&x), weight, &mut data, &mut scratch);
                 tape.pool().give(scratch);
@@ -82,14 +82,14 @@ impl Conv2d {
                     bias_activation(&mut data, bias, activation);
                 }
             }
-            Form::Lanes => {
+            MemoryFormat::Lanes => {
                 in_lanes(&sizes).forward(tape.value(&x), weight, bias, &mut data);
                 activate(&mut data, activation);
             }
         }
-        let y = tape.push_in_format(data, dims, form, true);
+        let y = tape.push_in_format(data, dims, format, true);
         let (weight, bias) = (self.weight.clone(), self.bias.clone());
-        tape.record(Record::Conv(Convolved { weight, bias, sizes, x, y: y.clone(), activation }));
+        tape.record(LayerRecord::Conv(Convolved { weight, bias, sizes, x, y: y.clone(), activation }));
         y
     }
 }
@@ -115,9 +115,9 @@ impl Convolved {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(mut dy) = tape.take_upstream(&self.y) else { return };
         activation_backward(&mut dy, tape.value(&self.y), self.activation);
-        match tape.form(&self.x) {
-            Form::Rows => self.backward_in_rows(tape, &dy),
-            Form::Lanes => self.backward_in_lanes(tape, &dy),
+        match tape.format(&self.x) {
+            MemoryFormat::Rows => self.backward_in_rows(tape, &dy),
+            MemoryFormat::Lanes => self.backward_in_lanes(tape, &dy),
         }
         tape.pool().give(dy);
     }

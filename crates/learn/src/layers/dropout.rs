@@ -1,4 +1,4 @@
-use super::Record;
+use super::LayerRecord;
 use crate::kernels::pointwise::dropout;
 use crate::tape::{Tape, Var};
 
@@ -12,9 +12,9 @@ impl Tape<'_> {
         let len = self.value(&x).len();
         let mut data = self.pool().take(len);
         dropout(self.value(&x), &mut data, rate, seed);
-        let (dims, form, requires_grad) = (self.dims(&x), self.form(&x), self.requires_grad(&x));
-        let y = self.push_in_format(data, dims, form, requires_grad);
-        self.record(Record::Dropout(Dropped { x, y: y.clone(), rate, seed }));
+        let (dims, format, requires_grad) = (self.dims(&x), self.format(&x), self.requires_grad(&x));
+        let y = self.push_in_format(data, dims, format, requires_grad);
+        self.record(LayerRecord::Dropout(Dropped { x, y: y.clone(), rate, seed }));
         y
     }
 }

@@ -1,4 +1,4 @@
-use super::Record;
+use super::LayerRecord;
 use crate::batch::{Inputs, PADDING};
 use crate::layout::{Init, Layout, Slot};
 use crate::tape::{Tape, Var};
@@ -28,7 +28,7 @@ impl Embedding {
             row.copy_from_slice(&table[number as usize * self.width..][..self.width]);
         }
         let y = tape.push(data, [steps, numbers.len() / steps.max(1), 1, self.width], true);
-        tape.record(Record::Embedding(Embedded { layer: self.clone(), y: y.clone() }));
+        tape.record(LayerRecord::Embedding(Embedded { layer: self.clone(), y: y.clone() }));
         y
     }
 }

@@ -26,12 +26,12 @@ pub use recurrent::{Cell, Recurrent, Stack};
 
 pub use crate::kernels::pointwise::Activation;
 
-use crate::buffer::Pool;
+use crate::buffer::FloatPool;
 use crate::tape::Tape;
 
 /// What the way back needs to know of one layer's way forward.
 #[derive(Debug)]
-pub(crate) enum Record {
+pub(crate) enum LayerRecord {
     Conv(conv::Convolved),
     Dropout(dropout::Dropped),
     Embedding(embedding::Embedded),
@@ -45,7 +45,7 @@ pub(crate) enum Record {
     Recurrent(recurrent::Recurred),
 }
 
-impl Record {
+impl LayerRecord {
     pub(crate) fn backward(&mut self, tape: &mut Tape<'_>) {
         match self {
             Self::Conv(record) => record.backward(tape),
@@ -63,7 +63,7 @@ impl Record {
     }
 
     /// Gives the record's memory back.
-    pub(crate) fn recycle(self, pool: &mut Pool) {
+    pub(crate) fn recycle(self, pool: &mut FloatPool) {
         match self {
             Self::Norm(record) => record.recycle(pool),
             Self::Recurrent(record) => record.recycle(pool),

@@ -1,9 +1,9 @@
-use super::{Activation, Record};
-use crate::buffer::{Buffer, Pool};
+use super::{Activation, LayerRecord};
+use crate::buffer::{FloatBuffer, FloatPool};
 use crate::kernels::norm;
 use crate::kernels::pointwise::activation_backward;
 use crate::layout::{Init, Layout, Slot};
-use crate::tape::{Form, Tape, Var};
+use crate::tape::{MemoryFormat, Tape, Var};
 
 /// Batch norm, with what usually follows it: a residual that is added, and ReLU.
 ///
@@ -38,11 +38,14 @@ impl BatchNorm {
     /// `activation(norm(x) + residual)`; the activation is none or ReLU.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, residual: Option<Var>, activation: Activation) -> Var {
         assert!(activation != Activation::Tanh, "a batch norm is followed by ReLU or nothing");
-        assert_eq!(tape.form(&x), Form::Rows, "samples in the lanes have no batch norm");
+        assert_eq!(tape.format(&x), MemoryFormat::Rows, "samples in the lanes have no batch norm");
         let (channels, len) = (self.channels, tape.value(&x).len());
         let pool = tape.pool();
-        let mut saved =
-            Saved { mean: pool.take(channels), inverse: pool.take(channels), scale: pool.take(channels) };
+        let mut saved = SavedStatistics {
+            mean: pool.take(channels),
+            inverse: pool.take(channels),
+            scale: pool.take(channels),
+        };
         let (mut shift, mut data) = (pool.take(channels), pool.take(len));
         if tape.is_training() {
             norm::statistics(tape.value(&x), &mut saved.mean, &mut saved.inverse);
@@ -63,7 +66,7 @@ impl BatchNorm {
         tape.pool().give(shift);
         let dims = tape.dims(&x);
         let y = tape.push(data, dims, true);
-        tape.record(Record::Norm(Normed {
+        tape.record(LayerRecord::Norm(Normed {
             layer: self.clone(),
             x,
             y: y.clone(),
@@ -89,10 +92,10 @@ impl BatchNorm {
 
 /// What the way back needs: of every channel the mean, one over the deviation, and that times the weight.
 #[derive(Debug)]
-struct Saved {
-    mean: Buffer,
-    inverse: Buffer,
-    scale: Buffer,
+struct SavedStatistics {
+    mean: FloatBuffer,
+    inverse: FloatBuffer,
+    scale: FloatBuffer,
 }
 
 #[derive(Debug)]
@@ -102,19 +105,19 @@ pub(crate) struct Normed {
     y: Var,
     residual: Option<Var>,
     activation: Activation,
-    saved: Saved,
+    saved: SavedStatistics,
 }
 
 impl Normed {
-    pub(super) fn recycle(self, pool: &mut Pool) {
-        let Saved { mean, inverse, scale } = self.saved;
+    pub(super) fn recycle(self, pool: &mut FloatPool) {
+        let SavedStatistics { mean, inverse, scale } = self.saved;
         [mean, inverse, scale].into_iter().for_each(|buffer| pool.give(buffer));
     }
 
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(mut dy) = tape.take_upstream(&self.y) else { return };
         activation_backward(&mut dy, tape.value(&self.y), self.activation);
-        let Saved { mean, inverse, scale } = &self.saved;
+        let SavedStatistics { mean, inverse, scale } = &self.saved;
         let channels = self.layer.channels;
         let rows = (dy.len() / channels) as f32;
         let pool = tape.pool();

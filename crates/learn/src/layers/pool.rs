@@ -1,6 +1,6 @@
-use super::Record;
+use super::LayerRecord;
 use crate::kernels::pool::{self, adaptive};
-use crate::tape::{Dims, Form, Tape, Var, len_in_format};
+use crate::tape::{Dims, MemoryFormat, Tape, Var, len_in_format};
 
 /// What becomes of the places that a result sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +53,10 @@ impl Tape<'_> {
             Windows::Adaptive(results) => results,
         };
         assert!(rows > 0 && columns > 0, "nothing is left of {height}×{width} places");
-        let (dims, form) = ([images, rows, columns, channels], self.form(&x));
-        let mut data = self.pool().take(len_in_format(dims, form));
+        let (dims, format) = ([images, rows, columns, channels], self.format(&x));
+        let mut data = self.pool().take(len_in_format(dims, format));
         let from = self.value(&x);
-        let image = image(self.dims(&x), form, from.len());
+        let image = image(self.dims(&x), format, from.len());
         match (pooling, windows) {
             (Pooling::Average, Windows::Squares(size)) => pool::average(from, &mut data, image, size),
             (Pooling::Max, Windows::Squares(size)) => pool::max(from, &mut data, image, size),
@@ -64,15 +64,15 @@ impl Tape<'_> {
             (Pooling::Max, Windows::Adaptive(to)) => adaptive::max(from, &mut data, image, to),
         }
         let requires_grad = self.requires_grad(&x);
-        let y = self.push_in_format(data, dims, form, requires_grad);
-        self.record(Record::Pool(Pooled { x, y: y.clone(), windows, pooling }));
+        let y = self.push_in_format(data, dims, format, requires_grad);
+        self.record(LayerRecord::Pool(Pooled { x, y: y.clone(), windows, pooling }));
         y
     }
 }
 
 /// Height, width and floats a place. With samples in the lanes all of them are one image with more floats a place.
-fn image([_, height, width, channels]: Dims, form: Form, len: usize) -> [usize; 3] {
-    [height, width, if form == Form::Lanes { len / (height * width) } else { channels }]
+fn image([_, height, width, channels]: Dims, format: MemoryFormat, len: usize) -> [usize; 3] {
+    [height, width, if format == MemoryFormat::Lanes { len / (height * width) } else { channels }]
 }
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Pooled {
         if tape.requires_grad(&self.x) {
             let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
-            let image = image(tape.dims(&self.x), tape.form(&self.x), len);
+            let image = image(tape.dims(&self.x), tape.format(&self.x), len);
             let (x, y) = (tape.value(&self.x), tape.value(&self.y));
             match (self.pooling, self.windows) {
                 (Pooling::Average, Windows::Squares(size)) => {

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Record;
-use crate::buffer::{Buffer, Pool};
+use super::LayerRecord;
+use crate::buffer::{FloatBuffer, FloatPool};
 use crate::kernels::matmul::{Matrix, matmul};
 use crate::kernels::pointwise::{add, column_sums, column_sums_strided, fill_rows, transpose};
 use crate::kernels::recur;
-use crate::layout::{Init, Layout, Order, Slot};
+use crate::layout::{Init, Layout, MemoryOrder, Slot};
 use crate::tape::{Tape, Var};
 
 /// The kind of a recurrent layer.
@@ -111,12 +111,12 @@ impl Layer {
         let gates = cell.gates() * hidden;
         let init = Init::Uniform(1.0 / (hidden as f32).sqrt());
         let mut weight = |part: &str, inputs: usize| {
-            let order = Order::permuted(&[gates, inputs], &[1, 0]);
+            let order = MemoryOrder::permuted(&[gates, inputs], &[1, 0]);
             layout.dense(format!("{name}.weight_{part}_{suffix}"), &[gates, inputs], order, init)
         };
         let (input_weight, state_weight) = (weight("ih", inputs), weight("hh", hidden));
         let mut bias = |part: &str| {
-            layout.dense(format!("{name}.bias_{part}_{suffix}"), &[gates], Order::plain(&[gates]), init)
+            layout.dense(format!("{name}.bias_{part}_{suffix}"), &[gates], MemoryOrder::plain(&[gates]), init)
         };
         let (input_bias, state_bias) = (bias("ih"), bias("hh"));
         Self { cell, input_weight, state_weight, input_bias, state_bias, inputs, hidden }
@@ -129,7 +129,7 @@ impl Layer {
         let kept = if tape.is_training() { steps } else { block(batch).min(steps) };
         let pool = tape.pool();
         let mut states = pool.take(steps * batch * hidden);
-        let mut saved = Saved {
+        let mut saved = SavedSteps {
             kept,
             gates: pool.take(kept * batch * width),
             cells: pool.take(if self.cell == Cell::Lstm { steps * batch * hidden } else { 0 }),
@@ -146,7 +146,7 @@ impl Layer {
         tape.pool().give(sums);
         tape.pool().give(bias);
         let y = tape.push(states, [steps, batch, 1, hidden], true);
-        tape.record(Record::Recurrent(Recurred { layer: self.clone(), x, y: y.clone(), saved }));
+        tape.record(LayerRecord::Recurrent(Recurred { layer: self.clone(), x, y: y.clone(), saved }));
         y
     }
 
@@ -161,7 +161,7 @@ impl Layer {
     }
 
     /// At the first step of every block of steps, computes the input's share of the gates for the whole block.
-    fn project_input(&self, tape: &Tape<'_>, x: &Var, bias: &[f32], saved: &mut Saved, step: usize) {
+    fn project_input(&self, tape: &Tape<'_>, x: &Var, bias: &[f32], saved: &mut SavedSteps, step: usize) {
         let [steps, batch, _, _] = tape.dims(x);
         let (inputs, width) = (self.inputs, self.cell.gates() * self.hidden);
         let block = block(batch);
@@ -182,12 +182,12 @@ impl Layer {
         step: usize,
         batch: usize,
         states: &mut [f32],
-        saved: &mut Saved,
+        saved: &mut SavedSteps,
         sums: &mut [f32],
     ) {
         let (hidden, width) = (self.hidden, self.cell.gates() * self.hidden);
         let size = batch * hidden;
-        let Saved { kept, gates, cells, extra, zeros } = saved;
+        let SavedSteps { kept, gates, cells, extra, zeros } = saved;
         let gates = &mut gates[step % *kept * batch * width..][..batch * width];
         let extra = &mut extra[step % *kept * size..][..size];
         let (past, state) = states.split_at_mut(step * size);
@@ -222,17 +222,17 @@ fn block(batch: usize) -> usize {
 
 /// What a layer keeps for the way back.
 #[derive(Debug)]
-struct Saved {
+struct SavedSteps {
     /// Of how many steps gates and extra are kept. An evaluation keeps those of a block of steps, and then of the next.
     kept: usize,
     /// The gates, `(T, B, gates)`; on the way back, the gradients of their sums.
-    gates: Buffer,
+    gates: FloatBuffer,
     /// The cells of an LSTM, `(T, B, H)`.
-    cells: Buffer,
+    cells: FloatBuffer,
     /// `(T, B, H)`: of a GRU the state's share of the candidate, on the way back its gradient; of an LSTM the cells' tanh.
-    extra: Buffer,
+    extra: FloatBuffer,
     /// What comes before the first step.
-    zeros: Buffer,
+    zeros: FloatBuffer,
 }
 
 #[derive(Debug)]
@@ -240,12 +240,12 @@ pub(crate) struct Recurred {
     layer: Layer,
     x: Var,
     y: Var,
-    saved: Saved,
+    saved: SavedSteps,
 }
 
 impl Recurred {
-    pub(super) fn recycle(self, pool: &mut Pool) {
-        let Saved { gates, cells, extra, zeros, .. } = self.saved;
+    pub(super) fn recycle(self, pool: &mut FloatPool) {
+        let SavedSteps { gates, cells, extra, zeros, .. } = self.saved;
         for buffer in [gates, cells, extra, zeros] {
             pool.give(buffer);
         }
@@ -281,7 +281,7 @@ impl Recurred {
         let mut dh = tape.pool().zeros(size);
         let mut dc = tape.pool().zeros(size);
         let states = tape.value(&self.y);
-        let Saved { gates, cells, extra, zeros, .. } = &mut self.saved;
+        let SavedSteps { gates, cells, extra, zeros, .. } = &mut self.saved;
         for step in (0..steps).rev() {
             add(&mut dh, &dy[step * size..][..size]);
             let past = (step.max(1) - 1) * size..step.max(1) * size;
@@ -314,7 +314,7 @@ impl Recurred {
     fn parameter_gradients(&self, tape: &mut Tape<'_>, steps: usize, batch: usize) {
         let Layer { cell, input_weight, state_weight, input_bias, state_bias, inputs, hidden } = &self.layer;
         let (width, size) = (cell.gates() * hidden, batch * hidden);
-        let Saved { gates, extra, .. } = &self.saved;
+        let SavedSteps { gates, extra, .. } = &self.saved;
         let rows = steps * batch;
 
         let (gradient, x) = tape.gradient_and_value(&self.x);

@@ -1,11 +1,11 @@
-use super::Record;
-use crate::tape::{Form, Tape, Var};
+use super::LayerRecord;
+use crate::tape::{MemoryFormat, Tape, Var};
 
 impl Tape<'_> {
     /// Every second place of every second row, with channels of zeros on both sides: the shortcut without parameters of the
     /// residual nets for small images.
     pub fn subsample(&mut self, x: Var, channels: usize) -> Var {
-        assert_eq!(self.form(&x), Form::Rows, "samples in the lanes are not subsampled");
+        assert_eq!(self.format(&x), MemoryFormat::Rows, "samples in the lanes are not subsampled");
         let [images, height, width, inputs] = self.dims(&x);
         let dims = [images, height.div_ceil(2), width.div_ceil(2), channels];
         let mut data = self.pool().zeros(dims.iter().product());
@@ -16,7 +16,7 @@ impl Tape<'_> {
         }
         let requires_grad = self.requires_grad(&x);
         let y = self.push(data, dims, requires_grad);
-        self.record(Record::Shortcut(Subsampled { x, y: y.clone() }));
+        self.record(LayerRecord::Shortcut(Subsampled { x, y: y.clone() }));
         y
     }
 }

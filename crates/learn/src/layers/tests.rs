@@ -56,7 +56,7 @@ where
     loss(&parameters, &mut gradient);
     let found = gradient.clone();
     for (number, tensor) in layout.tensors().iter().enumerate() {
-        if tensor.kind == crate::layout::Kind::Buffer {
+        if tensor.kind == crate::layout::TensorKind::Buffer {
             continue;
         }
         for i in tensor.range.clone() {

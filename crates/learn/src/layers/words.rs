@@ -1,6 +1,6 @@
 //! Operations on the words of sequences `(T, B, 1, F)`, which end at different steps.
 
-use super::Record;
+use super::LayerRecord;
 use crate::batch::Inputs;
 use crate::tape::{Tape, Var};
 
@@ -23,7 +23,7 @@ impl Tape<'_> {
         }
         let requires_grad = self.requires_grad(&x);
         let y = self.push(data, [batch, 1, 1, features], requires_grad);
-        self.record(Record::OneWord(OneWord { x, y: y.clone(), chosen }));
+        self.record(LayerRecord::OneWord(OneWord { x, y: y.clone(), chosen }));
         y
     }
 
@@ -34,7 +34,7 @@ impl Tape<'_> {
         reverse(self, &x, self.value(&x), &mut data);
         let (dims, requires_grad) = (self.dims(&x), self.requires_grad(&x));
         let y = self.push(data, dims, requires_grad);
-        self.record(Record::Reversed(Reversed { x, y: y.clone() }));
+        self.record(LayerRecord::Reversed(Reversed { x, y: y.clone() }));
         y
     }
 
@@ -48,7 +48,7 @@ impl Tape<'_> {
             y[left..].copy_from_slice(b);
         }
         let y = self.push(data, [steps, batch, 1, left + right], true);
-        self.record(Record::Concatenated(Concatenated { a, b, y: y.clone() }));
+        self.record(LayerRecord::Concatenated(Concatenated { a, b, y: y.clone() }));
         y
     }
 }

@@ -55,22 +55,22 @@ fn build(name: &str, width: usize, image: [usize; 3], classes: usize) -> Result<
     if image[..2].contains(&0) {
         return Err(wrong_image(name, image, "images that have pixels"));
     }
-    let plan = Plan::of(name);
-    Ok(Box::new(Net::new(|layout| Resnet::new(layout, plan, width, image[2], classes))))
+    let variant = ResnetVariant::of(name);
+    Ok(Box::new(Net::new(|layout| Resnet::new(layout, variant, width, image[2], classes))))
 }
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct ResnetVariant {
     /// How many blocks each stage has.
     stages: &'static [usize],
-    kind: Kind,
+    kind: BlockKind,
     /// What PyTorch's users call the last layer.
     head: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     /// Two 3×3 convolutions; where the size changes, the shortcut is projected.
     Basic,
     /// The same, but the shortcut is subsampled, as in the nets for CIFAR.
@@ -79,11 +79,11 @@ enum Kind {
     Bottleneck,
 }
 
-impl Plan {
+impl ResnetVariant {
     fn of(name: &str) -> Self {
-        let basic = |stages| Self { stages, kind: Kind::Basic, head: "fc" };
-        let bottleneck = |stages| Self { stages, kind: Kind::Bottleneck, head: "fc" };
-        let cifar = |stages| Self { stages, kind: Kind::Cifar, head: "linear" };
+        let basic = |stages| Self { stages, kind: BlockKind::Basic, head: "fc" };
+        let bottleneck = |stages| Self { stages, kind: BlockKind::Bottleneck, head: "fc" };
+        let cifar = |stages| Self { stages, kind: BlockKind::Cifar, head: "linear" };
         match name {
             "resnet18" => basic(&[2, 2, 2, 2]),
             "resnet34" => basic(&[3, 4, 6, 3]),
@@ -104,26 +104,26 @@ impl Plan {
 struct Resnet {
     conv1: Conv2d,
     bn1: BatchNorm,
-    blocks: Vec<Block>,
+    blocks: Vec<ResidualBlock>,
     head: Linear,
     classes: usize,
 }
 
 impl Resnet {
-    fn new(layout: &mut Layout, plan: Plan, width: usize, inputs: usize, classes: usize) -> Self {
+    fn new(layout: &mut Layout, variant: ResnetVariant, width: usize, inputs: usize, classes: usize) -> Self {
         let conv1 = Conv2d::without_bias(layout, "conv1", inputs, width, 3).padding(1);
         let bn1 = BatchNorm::new(layout, "bn1", width);
         let (mut blocks, mut channels) = (Vec::new(), width);
-        for (stage, &count) in plan.stages.iter().enumerate() {
+        for (stage, &count) in variant.stages.iter().enumerate() {
             for i in 0..count {
                 let stride = if stage > 0 && i == 0 { 2 } else { 1 };
                 let name = format!("layer{}.{i}", stage + 1);
-                let block = Block::new(layout, &name, plan.kind, channels, width << stage, stride);
+                let block = ResidualBlock::new(layout, &name, variant.kind, channels, width << stage, stride);
                 channels = block.channels;
                 blocks.push(block);
             }
         }
-        Self { conv1, bn1, blocks, head: Linear::new(layout, plan.head, channels, classes), classes }
+        Self { conv1, bn1, blocks, head: Linear::new(layout, variant.head, channels, classes), classes }
     }
 }
 
@@ -147,7 +147,7 @@ impl Network for Resnet {
 
 /// Convolutions whose result is added to what they began with.
 #[derive(Debug)]
-struct Block {
+struct ResidualBlock {
     steps: Vec<(Conv2d, BatchNorm)>,
     shortcut: Shortcut,
     channels: usize,
@@ -160,12 +160,19 @@ enum Shortcut {
     Projected(Conv2d, BatchNorm),
 }
 
-impl Block {
-    fn new(layout: &mut Layout, name: &str, kind: Kind, inputs: usize, width: usize, stride: usize) -> Self {
+impl ResidualBlock {
+    fn new(
+        layout: &mut Layout,
+        name: &str,
+        kind: BlockKind,
+        inputs: usize,
+        width: usize,
+        stride: usize,
+    ) -> Self {
         // Kernel, outputs and stride of every convolution.
         let sizes: &[_] = match kind {
-            Kind::Basic | Kind::Cifar => &[(3, width, stride), (3, width, 1)],
-            Kind::Bottleneck => &[(1, width, 1), (3, width, stride), (1, 4 * width, 1)],
+            BlockKind::Basic | BlockKind::Cifar => &[(3, width, stride), (3, width, 1)],
+            BlockKind::Bottleneck => &[(1, width, 1), (3, width, stride), (1, 4 * width, 1)],
         };
         let (mut steps, mut channels) = (Vec::new(), inputs);
         for (i, &(kernel, outputs, stride)) in sizes.iter().enumerate() {
@@ -177,7 +184,7 @@ impl Block {
         }
         let shortcut = if stride == 1 && channels == inputs {
             Shortcut::Same
-        } else if kind == Kind::Cifar {
+        } else if kind == BlockKind::Cifar {
             Shortcut::Subsampled
         } else {
             let conv = Conv2d::without_bias(layout, &format!("{name}.downsample.0"), inputs, channels, 1);

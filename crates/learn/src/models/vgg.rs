@@ -65,7 +65,7 @@ fn stages(name: &str) -> [usize; STAGES] {
 
 #[derive(Debug)]
 struct Vgg {
-    stages: Vec<Vec<Step>>,
+    stages: Vec<Vec<NormedConv>>,
     classifier: [Linear; 3],
     dropout: f32,
     pool: Option<usize>,
@@ -74,7 +74,7 @@ struct Vgg {
 
 /// A convolution with its norm, if the net has them.
 #[derive(Debug)]
-struct Step {
+struct NormedConv {
     conv: Conv2d,
     norm: Option<BatchNorm>,
 }
@@ -91,14 +91,14 @@ impl Vgg {
         let (mut stages, mut number) = (Vec::new(), 0);
         for (stage, count) in convolutions.into_iter().enumerate() {
             let outputs = options.width << stage.min(3);
-            let mut steps = Vec::new();
+            let mut convs = Vec::new();
             for _ in 0..count {
-                steps.push(Step::new(layout, number, channels, outputs, options.batch_norm));
+                convs.push(NormedConv::new(layout, number, channels, outputs, options.batch_norm));
                 number += if options.batch_norm { 3 } else { 2 };
                 channels = outputs;
             }
             number += 1;
-            stages.push(steps);
+            stages.push(convs);
         }
         let rest = options.pool.map_or([height >> STAGES, width >> STAGES], |side| [side; 2]);
         let rest = [rest[0], rest[1], channels];
@@ -114,7 +114,7 @@ impl Vgg {
     }
 }
 
-impl Step {
+impl NormedConv {
     fn new(layout: &mut Layout, number: usize, inputs: usize, outputs: usize, batch_norm: bool) -> Self {
         let conv = Conv2d::new(layout, &format!("features.{number}"), inputs, outputs, 3).padding(1);
         let norm = batch_norm.then(|| BatchNorm::new(layout, &format!("features.{}", number + 1), outputs));
@@ -135,9 +135,9 @@ impl Step {
 impl Network for Vgg {
     fn forward(&self, tape: &mut Tape<'_>) {
         let mut x = tape.images();
-        for steps in &self.stages {
-            for step in steps {
-                x = step.forward(tape, x);
+        for convs in &self.stages {
+            for conv in convs {
+                x = conv.forward(tape, x);
             }
             x = tape.max_pool(x, 2);
         }

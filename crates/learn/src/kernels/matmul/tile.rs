@@ -2,7 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::target::Target;
+use super::matrix_mut::MatrixMut;
 use crate::kernels::LANES;
 use crate::kernels::instructions::{mul_add, prefetch};
 
@@ -19,7 +19,7 @@ pub(super) struct Tiles<'a> {
     /// How many floats further the panel lies that is wanted next.
     pub ahead: usize,
     /// The place of all tiles.
-    pub c: Target<'a>,
+    pub c: MatrixMut<'a>,
     /// Whether to add to what is there.
     pub add: bool,
 }

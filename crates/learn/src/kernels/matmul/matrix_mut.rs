@@ -7,7 +7,7 @@ use super::Matrix;
 
 /// Some columns of some rows of a matrix that is being written. Parts side by side are as separate as two slices, which
 /// slices of their rows could not be: they lie between each other.
-pub(super) struct Target<'a> {
+pub(super) struct MatrixMut<'a> {
     /// The first float.
     start: *mut f32,
     rows: usize,
@@ -17,9 +17,9 @@ pub(super) struct Target<'a> {
 }
 
 // SAFETY: a target stands for a mutable borrow of its floats, of which there is no other.
-unsafe impl Send for Target<'_> {}
+unsafe impl Send for MatrixMut<'_> {}
 
-impl<'a> Target<'a> {
+impl<'a> MatrixMut<'a> {
     /// The place of the product of two matrices in `c`, whose rows start every `stride` floats.
     pub(super) fn of(c: &'a mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>) -> Self {
         let (rows, columns) = (a.rows, b.columns);
@@ -40,10 +40,10 @@ impl<'a> Target<'a> {
 
     /// Some rows of some columns.
     #[inline(always)]
-    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Target<'_> {
+    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> MatrixMut<'_> {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows of the target");
         assert!(columns.start <= columns.end && columns.end <= self.columns, "columns of the target");
-        Target {
+        MatrixMut {
             start: self.start.wrapping_add(rows.start * self.stride + columns.start),
             rows: rows.len(),
             columns: columns.len(),
