@@ -62,9 +62,9 @@ impl Deref for FloatBuffer {
 
     #[inline]
     fn deref(&self) -> &[f32] {
-        // SAFETY: the buffer's lines are initialised, hold at least `len` floats in a row (a `CacheLine` is `repr(C)` with
-        // no padding), live as long as its `memory`, and belong to no other buffer: `FloatPool::take` sees to it. Without
-        // memory, `len` is 0.
+        // SAFETY: the buffer's lines are initialised, hold at least `len` floats in a row (a `CacheLine` is `repr(C)`
+        // with no padding), live as long as its `memory`, and belong to no other buffer: `FloatPool::take` sees to it.
+        // Without memory, `len` is 0.
         unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.len) }
     }
 }
@@ -168,8 +168,9 @@ impl PoolBlock {
         Self { memory: Arc::new(PoolMemory::new(lines)), free: vec![Range { start: 0, end: lines }] }
     }
 
-    /// Whether no buffer lies in it, so that all of its lines can be given out again. `Arc::get_mut` reads the count with
-    /// `Acquire`: what the last holder of a buffer wrote, on whatever thread, comes before what the next one writes.
+    /// Whether no buffer lies in it, so that all of its lines can be given out again. `Arc::get_mut` reads the count
+    /// with `Acquire`: what the last holder of a buffer wrote, on whatever thread, comes before what the next one
+    /// writes.
     fn is_whole(&mut self) -> bool {
         Arc::get_mut(&mut self.memory).is_some()
     }
@@ -248,9 +249,9 @@ mod tests {
         assert_eq!(pool.blocks[0].free, [Range { start: 0, end: held_lines(&pool) }], "all is free");
     }
 
-    /// When a thread drops a buffer, the pool learns of it only from the reference count of the memory. Reading that count
-    /// must order the thread's last write before the pool's next use. An x86 processor keeps this order anyway, so there a
-    /// relaxed read of the count fails this test only under ThreadSanitizer, where it did.
+    /// When a thread drops a buffer, the pool learns of it only from the reference count of the memory. Reading that
+    /// count must order the thread's last write before the pool's next use. An x86 processor keeps this order anyway,
+    /// so there a relaxed read of the count fails this test only under ThreadSanitizer, where it did.
     #[test]
     fn what_another_thread_dropped_is_used_again_after_its_last_write() {
         const FLOATS: usize = 64 * LINE;

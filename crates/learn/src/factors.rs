@@ -1,9 +1,9 @@
 //! The gradient of a linear layer's weights before it is multiplied out: what came in, and the gradient of
 //! what went out.
 //!
-//! The weights of a large layer outnumber a batch's activations by far. Who only wants to update them need not write their
-//! gradient to memory and read it again: the update multiplies the factors a block at a time, while the block is in the cache,
-//! and what it gets is the same to the bit.
+//! The weights of a large layer outnumber a batch's activations by far. Who only wants to update them need not write
+//! their gradient to memory and read it again: the update multiplies the factors a block at a time, while the block is
+//! in the cache, and what it gets is the same to the bit.
 
 use std::ops::Range;
 
@@ -30,32 +30,32 @@ fn stride(columns: usize) -> usize {
 const LEAST: usize = 1 << 16;
 
 impl Factors {
-    /// Whether factors are worth keeping: if they are small beside their product. A long sum is added to in the course of a
-    /// product, and would not come out the same after another.
-    pub fn are_worthwhile(a: Matrix<'_>, b: Matrix<'_>) -> bool {
+    /// Whether factors are worth keeping: if they are small beside their product. A long sum is added to in the course
+    /// of a product, and would not come out the same after another.
+    pub(crate) fn are_worthwhile(a: Matrix<'_>, b: Matrix<'_>) -> bool {
         let (inputs, samples, outputs) = (a.rows(), a.columns(), b.columns());
         let is_small = 2 * samples * (inputs + outputs) < inputs * outputs;
         is_small && samples <= DEPTH && inputs * outputs >= LEAST
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.sizes[0] == 0
     }
 
     /// Forgets the factors, and keeps their memory.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.sizes[0] = 0;
     }
 
     /// Keeps copies of two matrices.
-    pub fn keep(&mut self, a: Matrix<'_>, b: Matrix<'_>) {
+    pub(crate) fn keep(&mut self, a: Matrix<'_>, b: Matrix<'_>) {
         self.sizes = [a.columns(), a.rows(), b.columns()];
         a.transposed().copy_to(&mut self.inputs, stride(a.rows()));
         b.copy_to(&mut self.upstream, stride(b.columns()));
     }
 
     /// Computes some of the product's values, which lie in the order of its rows, or adds them to what is there.
-    pub fn multiply(&self, range: Range<usize>, values: &mut [f32], add: bool) {
+    pub(crate) fn multiply(&self, range: Range<usize>, values: &mut [f32], add: bool) {
         assert_eq!(values.len(), range.len(), "a place for every value");
         let [samples, inputs, outputs] = self.sizes;
         let inputs = Matrix::strided(&self.inputs, samples, inputs, stride(inputs)).transposed();

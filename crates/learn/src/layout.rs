@@ -58,7 +58,7 @@ pub struct Slot {
 /// The memory order of a tensor: `axes` lists PyTorch's axes from the slowest to the fastest. `factors` is PyTorch's
 /// shape, cut finer where one of its axes hides several (a linear layer behind a flattened image).
 #[derive(Clone, PartialEq)]
-pub struct MemoryOrder {
+pub(crate) struct MemoryOrder {
     factors: Vec<usize>,
     axes: Vec<usize>,
 }
@@ -73,12 +73,12 @@ impl fmt::Debug for MemoryOrder {
 
 impl MemoryOrder {
     /// The same order as PyTorch's.
-    pub fn plain(shape: &[usize]) -> Self {
+    pub(crate) fn plain(shape: &[usize]) -> Self {
         Self { factors: shape.to_vec(), axes: (0..shape.len()).collect() }
     }
 
     /// `axes` of `factors`, from the slowest to the fastest.
-    pub fn permuted(factors: &[usize], axes: &[usize]) -> Self {
+    pub(crate) fn permuted(factors: &[usize], axes: &[usize]) -> Self {
         assert_eq!(factors.len(), axes.len(), "an order names every axis once");
         Self { factors: factors.to_vec(), axes: axes.to_vec() }
     }
@@ -103,8 +103,8 @@ impl MemoryOrder {
     }
 }
 
-/// Checkpoints keep a checksum of this text, so it stays what it is: a change would make a checkpoint one of another model.
-/// How others call the tensor is no part of it.
+/// Checkpoints keep a checksum of this text, so it stays what it is: a change would make a checkpoint one of another
+/// model. How others call the tensor is no part of it.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, alias: _, shape, range, kind, order, init } = self;
@@ -154,7 +154,7 @@ impl Tensor {
 
 impl Layout {
     /// Adds a tensor whose every value has a gradient in every step.
-    pub fn dense(&mut self, name: String, shape: &[usize], order: MemoryOrder, init: Init) -> Slot {
+    pub(crate) fn dense(&mut self, name: String, shape: &[usize], order: MemoryOrder, init: Init) -> Slot {
         self.add(name, shape, TensorKind::Dense, order, init)
     }
 
@@ -214,7 +214,7 @@ impl Layout {
     }
 
     /// Has every tensor begin as normal numbers of one deviation; padding stays zero.
-    pub fn init_normal(&mut self, deviation: f32) {
+    pub(crate) fn init_normal(&mut self, deviation: f32) {
         for tensor in &mut self.tensors {
             let zero_row = match tensor.init {
                 Init::Normal { zero_row, .. } => zero_row,

@@ -61,8 +61,8 @@ pub enum RowRule {
     /// All, as PyTorch's dense optimisers do: rows of words that did not occur move on by their momentum.
     #[default]
     All,
-    /// Only those whose words occurred, as PyTorch's `SparseAdam` does. Cheaper for large vocabularies, and learns a little
-    /// slower: 88.5 instead of 89.4 % for the tagger on English EWT after five epochs, one seed each.
+    /// Only those whose words occurred, as PyTorch's `SparseAdam` does. Cheaper for large vocabularies, and learns a
+    /// little slower: 88.5 instead of 89.4 % for the tagger on English EWT after five epochs, one seed each.
     Touched,
 }
 
@@ -150,8 +150,8 @@ impl Optimizer {
         Self { spec, layout: layout.clone(), steps: 0, moments, squares: Vec::new() }
     }
 
-    /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given. With
-    /// `clip`, a mean that is longer is shortened to it. Gradients of no sample at all change nothing.
+    /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given.
+    /// With `clip`, a mean that is longer is shortened to it. Gradients of no sample at all change nothing.
     pub fn step<A: Addend>(&mut self, parameters: &mut [f32], gradients: &[A], lr: f32, clip: Option<f32>) {
         let summed = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() };
         let weight = summed.weight();

@@ -1,5 +1,5 @@
-//! Sums of gradients: of the threads of a worker, of the workers of a round. They are added in the order in which they are
-//! given, so that the same gradients give the same bits wherever they are summed.
+//! Sums of gradients: of the threads of a worker, of the workers of a round. They are added in the order in which they
+//! are given, so that the same gradients give the same bits wherever they are summed.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -120,8 +120,8 @@ impl<'a, A: Addend> Summed<'a, A> {
         squares.iter().sum::<f64>().sqrt()
     }
 
-    /// Calls `each` with a place in the flat vector and the change from there on, for every place of the block that this
-    /// sum changes.
+    /// Calls `each` with a place in the flat vector and the change from there on, for every place of the block that
+    /// this sum changes.
     pub(crate) fn for_each_chunk(&self, start: usize, len: usize, mut each: impl FnMut(usize, Change<'_>)) {
         let end = start + len;
         let mut sum = [0.0; CHUNK];

@@ -39,7 +39,7 @@ impl Tally {
 
     /// The loss of an answer that counts so much, and is scaled by it.
     #[inline]
-    pub fn add_loss(&mut self, loss: f32, weight: f32) {
+    pub(crate) fn add_loss(&mut self, loss: f32, weight: f32) {
         self.loss += f64::from(loss);
         self.weight += f64::from(weight);
     }
@@ -83,7 +83,8 @@ impl Tally {
     }
 }
 
-/// The mean of losses that weigh so much together. Answers that weigh nothing lose nothing; without answers there is none.
+/// The mean of losses that weigh so much together. Answers that weigh nothing lose nothing; without answers there is
+/// none.
 pub fn mean_loss(loss: f64, weight: f64, answers: u64) -> f64 {
     if weight == 0.0 && answers > 0 { 0.0 } else { loss / weight }
 }

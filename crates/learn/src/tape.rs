@@ -3,8 +3,8 @@
 //! A layer computes its result at once, leaves a record of what the way back needs, and hands out a [`Var`]. All
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
 //!
-//! An evaluation has no way back. It keeps no record, and the memory of a value serves the next layers as soon as nobody
-//! has the value's [`Var`] any more.
+//! An evaluation has no way back. It keeps no record, and the memory of a value serves the next layers as soon as
+//! nobody has the value's [`Var`] any more.
 
 use std::sync::Arc;
 
@@ -190,7 +190,7 @@ impl<'a> Tape<'a> {
     }
 
     /// How many rows of features a value has, and how many features.
-    pub fn rows(&self, var: &Var) -> (usize, usize) {
+    pub(crate) fn rows(&self, var: &Var) -> (usize, usize) {
         let [a, b, c, features] = self.dims(var);
         (a * b * c, features)
     }
@@ -281,8 +281,8 @@ impl<'a> Tape<'a> {
         Var { number, handle: Arc::clone(&handles[number]) }
     }
 
-    /// Remembers how the values since the last record came about. Who evaluates has no use for it, nor for the values that
-    /// only this layer read.
+    /// Remembers how the values since the last record came about. Who evaluates has no use for it, nor for the values
+    /// that only this layer read.
     pub(crate) fn record(&mut self, record: LayerRecord) {
         if !self.is_training() {
             record.recycle(&mut self.work.pool);

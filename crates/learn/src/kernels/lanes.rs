@@ -68,8 +68,8 @@ impl LaneConvolution {
         simd(Forward { sizes: *self, x, weights, bias, y });
     }
 
-    /// How much scratch memory [`input_gradient`](Self::input_gradient) wants: for the gradient of `y` with room beside it, and the
-    /// weights flipped.
+    /// How much scratch memory [`input_gradient`](Self::input_gradient) wants: for the gradient of `y` with room beside
+    /// it, and the weights flipped.
     pub(crate) fn scratch(&self) -> [usize; 2] {
         let width = self.out_width() + 2 * (self.kernel - 1);
         let wide = self.out_height() * width * self.outputs * self.lanes;

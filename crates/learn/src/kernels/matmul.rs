@@ -23,7 +23,7 @@ use tile::{Tiles, most_rows};
 
 /// A matrix in a slice: rows and columns at any distance.
 #[derive(Clone, Copy, Debug)]
-pub struct Matrix<'a> {
+pub(crate) struct Matrix<'a> {
     data: &'a [f32],
     rows: usize,
     columns: usize,
@@ -33,12 +33,12 @@ pub struct Matrix<'a> {
 
 impl<'a> Matrix<'a> {
     /// Rows in a row.
-    pub fn new(data: &'a [f32], rows: usize, columns: usize) -> Self {
+    pub(crate) fn new(data: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::strided(data, rows, columns, columns)
     }
 
     /// Rows that start every `stride` floats.
-    pub fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+    pub(crate) fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
         if rows > 0 && columns > 0 {
             let needed = (rows - 1) * stride + columns;
             assert!(
@@ -51,7 +51,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// Rows and columns exchanged.
-    pub fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         Self {
             rows: self.columns,
             columns: self.rows,
@@ -61,16 +61,16 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    pub fn rows(self) -> usize {
+    pub(crate) fn rows(self) -> usize {
         self.rows
     }
 
-    pub fn columns(self) -> usize {
+    pub(crate) fn columns(self) -> usize {
         self.columns
     }
 
     /// Some rows of some columns.
-    pub fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
+    pub(crate) fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
         assert!(rows.end <= self.rows && columns.end <= self.columns, "a part lies within the whole");
         let data =
             if rows.is_empty() || columns.is_empty() { &[] } else { self.from(rows.start, columns.start) };
@@ -78,7 +78,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// Writes the matrix row by row, on all threads of the pool, with rows that start every `stride` floats.
-    pub fn copy_to(self, to: &mut Vec<f32>, stride: usize) {
+    pub(crate) fn copy_to(self, to: &mut Vec<f32>, stride: usize) {
         to.resize(self.rows * stride, 0.0);
         to.par_chunks_exact_mut(stride).with_min_len(16).enumerate().for_each(|(i, row)| {
             let (row, from) = (&mut row[..self.columns], self.from(i, 0));

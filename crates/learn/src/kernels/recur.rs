@@ -82,8 +82,8 @@ pub(crate) fn gru_forward(
 }
 
 /// The gradients of one step of a GRU, one value. Takes the gates, the candidate's sum, the state before and the
-/// gradient of the state; gives the gradients of the gates' sums, of the candidate's sum, and what flows straight to the
-/// state before.
+/// gradient of the state; gives the gradients of the gates' sums, of the candidate's sum, and what flows straight to
+/// the state before.
 #[inline(always)]
 fn gru_gradients(r: f32, z: f32, n: f32, candidate: f32, before: f32, dh: f32) -> [f32; 5] {
     let dn = dh * (1.0 - z) * (1.0 - n * n);
@@ -204,8 +204,8 @@ fn lstm_gradients([i, f, g, o]: [f32; 4], before: f32, cell_tanh: f32, dh: f32, 
     ]
 }
 
-/// One step of an LSTM backward. `gates` become the gradients of their sums; `dc`, the gradient of the cell, becomes that
-/// of the cell before. `dh` is the gradient of the state.
+/// One step of an LSTM backward. `gates` become the gradients of their sums; `dc`, the gradient of the cell, becomes
+/// that of the cell before. `dh` is the gradient of the state.
 pub(crate) fn lstm_backward(
     gates: &mut [f32],
     cell_before: &[f32],

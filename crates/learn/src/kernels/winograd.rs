@@ -1,8 +1,8 @@
 //! Winograd's F(2×2, 3×3): a 3×3 convolution of stride 1 with 16 multiplications for four results instead of 36.
 //!
-//! Images are cut into tiles of 2×2 results, each of which sees 4×4 inputs. Tiles, weights and gradients are transformed
-//! into 16 planes, between which the convolution is one matrix product a plane. Channels lie innermost, in full
-//! registers.
+//! Images are cut into tiles of 2×2 results, each of which sees 4×4 inputs. Tiles, weights and gradients are
+//! transformed into 16 planes, between which the convolution is one matrix product a plane. Channels lie innermost, in
+//! full registers.
 
 use super::convolve::Convolution;
 use super::matmul::{Matrix, matmul};

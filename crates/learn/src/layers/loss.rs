@@ -4,7 +4,8 @@ use crate::kernels::loss;
 use crate::tape::{Tape, Var};
 
 impl Tape<'_> {
-    /// Softmax and cross-entropy of a row of scores for every target of the batch. The classes weigh what the model was told.
+    /// Softmax and cross-entropy of a row of scores for every target of the batch. The classes weigh what the model was
+    /// told.
     pub fn cross_entropy(&mut self, scores: Var) {
         let (_, classes) = self.rows(&scores);
         self.compute_loss(scores, |tape, scores| {
@@ -13,8 +14,8 @@ impl Tape<'_> {
         });
     }
 
-    /// Binary cross-entropy of one score for every target of the batch. Targets from `positive_from` on are class 1, whose
-    /// losses are scaled by `positive_weight`.
+    /// Binary cross-entropy of one score for every target of the batch. Targets from `positive_from` on are class 1,
+    /// whose losses are scaled by `positive_weight`.
     pub fn binary_cross_entropy(&mut self, scores: Var, positive_from: u32, positive_weight: f32) {
         self.compute_loss(scores, |tape, scores| {
             let weights = tape.class_weights();

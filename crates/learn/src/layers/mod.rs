@@ -1,7 +1,7 @@
 //! The layers that models are made of. Each file holds a layer's parameters, its way forward and its way back.
 //!
-//! A layer is made with the [`Layout`](crate::Layout) of its model, to which it adds its tensors under PyTorch's names, and
-//! is used with a [`Tape`], on which it leaves a record for the way back.
+//! A layer is made with the [`Layout`](crate::Layout) of its model, to which it adds its tensors under PyTorch's names,
+//! and is used with a [`Tape`], on which it leaves a record for the way back.
 
 mod conv;
 mod dropout;

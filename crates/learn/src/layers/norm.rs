@@ -7,8 +7,8 @@ use crate::tape::{MemoryFormat, Tape, Var};
 
 /// Batch norm, with what usually follows it: a residual that is added, and ReLU.
 ///
-/// While training, each worker norms by the statistics of its own samples, as PyTorch's DDP does; the running ones, by which
-/// evaluations norm, are averaged between workers.
+/// While training, each worker norms by the statistics of its own samples, as PyTorch's DDP does; the running ones, by
+/// which evaluations norm, are averaged between workers.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
     weight: Slot,

@@ -29,8 +29,8 @@ impl Tape<'_> {
         self.pooled(x, Windows::Squares(size), Pooling::Max)
     }
 
-    /// The means of as many windows as the result shall have rows and columns, whatever the size of the image: PyTorch's
-    /// `AdaptiveAvgPool2d`.
+    /// The means of as many windows as the result shall have rows and columns, whatever the size of the image:
+    /// PyTorch's `AdaptiveAvgPool2d`.
     pub fn adaptive_average_pool(&mut self, x: Var, results: [usize; 2]) -> Var {
         self.pooled(x, Windows::Adaptive(results), Pooling::Average)
     }

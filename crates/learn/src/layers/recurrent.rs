@@ -213,8 +213,8 @@ impl Layer {
     }
 }
 
-/// How many steps of so many sequences the input is multiplied for at a time: few enough that their gates are still in the
-/// cache when their step comes.
+/// How many steps of so many sequences the input is multiplied for at a time: few enough that their gates are still in
+/// the cache when their step comes.
 fn block(batch: usize) -> usize {
     const ROWS: usize = 1024;
     (ROWS / batch.max(1)).max(1)
@@ -229,7 +229,8 @@ struct SavedSteps {
     gates: FloatBuffer,
     /// The cells of an LSTM, `(T, B, H)`.
     cells: FloatBuffer,
-    /// `(T, B, H)`: of a GRU the state's share of the candidate, on the way back its gradient; of an LSTM the cells' tanh.
+    /// `(T, B, H)`: of a GRU the state's share of the candidate, on the way back its gradient; of an LSTM the cells'
+    /// tanh.
     extra: FloatBuffer,
     /// What comes before the first step.
     zeros: FloatBuffer,

@@ -2,8 +2,8 @@ use super::LayerRecord;
 use crate::tape::{MemoryFormat, Tape, Var};
 
 impl Tape<'_> {
-    /// Every second place of every second row, with channels of zeros on both sides: the shortcut without parameters of the
-    /// residual nets for small images.
+    /// Every second place of every second row, with channels of zeros on both sides: the shortcut without parameters of
+    /// the residual nets for small images.
     pub fn subsample(&mut self, x: Var, channels: usize) -> Var {
         assert_eq!(self.format(&x), MemoryFormat::Rows, "samples in the lanes are not subsampled");
         let [images, height, width, inputs] = self.dims(&x);

@@ -106,8 +106,8 @@ impl Lenet {
 
 impl Network for Lenet {
     fn forward(&self, tape: &mut Tape<'_>) {
-        // The original LeNet pools first and then applies ReLU. That is the same, gradients included: where the largest value
-        // is not above zero, nothing flows back either way.
+        // The original LeNet pools first and then applies ReLU. That is the same, gradients included: where the largest
+        // value is not above zero, nothing flows back either way.
         let x = tape.images_in_lanes();
         let x = self.conv1.forward(tape, x, Activation::Relu);
         let x = tape.max_pool(x, 2);

@@ -7,8 +7,8 @@ use crate::layout::Layout;
 use crate::model::{Model, Net, Network};
 use crate::tape::{Tape, Var};
 
-/// Residual nets for images of about 32×32, square or not. Depths 18 to 152 have four stages and project their shortcuts where the size
-/// changes; depths 20 to 110 have three narrow stages and shortcuts without parameters.
+/// Residual nets for images of about 32×32, square or not. Depths 18 to 152 have four stages and project their
+/// shortcuts where the size changes; depths 20 to 110 have three narrow stages and shortcuts without parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {

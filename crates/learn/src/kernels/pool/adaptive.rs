@@ -109,8 +109,8 @@ pub(crate) fn max(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
     );
 }
 
-/// The gradient of what the largest was taken of: it goes to the first place of the window that holds it, and is taken out
-/// of `dy`.
+/// The gradient of what the largest was taken of: it goes to the first place of the window that holds it, and is taken
+/// out of `dy`.
 pub(crate) fn max_backward(
     x: &[f32],
     y: &[f32],
