@@ -11,7 +11,7 @@ struct CacheLine([f32; LINE]);
 
 const LINE: usize = 16;
 
-/// Lines that several buffers lie in, each in its own.
+/// The memory of a block. Several buffers lie in it, each in lines of its own.
 #[derive(Debug)]
 struct PoolMemory {
     start: NonNull<CacheLine>,
@@ -143,9 +143,9 @@ impl FloatPool {
         }
     }
 
-    /// Makes one block of all: what buffers had at most, with some more, so that a batch that is a little longer still
-    /// fits, and so do buffers between which gaps remain. If gaps have been larger than that, as much as all blocks
-    /// together.
+    /// Makes one block of all. It is an eighth larger than what buffers had at most, so that a batch that is a little
+    /// longer still fits, and so do buffers with gaps between them. If such a block was there already and gaps were too
+    /// large for it, the new one is as large as all blocks together.
     fn join(&mut self) {
         self.used = 0;
         if let [block] = self.blocks.as_mut_slice() {
@@ -234,7 +234,7 @@ mod tests {
             if held.len() > 20 || random.chance(0.4) && !held.is_empty() {
                 let buffer = held.swap_remove(random.below(held.len()));
                 assert!(buffer.iter().all(|x| *x == buffer[0]), "{buffer:?} was written to by another");
-                // One that is lost costs nothing for long.
+                // A buffer that is dropped is free again later.
                 if random.chance(0.9) {
                     pool.give(buffer);
                 }
@@ -286,7 +286,8 @@ mod tests {
         other.join().expect("no write of another was seen");
     }
 
-    /// In an evaluation of a row of layers, two values are there at once. Gaps that are too small may cost others.
+    /// An evaluation holds two values of a chain of layers at once. Gaps that are too small for the next value may cost
+    /// two more.
     #[test]
     fn a_chain_of_buffers_holds_no_more_than_four_of_the_largest() {
         let mut pool = FloatPool::default();

@@ -1,7 +1,7 @@
-//! The gradient of a linear layer's weights before it is multiplied out: what came in, and the gradient of
-//! what went out.
+//! The gradient of a linear layer's weights before it is multiplied out: the layer's inputs, and the gradient of its
+//! outputs.
 //!
-//! The weights of a large layer outnumber a batch's activations by far. Who only wants to update them need not write
+//! The weights of a large layer outnumber a batch's activations by far. An update of them need not write
 //! their gradient to memory and read it again: the update multiplies the factors a block at a time, while the block is
 //! in the cache, and what it gets is the same to the bit.
 
@@ -20,8 +20,8 @@ pub struct Factors {
     sizes: [usize; 3],
 }
 
-/// How far apart rows of so many floats are kept: a cache line more. Rows a multiple of 4 KiB apart would displace each
-/// other in the first-level cache.
+/// How far apart rows of `columns` floats are kept: a cache line more than they are long. Rows a multiple of 4 KiB
+/// apart would displace each other in the first-level cache.
 fn stride(columns: usize) -> usize {
     columns + 16
 }
@@ -30,8 +30,8 @@ fn stride(columns: usize) -> usize {
 const LEAST: usize = 1 << 16;
 
 impl Factors {
-    /// Whether factors are worth keeping: if they are small beside their product. A long sum is added to in the course
-    /// of a product, and would not come out the same after another.
+    /// Whether factors are worth keeping: if they are small beside their product. Sums longer than [`DEPTH`] are
+    /// written in between, and added to another product they would not come out the same.
     pub(crate) fn are_worthwhile(a: Matrix<'_>, b: Matrix<'_>) -> bool {
         let (inputs, samples, outputs) = (a.rows(), a.columns(), b.columns());
         let is_small = 2 * samples * (inputs + outputs) < inputs * outputs;

@@ -1,4 +1,4 @@
-//! A gradient: a flat vector of the model's layout, in which of a table of rows only the touched ones count.
+//! A gradient: a flat vector of the model's layout. Of a table of rows, only the touched rows count.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::sum::Addend;
 /// The sum over samples of the gradients of their losses.
 #[derive(Clone, Debug)]
 pub struct Gradient {
-    /// One value a parameter. In a table, rows that are not touched hold remains of earlier steps.
+    /// One value for each parameter. In a table, rows that are not touched hold values of earlier steps.
     pub values: Vec<f32>,
     /// How many losses were summed: samples, or words of a tagger; where classes have weights, how much they weigh.
     pub weight: f64,
@@ -28,7 +28,7 @@ struct TensorGradient {
 enum GradientContent {
     Dense {
         written: bool,
-        /// If there are any, they are the tensor's gradient, and its values are remains of earlier steps.
+        /// If there are any, they are the tensor's gradient, and `values` has values of earlier steps.
         factors: Factors,
     },
     Rows(Rows),
@@ -94,7 +94,7 @@ impl Gradient {
         }
     }
 
-    /// Fills with zeros what no layer wrote. To be called once the last layer has.
+    /// Fills with zeros what no layer wrote. To be called after the last layer.
     pub fn finish(&mut self) {
         for TensorGradient { range, content } in &mut self.tensors {
             if let GradientContent::Dense { written: written @ false, .. } = content {

@@ -16,7 +16,7 @@ pub struct Layout {
 #[derive(Clone, PartialEq)]
 pub struct Tensor {
     pub name: String,
-    /// What others call the tensor in their files.
+    /// What the tensor is called in files of others.
     alias: Option<String>,
     pub shape: Vec<usize>,
     pub range: Range<usize>,
@@ -25,14 +25,14 @@ pub struct Tensor {
     init: Init,
 }
 
-/// How a tensor's gradient looks and travels.
+/// What kind of gradient a tensor has, and how it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorKind {
     /// Every value has a gradient in every step.
     Dense,
     /// A table of rows, of which a step touches a few: an embedding.
     Rows { width: usize },
-    /// No parameter but a statistic: averaged between workers, never touched by the optimiser.
+    /// A statistic, not a parameter: averaged between workers, never changed by the optimiser.
     Buffer,
 }
 
@@ -103,8 +103,8 @@ impl MemoryOrder {
     }
 }
 
-/// Checkpoints keep a checksum of this text, so it stays what it is: a change would make a checkpoint one of another
-/// model. How others call the tensor is no part of it.
+/// Checkpoints contain a checksum of this text, so it must not change: with another text, every checkpoint would be one
+/// of another model. The alias is left out for the same reason.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, alias: _, shape, range, kind, order, init } = self;
@@ -174,7 +174,7 @@ impl Layout {
         self.add(name, &[len], TensorKind::Buffer, MemoryOrder::plain(&[len]), init)
     }
 
-    /// How many parameters the model has: statistics are none.
+    /// How many parameters the model has. Statistics do not count.
     pub fn parameters(&self) -> usize {
         self.tensors
             .iter()
@@ -204,7 +204,7 @@ impl Layout {
         Slot { tensor: self.tensors.len() - 1, range }
     }
 
-    /// Has files also be read in which the layer `name` is called `alias`.
+    /// Says that files of others may call the layer `name` by another name, `alias`.
     pub fn alias(&mut self, name: &str, alias: &str) {
         for tensor in &mut self.tensors {
             if let Some(part) = tensor.name.strip_prefix(name).filter(|part| part.starts_with('.')) {
@@ -213,7 +213,7 @@ impl Layout {
         }
     }
 
-    /// Has every tensor begin as normal numbers of one deviation; padding stays zero.
+    /// Initialises every tensor with normal numbers of one deviation; padding stays zero.
     pub(crate) fn init_normal(&mut self, deviation: f32) {
         for tensor in &mut self.tensors {
             let zero_row = match tensor.init {
@@ -282,7 +282,7 @@ mod tests {
         check(&[1, 6], MemoryOrder::permuted(&[1, 2, 1, 3], &[2, 3, 1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
     }
 
-    /// The text is that of the first checkpoints, whose checksums must go on to fit.
+    /// Checkpoints of all versions have a checksum of this text. It must not change.
     #[test]
     fn the_text_that_checkpoints_are_sealed_with_stays() {
         let mut layout = Layout::default();

@@ -62,7 +62,7 @@ struct Steps {
     rounding: f64,
 }
 
-/// Numbers without order in ±height, the same on any machine.
+/// Pseudo-random numbers in ±height, the same on any machine.
 fn noise(count: usize, phase: usize, height: f64) -> Vec<f32> {
     let number = |i: usize| {
         let x = (i as u32).wrapping_mul(2_654_435_761).wrapping_add((phase as u32 + 1) * 974_711);

@@ -22,7 +22,7 @@ pub trait Addend: Sync {
     /// The values of `range` of the flat vector, which lies in one tensor that is no table.
     fn values(&self, tensor: usize, range: Range<usize>) -> &[f32];
 
-    /// A tensor that is no table, if its values are not there but as a product.
+    /// The factors of a tensor that is no table, if its values are not multiplied out.
     fn factors(&self, _tensor: usize) -> Option<&Factors> {
         None
     }
@@ -42,7 +42,7 @@ pub(crate) enum Change<'a> {
     Value(&'a [f32]),
 }
 
-/// Gradients on their way into one pass over memory.
+/// Gradients that are summed in one pass over memory.
 pub(crate) struct Summed<'a, A> {
     pub layout: &'a Layout,
     pub addends: &'a [A],
@@ -98,7 +98,7 @@ impl<'a, A: Addend> Summed<'a, A> {
         self.addends.iter().map(A::weight).sum()
     }
 
-    /// Those that hold anything.
+    /// The addends that hold anything.
     fn nonempty(&self) -> impl Iterator<Item = &'a A> + Clone {
         self.addends.iter().filter(|addend| addend.weight() > 0.0)
     }

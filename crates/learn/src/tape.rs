@@ -1,9 +1,9 @@
 //! The tape: what a forward pass did, so that the backward pass can undo it in reverse.
 //!
-//! A layer computes its result at once, leaves a record of what the way back needs, and hands out a [`Var`]. All
+//! A layer computes its result at once, leaves a record of what the backward pass needs, and hands out a [`Var`]. All
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
 //!
-//! An evaluation has no way back. It keeps no record, and the memory of a value serves the next layers as soon as
+//! An evaluation has no backward pass. It keeps no record, and the memory of a value serves the next layers as soon as
 //! nobody has the value's [`Var`] any more.
 
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub(crate) enum MemoryFormat {
     /// In the order of its sizes, features innermost.
     #[default]
     Rows,
-    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. Small nets are
-    /// faster so; see [`lanes`](crate::kernels::lanes).
+    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. This is
+    /// faster for small nets; see [`lanes`](crate::kernels::lanes).
     Lanes,
 }
 
@@ -65,7 +65,7 @@ struct TapeValue {
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     values: Vec<TapeValue>,
-    /// The handle of every value by its number, and of those of earlier steps.
+    /// One handle for each number of a value. They are kept from step to step.
     handles: Vec<Arc<()>>,
     /// How many of the values have a record.
     recorded: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Workspace {
 #[derive(Debug)]
 struct TapeEntry {
     record: LayerRecord,
-    /// Where the layer's values begin. No earlier layer reads them, so they go when the layer is undone.
+    /// Where the layer's values begin. No earlier layer reads them, so they are released with the layer.
     first_value: usize,
 }
 
@@ -158,8 +158,8 @@ impl<'a> Tape<'a> {
         Self { batch, parameters, gradient: None, tally, work, weights, seed: 0 }
     }
 
-    /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the
-    /// gradients of those before it.
+    /// Runs the backward pass, if training, and empties the tape. The memory of a layer that is done serves the
+    /// gradients of the layers before it.
     pub(crate) fn finish(mut self) {
         while let Some(TapeEntry { mut record, first_value }) = self.work.entries.pop() {
             if self.is_training() {
@@ -174,7 +174,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Whether dropout drops and gradients are wanted.
+    /// Whether this is a training step, in which dropout drops and gradients are computed.
     pub fn is_training(&self) -> bool {
         self.gradient.is_some()
     }
@@ -281,7 +281,7 @@ impl<'a> Tape<'a> {
         Var { number, handle: Arc::clone(&handles[number]) }
     }
 
-    /// Remembers how the values since the last record came about. Who evaluates has no use for it, nor for the values
+    /// Remembers how the values since the last record came about. An evaluation has no use for it, nor for the values
     /// that only this layer read.
     pub(crate) fn record(&mut self, record: LayerRecord) {
         if !self.is_training() {
@@ -312,11 +312,11 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// The gradient; only layers on their way back ask for it.
+    /// The gradient; only layers in the backward pass ask for it.
     pub(crate) fn gradient(&mut self) -> &mut Gradient {
         match &mut self.gradient {
             Some(gradient) => gradient,
-            None => unreachable!("a tape that evaluates has no way back"),
+            None => unreachable!("an evaluation has no backward pass"),
         }
     }
 
@@ -324,7 +324,7 @@ impl<'a> Tape<'a> {
     pub(crate) fn gradient_and_value(&mut self, var: &Var) -> (&mut Gradient, &[f32]) {
         match &mut self.gradient {
             Some(gradient) => (gradient, floats(&self.work.values[var.number].data, self.batch)),
-            None => unreachable!("a tape that evaluates has no way back"),
+            None => unreachable!("an evaluation has no backward pass"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Weights that PyTorch saved with `torch.save(model.state_dict(), "model.pt")`.
 //!
 //! Such a file is a ZIP archive (`zip`) of raw numbers and of a pickle (`pickle`), which says what they mean. A pickle
-//! is a program; of this one only what builds dicts and tensors is understood, and nothing is ever executed. No length
-//! in the file is believed before it was held against the length of the file.
+//! is a program. Only the instructions that build dicts and tensors are understood, and nothing is ever executed. Every
+//! length in the file is checked against the length of the file before it is used.
 
 mod pickle;
 mod scalar;

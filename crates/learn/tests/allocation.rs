@@ -14,7 +14,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is ending has no counter any more, and nobody who asks.
+    // A thread that is ending has no counter any more, and nobody asks for it.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 

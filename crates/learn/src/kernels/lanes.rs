@@ -10,7 +10,7 @@ use pulp::{Simd, WithSimd};
 use super::LANES;
 use super::instructions::{mul_add, simd};
 
-/// How many lanes so many samples take.
+/// How many lanes the samples take.
 pub(crate) fn lanes(samples: usize) -> usize {
     samples.next_multiple_of(LANES)
 }
@@ -31,12 +31,12 @@ pub(crate) struct LaneConvolution {
     pub lanes: usize,
 }
 
-/// The sums of one block, so many outputs at so many columns; smaller ones for the rest. Every pair is compiled for
+/// How many outputs and columns a block sums at once; smaller blocks for the rest. Every pair is compiled for
 /// every instruction set, so there are few.
 const OUTPUTS: [usize; 4] = [6, 4, 2, 1];
 const COLUMNS: [usize; 3] = [4, 2, 1];
 
-/// The same for gradients of weights: so many outputs of so many neighbouring weights. Kernels are often three or five
+/// The same for gradients of weights: outputs and neighbouring weights. Kernels are often three or five
 /// wide.
 const GRADIENT_OUTPUTS: [usize; 3] = [4, 2, 1];
 const GRADIENT_COLUMNS: [usize; 3] = [5, 3, 1];

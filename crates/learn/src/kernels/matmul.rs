@@ -21,7 +21,7 @@ use matrix_mut::MatrixMut;
 use panel::widths;
 use tile::{Tiles, most_rows};
 
-/// A matrix in a slice: rows and columns at any distance.
+/// A matrix in a slice, with any distance between rows and between columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a> {
     data: &'a [f32],
@@ -32,7 +32,7 @@ pub(crate) struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Rows in a row.
+    /// Rows without gaps between them.
     pub(crate) fn new(data: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::strided(data, rows, columns, columns)
     }
@@ -106,8 +106,9 @@ pub(crate) const DEPTH: usize = 256;
 const COLUMNS: usize = 768;
 const ROWS: usize = 192;
 
-/// A right matrix is worth copying into panels for more than so many rows, and from so many floats on; a left one with
-/// its columns in a row, for more than so many registers of columns.
+/// A right matrix is worth copying into panels if the product has more than `FEW_ROWS` rows and the matrix more than
+/// `FEW_FLOATS` floats; a left one whose columns lie in a row, if the product has more than `FEW_REGISTERS` registers
+/// of columns.
 const FEW_ROWS: usize = 64;
 const FEW_FLOATS: usize = 1 << 14;
 const FEW_REGISTERS: usize = 6;
@@ -158,7 +159,7 @@ impl Product<'_> {
         BLOCKS.with_borrow_mut(|blocks| simd(OnThread { product: self, blocks }));
     }
 
-    /// Computes so many parts of the product, on as many threads as are free.
+    /// Computes the product in `parts` parts, on as many threads as are free.
     fn share(self, parts: usize) {
         let Self { c, a, b, add } = self;
         let (some, panels) = (parts / 2, b.columns / panel::WIDEST);

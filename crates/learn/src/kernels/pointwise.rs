@@ -195,7 +195,7 @@ pub(crate) fn fill_rows(out: &mut [f32], row: &[f32]) {
 }
 
 /// `y = x` where chance keeps it, scaled so that the mean stays, and 0 elsewhere. The same seed chooses the same
-/// places, so the way back needs no mask.
+/// places, so the backward pass needs no mask.
 pub(crate) fn dropout(x: &[f32], y: &mut [f32], rate: f32, seed: u64) {
     let seed = mix(seed) as u32;
     let threshold = (f64::from(rate) * f64::from(u32::MAX)) as u32;

@@ -27,7 +27,7 @@ impl GruCell {
 }
 
 /// One step of a GRU. `gates` `(B, 3H)` holds the input's sums and becomes the gates `r z n`; `sums` `(B, 3H)` holds
-/// the state's sums; the third of them with its `bias` is kept in `candidate` `(B, H)` for the way back.
+/// the state's sums; the third of them with its `bias` is kept in `candidate` `(B, H)` for the backward pass.
 pub(crate) fn gru_forward(
     gates: &mut [f32],
     sums: &[f32],
@@ -135,7 +135,7 @@ pub(crate) fn gru_backward(
 }
 
 /// One step of an LSTM. `gates` `(B, 4H)` holds all sums and becomes the gates `i f g o`; `cell_before`, `cell` and
-/// `cell_tanh` (the cell's tanh, kept for the way back) are `(B, H)`.
+/// `cell_tanh` (the cell's tanh, kept for the backward pass) are `(B, H)`.
 pub(crate) fn lstm_forward(
     gates: &mut [f32],
     cell_before: &[f32],

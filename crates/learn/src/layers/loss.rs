@@ -1,4 +1,4 @@
-//! Losses: the end of the way forward and the start of the way back.
+//! Losses: the end of the forward pass and the start of the backward pass.
 
 use crate::kernels::loss;
 use crate::tape::{Tape, Var};

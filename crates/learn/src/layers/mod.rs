@@ -1,7 +1,7 @@
-//! The layers that models are made of. Each file holds a layer's parameters, its way forward and its way back.
+//! The layers that models are made of. Each file holds a layer's parameters, its forward pass and its backward pass.
 //!
 //! A layer is made with the [`Layout`](crate::Layout) of its model, to which it adds its tensors under PyTorch's names,
-//! and is used with a [`Tape`], on which it leaves a record for the way back.
+//! and is used with a [`Tape`], on which it leaves a record for the backward pass.
 
 mod conv;
 mod dropout;
@@ -29,7 +29,7 @@ pub use crate::kernels::pointwise::Activation;
 use crate::buffer::FloatPool;
 use crate::tape::Tape;
 
-/// What the way back needs to know of one layer's way forward.
+/// What the backward pass needs to know of one layer's forward pass.
 #[derive(Debug)]
 pub(crate) enum LayerRecord {
     Conv(conv::Convolved),

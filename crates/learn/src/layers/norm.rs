@@ -90,7 +90,7 @@ impl BatchNorm {
     }
 }
 
-/// What the way back needs: of every channel the mean, one over the deviation, and that times the weight.
+/// What the backward pass needs: of every channel the mean, one over the deviation, and that times the weight.
 #[derive(Debug)]
 struct SavedStatistics {
     mean: FloatBuffer,

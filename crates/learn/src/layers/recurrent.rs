@@ -125,7 +125,7 @@ impl Layer {
     fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
         let [steps, batch, _, _] = tape.dims(&x);
         let (hidden, width) = (self.hidden, self.cell.gates() * self.hidden);
-        // Only the way back needs the gates of all steps.
+        // Only the backward pass needs the gates of all steps.
         let kept = if tape.is_training() { steps } else { block(batch).min(steps) };
         let pool = tape.pool();
         let mut states = pool.take(steps * batch * hidden);
@@ -213,24 +213,24 @@ impl Layer {
     }
 }
 
-/// How many steps of so many sequences the input is multiplied for at a time: few enough that their gates are still in
+/// For how many steps of `batch` sequences the input is multiplied at a time: few enough that their gates are still in
 /// the cache when their step comes.
 fn block(batch: usize) -> usize {
     const ROWS: usize = 1024;
     (ROWS / batch.max(1)).max(1)
 }
 
-/// What a layer keeps for the way back.
+/// What a layer keeps for the backward pass.
 #[derive(Debug)]
 struct SavedSteps {
     /// Of how many steps gates and extra are kept. An evaluation keeps those of a block of steps, and then of the next.
     kept: usize,
-    /// The gates, `(T, B, gates)`; on the way back, the gradients of their sums.
+    /// The gates, `(T, B, gates)`; in the backward pass, the gradients of their sums.
     gates: FloatBuffer,
     /// The cells of an LSTM, `(T, B, H)`.
     cells: FloatBuffer,
-    /// `(T, B, H)`: of a GRU the state's share of the candidate, on the way back its gradient; of an LSTM the cells'
-    /// tanh.
+    /// `(T, B, H)`: of a GRU the state's share of the candidate, in the backward pass its gradient; of an LSTM the
+    /// cells' tanh.
     extra: FloatBuffer,
     /// What comes before the first step.
     zeros: FloatBuffer,

@@ -1,4 +1,4 @@
-//! Every layer's way back against differences of its way forward.
+//! Every layer's backward pass against differences of its forward pass.
 
 use super::*;
 use crate::batch::{Batch, IGNORED, Inputs, PADDING, Shape};

@@ -1,5 +1,5 @@
-//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its way
-//! forward.
+//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its forward
+//! pass.
 //!
 //! To add one: write the file, and add it to the list below.
 
@@ -132,7 +132,7 @@ fn check_dropout(model: &str, rate: f32) -> Result<()> {
     if (0.0..1.0).contains(&rate) { Ok(()) } else { Err(wrong_option(model, "dropout", "from 0 to below 1")) }
 }
 
-/// The largest size of a layer: a slip of the finger must not fill the memory.
+/// The largest size of a layer: a typing error must not fill the memory.
 const MOST: usize = 65_536;
 
 /// Sizes that must not be 0, and not absurd.

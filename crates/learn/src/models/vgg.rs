@@ -16,10 +16,10 @@ pub struct Options {
     pub width: usize,
     /// The outputs of the hidden linear layers.
     pub hidden: usize,
-    /// Before the hidden linear layers.
+    /// The rate of dropout before the hidden linear layers.
     pub dropout: f32,
-    /// The side to which what the convolutions leave is averaged, whatever the size of the images: 7 in PyTorch's own.
-    /// Otherwise the linear layers see all of it.
+    /// The side to which the result of the convolutions is averaged, whatever the size of the images: 7 in torchvision.
+    /// Without it, the linear layers see the whole result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<usize>,
 }
@@ -33,7 +33,7 @@ impl Default for Options {
 /// How many times an image is halved; a rest at the edge is left out.
 const STAGES: usize = 5;
 
-/// The largest side to which is averaged: a slip of the finger must not fill the memory.
+/// The largest side of the averaged result: a typing error must not fill the memory.
 const MOST_POOLED: usize = 64;
 
 impl Options {
@@ -107,7 +107,7 @@ impl Vgg {
             Linear::new(layout, "classifier.4", options.hidden, options.hidden),
             Linear::new(layout, "classifier.6", options.hidden, classes),
         ];
-        // torchvision drops out behind a hidden layer, not before it, and so counts one less.
+        // In torchvision dropout follows a hidden layer, so the layer's number is one less.
         layout.alias("classifier.1", "classifier.0");
         layout.alias("classifier.4", "classifier.3");
         Self { stages, classifier, dropout: options.dropout, pool: options.pool, classes }

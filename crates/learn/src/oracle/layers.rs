@@ -1,4 +1,4 @@
-//! Nets of layers one behind the other, for layers that no model has, or not in all their ways.
+//! Chains of layers, to test layers that no model has, or that no model uses in every way.
 
 use serde::Deserialize;
 
@@ -77,7 +77,7 @@ impl Layers {
     }
 }
 
-/// What a step does to the value before it.
+/// The forward pass of one layer.
 type LayerForward = Box<dyn Fn(&mut Tape<'_>, Var) -> Var + Send>;
 
 impl LayerSpec {

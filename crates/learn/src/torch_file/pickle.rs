@@ -10,7 +10,7 @@ pub(super) struct Pickle {
     top: usize,
 }
 
-/// One value. Those that no state dict is made of are [`Other`](Self::Other).
+/// One value. Whatever does not belong to a state dict is [`Other`](Self::Other).
 #[derive(Clone, Debug)]
 pub(super) enum PickleValue {
     Other,
@@ -41,7 +41,7 @@ pub(super) struct Storage {
     pub len: usize,
 }
 
-/// A tensor: a way to look at a storage. Offset and strides count numbers.
+/// A tensor: a view of a storage. Offset and strides count numbers.
 #[derive(Clone, Debug)]
 pub(super) struct StorageView {
     pub storage: Rc<Storage>,
@@ -50,7 +50,7 @@ pub(super) struct StorageView {
     pub strides: Vec<usize>,
 }
 
-/// PyTorch has no tensors of more axes either.
+/// The most axes of a tensor, as in PyTorch.
 const AXES_LIMIT: usize = 64;
 
 const BROKEN: &str = "its pickle is broken";
@@ -102,7 +102,8 @@ impl Pickle {
     }
 }
 
-/// Values refer to each other by number: no pickle, however nested, takes more memory than in proportion to its length.
+/// Reads a pickle. Values refer to each other by number, so the memory is proportional to the length of the pickle,
+/// however nested it is.
 #[derive(Debug, Default)]
 struct PickleMachine<'a> {
     rest: &'a [u8],
@@ -147,7 +148,7 @@ impl<'a> PickleMachine<'a> {
         Ok(true)
     }
 
-    /// The value of an instruction that makes one out of itself or of the stack.
+    /// The value of an instruction that makes one from its own bytes or from the stack.
     fn literal(&mut self, instruction: u8) -> Result<PickleValue, String> {
         Ok(match instruction {
             b'N' | b']' | 0x88 | 0x89 => PickleValue::Other,
@@ -198,7 +199,7 @@ impl<'a> PickleMachine<'a> {
         Ok(self.take(len)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A whole number of so many bytes. Of those that are below zero or very large none can be a length.
+    /// A whole number of `len` bytes. One that is below zero or very large cannot be a length.
     fn int(&mut self, len: usize, is_signed: bool) -> Result<PickleValue, String> {
         let bytes = self.take(len)?;
         let is_negative = is_signed && bytes.last().is_some_and(|byte| *byte >= 0x80);
@@ -225,7 +226,7 @@ impl<'a> PickleMachine<'a> {
         self.stack.push(self.values.len() - 1);
     }
 
-    /// The height that the stack has at least, as long as the last mark is not used up.
+    /// The least height of the stack until the last mark is used.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }

@@ -7,7 +7,7 @@ use super::Matrix;
 /// The most floats a panel is wide: three registers of sixteen.
 pub(super) const WIDEST: usize = 48;
 
-/// The widths, in registers, of the panels that so many columns are cut into: three, but two and two rather than three
+/// The widths, in registers, of the panels that the columns are cut into: three, but two and two rather than three
 /// and one.
 #[inline(always)]
 pub(super) fn widths<S: Simd>(columns: usize) -> impl Iterator<Item = usize> {

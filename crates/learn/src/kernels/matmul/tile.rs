@@ -24,7 +24,7 @@ pub(super) struct Tiles<'a> {
     pub add: bool,
 }
 
-/// How many rows a tile of so many registers of columns can have: its sums, one row of the right matrix and a float of
+/// How many rows a tile that is `width` registers wide can have: its sums, one row of the right matrix and a float of
 /// the left fill the machine's registers.
 #[inline(always)]
 pub(super) fn most_rows<S: Simd>(width: usize) -> usize {
@@ -59,7 +59,7 @@ impl<const M: usize, const V: usize> WithSimd for OfSize<'_, M, V> {
 }
 
 impl Tiles<'_> {
-    /// Computes tiles of so many rows and so many registers of columns.
+    /// Computes tiles of `rows` rows and `width` registers of columns.
     #[inline(always)]
     pub(super) fn sum<S: Simd>(self, simd: S, rows: usize, width: usize) {
         match width {
