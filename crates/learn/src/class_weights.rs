@@ -1,4 +1,4 @@
-//! How much the classes count in a loss.
+//! The weights of classes in a loss.
 
 use crate::error::{Error, Result};
 
@@ -17,7 +17,7 @@ impl ClassWeights {
         if largest == 0.0 || weights.iter().any(|weight| !weight.is_finite() || *weight < 0.0) {
             return Err(Error(format!("{rule}; they are {weights:?}")));
         }
-        // In double precision, which does not lose the smallest of numbers.
+        // In double precision, so that the smallest numbers are not lost.
         let ratio = |weight: &f32| (f64::from(*weight) / f64::from(largest)) as f32;
         Ok(Self(weights.iter().map(ratio).collect()))
     }

@@ -58,3 +58,7 @@ pub use optim::{Optimizer, OptimizerSpec};
 pub use schedule::Schedule;
 pub use tally::Tally;
 pub use tape::{Tape, Var};
+
+#[cfg(test)]
+#[global_allocator]
+static COUNTING: bonfire_spoil::Counting = bonfire_spoil::Counting;

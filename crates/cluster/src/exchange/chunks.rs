@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bonfire_learn::layout::{Kind, Layout};
+use bonfire_learn::layout::{Layout, TensorKind};
 use bonfire_wire::payload::{Precision, Schema, Section};
 
 /// A layout in chunks. All nodes of a run cut it alike.
@@ -25,7 +25,7 @@ pub struct Chunk {
 #[derive(Clone, Debug)]
 pub struct Stretch {
     pub tensor: usize,
-    pub kind: Kind,
+    pub kind: TensorKind,
     /// In the flat vector.
     pub range: Range<usize>,
     /// Where the tensor begins there.
@@ -54,8 +54,8 @@ impl Chunks {
         let mut held = 0;
         for (tensor, of) in layout.tensors().iter().enumerate() {
             let grain = match of.kind {
-                Kind::Rows { width } => width,
-                Kind::Dense | Kind::Buffer => 1,
+                TensorKind::Rows { width } => width,
+                TensorKind::Dense | TensorKind::Buffer => 1,
             };
             let mut at = of.range.start;
             while at < of.range.end {
@@ -105,9 +105,9 @@ impl Chunk {
         let part = |stretch: &Stretch| {
             let range = stretch.range.start - start..stretch.range.end - start;
             match stretch.kind {
-                Kind::Dense => Section::Dense { range },
-                Kind::Buffer => Section::Exact { range },
-                Kind::Rows { width } => Section::Rows { range, width },
+                TensorKind::Dense => Section::Dense { range },
+                TensorKind::Buffer => Section::Exact { range },
+                TensorKind::Rows { width } => Section::Rows { range, width },
             }
         };
         let schema = Schema::new(stretches.iter().map(part).collect());
@@ -116,7 +116,7 @@ impl Chunk {
 
     /// Whether all of its values travel whatever was touched, so that in full precision they need no schema.
     pub fn is_plain(&self) -> bool {
-        !self.stretches.iter().any(|stretch| matches!(stretch.kind, Kind::Rows { .. }))
+        !self.stretches.iter().any(|stretch| matches!(stretch.kind, TensorKind::Rows { .. }))
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
                 for stretch in chunks.iter().flat_map(|chunk| &chunk.stretches) {
                     assert_eq!(stretch.range.start, at);
                     assert!(!stretch.range.is_empty());
-                    if let Kind::Rows { width } = stretch.kind {
+                    if let TensorKind::Rows { width } = stretch.kind {
                         assert!(stretch.within().start.is_multiple_of(width));
                         assert!(stretch.range.len().is_multiple_of(width));
                     }

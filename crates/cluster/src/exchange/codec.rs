@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use bonfire_learn::Gradient;
-use bonfire_learn::layout::Kind;
+use bonfire_learn::layout::TensorKind;
 use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, Values};
 use bytes::Bytes;
 
@@ -102,12 +102,12 @@ impl ChunkEncoder {
             let (sent, decoded) = (&self.sent[place.clone()], &mut self.decoded[place.clone()]);
             let lost = &mut lost[place];
             match (stretch.kind, view.section(i)) {
-                (Kind::Buffer, _) => {}
-                (Kind::Dense, EncodedSection::Dense(values)) => {
+                (TensorKind::Buffer, _) => {}
+                (TensorKind::Dense, EncodedSection::Dense(values)) => {
                     values.copy_to(decoded);
                     difference(sent, decoded, lost);
                 }
-                (Kind::Rows { width }, part) => {
+                (TensorKind::Rows { width }, part) => {
                     for (k, &row) in rows.next().into_iter().flatten().enumerate() {
                         let row = row as usize * width..(row as usize + 1) * width;
                         match part {
@@ -118,7 +118,7 @@ impl ChunkEncoder {
                         difference(&sent[row.clone()], &decoded[row.clone()], &mut lost[row]);
                     }
                 }
-                (Kind::Dense, EncodedSection::Rows { .. }) => unreachable!("a view fits its schema"),
+                (TensorKind::Dense, EncodedSection::Rows { .. }) => unreachable!("a view fits its schema"),
             }
         }
     }
@@ -154,7 +154,7 @@ fn difference(sent: &[f32], decoded: &[f32], lost: &mut [f32]) {
 /// which something was lost before.
 fn touched(chunk: &Chunk, gradient: &Gradient, lost: &[f32]) -> Vec<Vec<u32>> {
     let table = |stretch: &Stretch| {
-        let Kind::Rows { width } = stretch.kind else { return None };
+        let TensorKind::Rows { width } = stretch.kind else { return None };
         let inside = stretch.rows(width);
         let rows = gradient.rows(stretch.tensor)?;
         let begin = stretch.range.start - chunk.range.start;
@@ -193,15 +193,15 @@ fn add_lost(chunk: &Chunk, gradient: &Gradient, lost: &[f32], rows: &[Vec<u32>],
     for stretch in &chunk.stretches {
         let begin = stretch.range.start - chunk.range.start;
         match stretch.kind {
-            Kind::Dense => {
+            TensorKind::Dense => {
                 let place = begin..begin + stretch.range.len();
                 add(place.clone(), &mut sum[place], true);
             }
-            Kind::Buffer => {
+            TensorKind::Buffer => {
                 sum[begin..begin + stretch.range.len()]
                     .copy_from_slice(&gradient.values[stretch.range.clone()]);
             }
-            Kind::Rows { width } => {
+            TensorKind::Rows { width } => {
                 let first = stretch.rows(width).start;
                 for &row in rows.next().into_iter().flatten() {
                     let is_touched =
@@ -255,7 +255,7 @@ pub fn sum_chunk(chunk: &Chunk, arrived: &[Arrived<'_>], total: &mut Gradient) {
     let weight: f64 = heavy().map(|arrived| arrived.weight).sum();
     for (i, stretch) in chunk.stretches.iter().enumerate() {
         match stretch.kind {
-            Kind::Dense => {
+            TensorKind::Dense => {
                 let sum = &mut total.write(stretch.tensor)[stretch.within()];
                 let mut parts = heavy().map(|arrived| dense(arrived.parts[i]));
                 match parts.next() {
@@ -264,14 +264,14 @@ pub fn sum_chunk(chunk: &Chunk, arrived: &[Arrived<'_>], total: &mut Gradient) {
                 }
                 parts.for_each(|part| part.add_to(sum));
             }
-            Kind::Buffer => {
+            TensorKind::Buffer => {
                 let mean = &mut total.write(stretch.tensor)[stretch.within()];
                 mean.fill(0.0);
                 for arrived in heavy() {
                     dense(arrived.parts[i]).scaled_add_to(mean, (arrived.weight / weight) as f32);
                 }
             }
-            Kind::Rows { width } => {
+            TensorKind::Rows { width } => {
                 heavy().for_each(|arrived| add_rows(arrived.parts[i], stretch, width, total));
             }
         }
@@ -284,13 +284,15 @@ pub fn add_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient) {
     let (before, share) = ((total.weight / weight) as f32, (arrived.weight / weight) as f32);
     for (i, stretch) in chunk.stretches.iter().enumerate() {
         match stretch.kind {
-            Kind::Dense => dense(arrived.parts[i]).add_to(&mut total.write(stretch.tensor)[stretch.within()]),
-            Kind::Buffer => {
+            TensorKind::Dense => {
+                dense(arrived.parts[i]).add_to(&mut total.write(stretch.tensor)[stretch.within()])
+            }
+            TensorKind::Buffer => {
                 let mean = &mut total.write(stretch.tensor)[stretch.within()];
                 mean.iter_mut().for_each(|value| *value *= before);
                 dense(arrived.parts[i]).scaled_add_to(mean, share);
             }
-            Kind::Rows { width } => add_rows(arrived.parts[i], stretch, width, total),
+            TensorKind::Rows { width } => add_rows(arrived.parts[i], stretch, width, total),
         }
     }
 }
@@ -330,7 +332,7 @@ fn add_rows(part: EncodedSection<'_>, stretch: &Stretch, width: usize, total: &m
 /// Replaces what `total` has of a chunk by what came of it: in the end all have the same, also the one that summed it.
 pub fn replace_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient) {
     for (i, stretch) in chunk.stretches.iter().enumerate() {
-        let Kind::Rows { width } = stretch.kind else {
+        let TensorKind::Rows { width } = stretch.kind else {
             dense(arrived.parts[i]).copy_to(&mut total.write(stretch.tensor)[stretch.within()]);
             continue;
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use bonfire_learn::Layout;
-use bonfire_learn::layout::Kind;
+use bonfire_learn::layout::TensorKind;
 use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, is_sent_whole};
 
 use super::chunks::{Chunk, Chunks};
@@ -54,7 +54,7 @@ impl ParameterEncoder {
 fn changed(chunk: &Chunk, rows: &[(usize, &[u32])]) -> Vec<Vec<u32>> {
     let mut lists = Vec::new();
     for stretch in &chunk.stretches {
-        let Kind::Rows { width } = stretch.kind else { continue };
+        let TensorKind::Rows { width } = stretch.kind else { continue };
         let inside = stretch.rows(width);
         let all = rows.iter().find(|(tensor, _)| *tensor == stretch.tensor).map_or(&[][..], |(_, rows)| rows);
         let list: Vec<u32> =
@@ -79,7 +79,7 @@ pub fn put_parameters(chunk: &Chunk, parcel: &Parcel, parameters: &mut [f32]) ->
     let vector = EncodedVector::parse(&chunk.schema, payload)?;
     for (i, stretch) in chunk.stretches.iter().enumerate() {
         match (vector.section(i), stretch.kind) {
-            (EncodedSection::Rows { rows, values }, Kind::Rows { width }) => {
+            (EncodedSection::Rows { rows, values }, TensorKind::Rows { width }) => {
                 for (place, row) in rows.iter().enumerate() {
                     let at = stretch.range.start + row as usize * width;
                     values.slice(place * width..(place + 1) * width).copy_to(&mut parameters[at..at + width]);

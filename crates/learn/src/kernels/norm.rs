@@ -98,9 +98,9 @@ pub(crate) fn apply(
     );
 }
 
-/// The sums of every channel's slopes, and of its slopes times its values.
-pub(crate) fn slope_sums(x: &[f32], dy: &[f32], slopes: &mut [f32], products: &mut [f32]) {
-    let channels = slopes.len();
+/// The sums of every channel's upstream gradients, and of these times the channel's values.
+pub(crate) fn gradient_sums(x: &[f32], dy: &[f32], sums: &mut [f32], products: &mut [f32]) {
+    let channels = sums.len();
     vectorized(
         #[inline(always)]
         || {
@@ -110,8 +110,8 @@ pub(crate) fn slope_sums(x: &[f32], dy: &[f32], slopes: &mut [f32], products: &m
                 #[inline(always)]
                 |i| [dy[i], dy[i] * x[i]],
                 #[inline(always)]
-                |channel, slope, product| {
-                    slopes[channel] = slope as f32;
+                |channel, sum, product| {
+                    sums[channel] = sum as f32;
                     products[channel] = product as f32;
                 },
             );
@@ -120,7 +120,7 @@ pub(crate) fn slope_sums(x: &[f32], dy: &[f32], slopes: &mut [f32], products: &m
 }
 
 /// `dx = dy · a + x · b + c`.
-pub(crate) fn input_slope(x: &[f32], dy: &[f32], dx: &mut [f32], [a, b, c]: [&[f32]; 3]) {
+pub(crate) fn input_gradient(x: &[f32], dy: &[f32], dx: &mut [f32], [a, b, c]: [&[f32]; 3]) {
     let channels = a.len();
     vectorized(
         #[inline(always)]

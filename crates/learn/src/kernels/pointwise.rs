@@ -94,20 +94,20 @@ pub(crate) fn activate(y: &mut [f32], activation: Activation) {
     );
 }
 
-/// `slope *= activation'`, told from the activation's result `y`.
-pub(crate) fn activation_slope(slope: &mut [f32], y: &[f32], activation: Activation) {
+/// `dy *= activation'`, told from the activation's result `y`.
+pub(crate) fn activation_backward(dy: &mut [f32], y: &[f32], activation: Activation) {
     vectorized(
         #[inline(always)]
         || match activation {
             Activation::None => {}
             Activation::Relu => {
-                for (slope, y) in slope.iter_mut().zip(y) {
-                    *slope = if *y > 0.0 { *slope } else { 0.0 };
+                for (dy, y) in dy.iter_mut().zip(y) {
+                    *dy = if *y > 0.0 { *dy } else { 0.0 };
                 }
             }
             Activation::Tanh => {
-                for (slope, y) in slope.iter_mut().zip(y) {
-                    *slope *= 1.0 - y * y;
+                for (dy, y) in dy.iter_mut().zip(y) {
+                    *dy *= 1.0 - y * y;
                 }
             }
         },
@@ -195,7 +195,7 @@ pub(crate) fn fill_rows(out: &mut [f32], row: &[f32]) {
 }
 
 /// `y = x` where chance keeps it, scaled so that the mean stays, and 0 elsewhere. The same seed chooses the same
-/// places, so the way back needs no mask.
+/// places, so the backward pass needs no mask.
 pub(crate) fn dropout(x: &[f32], y: &mut [f32], rate: f32, seed: u64) {
     let seed = mix(seed) as u32;
     let threshold = (f64::from(rate) * f64::from(u32::MAX)) as u32;

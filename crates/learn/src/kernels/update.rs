@@ -80,7 +80,7 @@ impl Adam {
     }
 }
 
-/// The sum of some parts, in their order. One part is its own sum; `sum` holds that of none or more.
+/// The sum of some parts, in their order. One part is its own sum; `sum` holds the sum of none, or of several.
 #[inline]
 pub(crate) fn sum_of<'a>(mut parts: impl Iterator<Item = &'a [f32]>, sum: &'a mut [f32]) -> &'a [f32] {
     let (Some(first), second) = (parts.next(), parts.next()) else {

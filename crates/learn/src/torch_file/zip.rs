@@ -20,13 +20,13 @@ const LOCATOR_64_LEN: usize = 20;
 /// The longest comment that may follow the end record.
 const COMMENT_LIMIT: usize = u16::MAX as usize;
 
-/// In place of a number that has 64 bits and stands elsewhere.
+/// Stands for a number of 64 bits, which is in the extra field.
 const ELSEWHERE: u64 = u32::MAX as u64;
 
 const ENCRYPTED: u64 = 1;
 const STORED: u64 = 0;
 
-/// What a file says that was cut short, or damaged in what holds it together.
+/// The error for an archive that was cut short, or whose directory is damaged.
 const BROKEN: &str = "is not a whole ZIP archive";
 
 impl<'a> Archive<'a> {
@@ -35,7 +35,7 @@ impl<'a> Archive<'a> {
         let (count, start) = directory(bytes).ok_or(BROKEN)?;
         let mut rest = bytes.get(start..).ok_or(BROKEN)?;
         let mut entries = BTreeMap::new();
-        // Entries that overlap could make the work many times that of the file's length.
+        // If entries overlapped, the work could be many times the length of the file.
         let mut limit = bytes.len();
         for _ in 0..count {
             let record = Central::read(rest).ok_or(BROKEN)?;
@@ -95,7 +95,7 @@ impl<'a> Central<'a> {
         let name_len = number::<2>(record, 28)? as usize;
         let (extra_len, comment_len) = (number::<2>(record, 30)? as usize, number::<2>(record, 32)? as usize);
         let extra = record.get(46 + name_len..46 + name_len + extra_len)?;
-        // In this order; only those stand in the extra field that did not fit.
+        // In this order. The extra field has only those that did not fit.
         let mut wide = wide_numbers(extra);
         let mut resolve =
             |short: u64| if short == ELSEWHERE { wide.next() } else { Some(short) }.map(usize::try_from);

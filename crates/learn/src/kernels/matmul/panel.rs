@@ -7,7 +7,7 @@ use super::Matrix;
 /// The most floats a panel is wide: three registers of sixteen.
 pub(super) const WIDEST: usize = 48;
 
-/// The widths, in registers, of the panels that so many columns are cut into: three, but two and two rather than three
+/// The widths, in registers, of the panels that the columns are cut into: three, but two and two rather than three
 /// and one.
 #[inline(always)]
 pub(super) fn widths<S: Simd>(columns: usize) -> impl Iterator<Item = usize> {
@@ -69,7 +69,7 @@ pub(super) fn copy_right<S: Simd>(
                     beyond.fill(0.0);
                 }
             }
-            _ => turn(panel, width, b, k0, (first, columns)),
+            _ => transpose(panel, width, b, k0, (first, columns)),
         }
         column += width;
     }
@@ -87,12 +87,12 @@ fn copy_registers<S: Simd, const V: usize>(panel: &mut [f32], b: Matrix<'_>, k0:
     }
 }
 
-/// The side of the squares in which a matrix is turned.
+/// The side of the squares in which a matrix is transposed.
 const SIDE: usize = 16;
 
 /// Copies columns that lie in a row of their own into the rows of a panel.
 #[inline(always)]
-fn turn(panel: &mut [f32], width: usize, b: Matrix<'_>, k0: usize, (first, columns): (usize, usize)) {
+fn transpose(panel: &mut [f32], width: usize, b: Matrix<'_>, k0: usize, (first, columns): (usize, usize)) {
     let depth = panel.len() / width;
     let (in_squares, squares) = (depth - depth % SIDE, columns - columns % SIDE);
     for column in (0..squares).step_by(SIDE) {

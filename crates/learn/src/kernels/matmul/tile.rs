@@ -2,7 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::target::Target;
+use super::matrix_mut::MatrixMut;
 use crate::kernels::LANES;
 use crate::kernels::instructions::{mul_add, prefetch};
 
@@ -19,12 +19,12 @@ pub(super) struct Tiles<'a> {
     /// How many floats further the panel lies that is wanted next.
     pub ahead: usize,
     /// The place of all tiles.
-    pub c: Target<'a>,
+    pub c: MatrixMut<'a>,
     /// Whether to add to what is there.
     pub add: bool,
 }
 
-/// How many rows a tile of so many registers of columns can have: its sums, one row of the right matrix and a float of
+/// How many rows a tile that is `width` registers wide can have: its sums, one row of the right matrix and a float of
 /// the left fill the machine's registers.
 #[inline(always)]
 pub(super) fn most_rows<S: Simd>(width: usize) -> usize {
@@ -59,7 +59,7 @@ impl<const M: usize, const V: usize> WithSimd for OfSize<'_, M, V> {
 }
 
 impl Tiles<'_> {
-    /// Computes tiles of so many rows and so many registers of columns.
+    /// Computes tiles of `rows` rows and `width` registers of columns.
     #[inline(always)]
     pub(super) fn sum<S: Simd>(self, simd: S, rows: usize, width: usize) {
         match width {

@@ -71,8 +71,8 @@ pub(crate) fn average(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2
     );
 }
 
-/// The slope of what was averaged.
-pub(crate) fn average_slope(dy: &[f32], dx: &mut [f32], image: Image, results: [usize; 2]) {
+/// The gradient of what was averaged.
+pub(crate) fn average_backward(dy: &[f32], dx: &mut [f32], image: Image, results: [usize; 2]) {
     dx.fill(0.0);
     for_each_window(
         dy.len(),
@@ -109,9 +109,9 @@ pub(crate) fn max(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
     );
 }
 
-/// The slope of what the largest was taken of: it goes to the first place of the window that holds it, and is taken out
-/// of `dy`.
-pub(crate) fn max_slope(
+/// The gradient of what the largest was taken of: it goes to the first place of the window that holds it, and is taken
+/// out of `dy`.
+pub(crate) fn max_backward(
     x: &[f32],
     y: &[f32],
     dy: &mut [f32],
@@ -160,14 +160,14 @@ mod tests {
         check(1, 3, &[(0, 1), (0, 1), (0, 1)]);
     }
 
-    /// A slope that several windows give to one place is summed, and equal values leave it to the first.
+    /// A gradient that several windows give to one place is summed, and equal values leave it to the first.
     #[test]
-    fn the_first_largest_gets_the_slopes() {
+    fn the_first_largest_gets_the_gradients() {
         let (x, image, results) = ([1.0, 1.0, 3.0, 2.0, 3.0], [1, 5, 1], [1, 2]);
         let (mut y, mut dx) = ([0.0; 2], [9.0; 5]);
         max(&x, &mut y, image, results);
         assert_eq!(y, [3.0, 3.0]);
-        max_slope(&x, &y, &mut [1.0, 10.0], &mut dx, image, results);
+        max_backward(&x, &y, &mut [1.0, 10.0], &mut dx, image, results);
         assert_eq!(dx, [0.0, 0.0, 11.0, 0.0, 0.0]);
     }
 }

@@ -1,13 +1,13 @@
-//! Where a product goes.
+//! A matrix that is being written: where a product goes.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::Matrix;
 
-/// Some columns of some rows of a matrix that is being written. Parts side by side are as separate as two slices, which
-/// slices of their rows could not be: they lie between each other.
-pub(super) struct Target<'a> {
+/// Some columns of some rows of a matrix that is being written. Two parts side by side can be written at once, although
+/// their rows alternate in memory: two slices could not be split so.
+pub(super) struct MatrixMut<'a> {
     /// The first float.
     start: *mut f32,
     rows: usize,
@@ -16,10 +16,10 @@ pub(super) struct Target<'a> {
     borrowed: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: a target stands for a mutable borrow of its floats, of which there is no other.
-unsafe impl Send for Target<'_> {}
+// SAFETY: a `MatrixMut` stands for a mutable borrow of its floats, of which there is no other.
+unsafe impl Send for MatrixMut<'_> {}
 
-impl<'a> Target<'a> {
+impl<'a> MatrixMut<'a> {
     /// The place of the product of two matrices in `c`, whose rows start every `stride` floats.
     pub(super) fn of(c: &'a mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>) -> Self {
         let (rows, columns) = (a.rows, b.columns);
@@ -32,7 +32,7 @@ impl<'a> Target<'a> {
 
     /// The columns before one, and those from it on.
     pub(super) fn split(self, column: usize) -> (Self, Self) {
-        assert!(column <= self.columns, "a target is split within its columns");
+        assert!(column <= self.columns, "a matrix is split within its columns");
         // A product without rows or columns may have no floats at all: its place is never used.
         let right = Self { start: self.start.wrapping_add(column), columns: self.columns - column, ..self };
         (Self { columns: column, ..self }, right)
@@ -40,10 +40,10 @@ impl<'a> Target<'a> {
 
     /// Some rows of some columns.
     #[inline(always)]
-    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Target<'_> {
-        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows of the target");
-        assert!(columns.start <= columns.end && columns.end <= self.columns, "columns of the target");
-        Target {
+    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> MatrixMut<'_> {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows of the matrix");
+        assert!(columns.start <= columns.end && columns.end <= self.columns, "columns of the matrix");
+        MatrixMut {
             start: self.start.wrapping_add(rows.start * self.stride + columns.start),
             rows: rows.len(),
             columns: columns.len(),
@@ -71,7 +71,7 @@ impl<'a> Target<'a> {
     pub(super) fn clear(&mut self) {
         for row in 0..self.rows {
             for column in 0..self.columns {
-                // SAFETY: the place lies in the rows and columns that the target stands for.
+                // SAFETY: the place lies in the rows and columns that the matrix stands for.
                 unsafe { *self.start.add(row * self.stride + column) = 0.0 };
             }
         }
