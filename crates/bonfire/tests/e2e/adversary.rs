@@ -230,6 +230,8 @@ impl Adversary {
                     };
                     head.send(Body::Ready(ready)).expect("sent");
                 }
+                // It says that it has the state, and never asks for it.
+                Body::TakeState(_) => head.send(Body::StateTaken(proto::StateTaken {})).expect("sent"),
                 Body::Go(proto::Go { order: Some(order), units, .. }) => {
                     misbehave(orders, &head, order, units, &layout);
                     orders += 1;

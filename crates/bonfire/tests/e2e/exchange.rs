@@ -5,7 +5,7 @@ use crate::program::Dir;
 #[test]
 fn a_line_with_the_promised_fields() {
     let dir = Dir::new();
-    for (via, workers) in [("ring", 2), ("ring", 3), ("server", 2)] {
+    for (via, workers) in [("sharded", 2), ("sharded", 3), ("server", 2)] {
         for tls in ["", "--tls"] {
             let line = format!(
                 "bench exchange --via {via} --workers {workers} --bytes 400000 --seconds 0.05 --json {tls}"

@@ -1,7 +1,7 @@
 //! What brings the members of a server up to date: the newest updates, as they were sent to the others, or a whole
 //! state.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bonfire_run::replica::Replica;
 use bonfire_strategy::Unit;
@@ -31,8 +31,8 @@ struct Follower {
     takes_state: bool,
     /// What it is to do once it has the state.
     order: Option<Order>,
-    /// The update of which it was sent chunks ahead: the version that it makes, and which attempt.
-    ahead: Option<(u64, u64)>,
+    /// Which chunks it was sent ahead, of the update to which version, and of which attempt at it.
+    ahead: (u64, u64, BTreeSet<usize>),
     /// Its last push was not used.
     is_dropped: bool,
 }
@@ -46,9 +46,8 @@ pub struct Entry {
     pub lr: f32,
     pub weight: f64,
     pub parcels: Vec<Parcel>,
-    /// Which attempt it is, and which chunks of it were sent ahead.
+    /// Which attempt at it this is.
     pub attempt: u64,
-    pub is_ahead: Vec<bool>,
     /// Of the parameters that it leads to, where members compare theirs with it.
     pub digest: Option<u64>,
 }
@@ -68,8 +67,14 @@ pub struct Order {
 impl Feed {
     /// Takes a member, which has a version if that is known.
     pub fn admit(&mut self, member: u64, outbox: Outbox, has: Option<u64>) {
-        let follower =
-            Follower { outbox, has, takes_state: false, order: None, ahead: None, is_dropped: false };
+        let follower = Follower {
+            outbox,
+            has,
+            takes_state: false,
+            order: None,
+            ahead: Default::default(),
+            is_dropped: false,
+        };
         self.members.insert(member, follower);
     }
 
@@ -95,7 +100,10 @@ impl Feed {
     pub fn send_ahead(&mut self, version: u64, attempt: u64, index: usize, parcel: &Parcel) {
         for member in self.members.values_mut() {
             if !member.takes_state && member.has == version.checked_sub(1) {
-                member.ahead = Some((version, attempt));
+                if (member.ahead.0, member.ahead.1) != (version, attempt) {
+                    member.ahead = (version, attempt, BTreeSet::new());
+                }
+                member.ahead.2.insert(index);
                 // One that is gone is heard of in the mail.
                 let _ = member.outbox.send(piece(step::SUM, attempt, version, index, parcel));
             }
@@ -222,10 +230,11 @@ impl Entry {
 
     /// Sends its chunks, but for those that were sent ahead, and what is to be done then.
     fn send(&self, member: &mut Follower, go: proto::Go) -> Result<(), Closed> {
-        let is_ahead = member.ahead.take() == Some((self.to, self.attempt));
+        let (version, attempt, ahead) = std::mem::take(&mut member.ahead);
+        let is_same = (version, attempt) == (self.to, self.attempt);
         let step = if self.news == proto::News::Update { step::SUM } else { step::PARAMETERS };
         for (index, parcel) in self.parcels.iter().enumerate() {
-            if !(is_ahead && self.is_ahead.get(index).is_some_and(|ahead| *ahead)) {
+            if !(is_same && ahead.contains(&index)) {
                 member.outbox.send(piece(step, self.attempt, self.to, index, parcel))?;
             }
         }
@@ -271,7 +280,6 @@ mod tests {
                 weight: 1.0,
                 parcels: vec![parcel(), parcel()],
                 attempt: 9,
-                is_ahead: vec![true, false],
                 digest: None,
             };
             feed.add(entry, 1000);

@@ -308,7 +308,6 @@ impl Relaying {
                 news: go.news(),
                 lr: go.lr,
                 weight: go.weight,
-                is_ahead: vec![true; parcels.len()],
                 parcels,
                 attempt,
                 digest: go.digest,
@@ -388,7 +387,6 @@ impl Relaying {
             weight: 0.0,
             parcels: self.parameters.all(&self.replica.parameters),
             attempt: 0,
-            is_ahead: Vec::new(),
             digest: self.digest,
         };
         self.feed.order_with(worker, &entry, order);

@@ -40,9 +40,9 @@ struct Kind {
     samples: u64,
 }
 
-/// Two epochs of as small a run as has everything.
+/// Two epochs of as small a run as has everything, several chunks of a gradient included.
 const SMALL: &str = "
-model: {mlp: {hidden: [4]}}
+model: {mlp: {hidden: [12]}}
 optimizer: {adam: {lr: 0.01}}
 batch_size: 4
 epochs: 2

@@ -32,19 +32,9 @@ impl Serving<'_, '_> {
         self.exact = is_exact(&job.course, version + 1);
         if self.rule.max_staleness == 0 {
             let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
-            let Summed { attempt, weight, parcels, is_ahead } = summed;
+            let Summed { attempt, weight, parcels, .. } = summed;
             let (news, lr, digest) = (proto::News::Update, step.lr, self.digest);
-            let entry = Entry {
-                from: version - 1,
-                to: version,
-                news,
-                lr,
-                weight,
-                parcels,
-                attempt,
-                is_ahead,
-                digest,
-            };
+            let entry = Entry { from: version - 1, to: version, news, lr, weight, parcels, attempt, digest };
             self.feed.add(entry, state_bytes);
         }
     }
@@ -76,7 +66,6 @@ impl Serving<'_, '_> {
             weight: 0.0,
             parcels,
             attempt: 0,
-            is_ahead: Vec::new(),
             digest: self.digest,
         };
         self.feed.order_with(member, &entry, order);
