@@ -7,7 +7,8 @@
 //!
 //! 1. `link` and `frame`: what a link is to those who use it, and what goes over it;
 //! 2. `memory`: the link within a process, the shortest that keeps every promise;
-//! 3. `grpc`: the link between processes. `listen` and `connect` make it, `end` sends and reads, `pulse` notices silence;
+//! 3. `grpc`: the link between processes. `listen` and `connect` make it, `end` sends (by `outgoing`) and reads,
+//!    `pulse` notices silence;
 //! 4. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
 //! 5. [`payload`]: numbers as bytes, and `pool`, their memory.
 //!
@@ -51,7 +52,8 @@ pub use frame::{Frame, MAX_CONTROL_BYTES};
 pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
 pub use identity::{Der, Fingerprint, Identity};
 pub use link::{
-    Closed, FIRST_PAYLOAD_BYTES, Incoming, LinkTraffic, MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts,
+    Closed, FIRST_PAYLOAD_BYTES, Incoming, LinkTraffic, MAX_PAYLOAD_BYTES, MAX_WAITING_BYTES,
+    MAX_WAITING_FRAMES, Outbox, Sink, Timeouts,
 };
 pub use memory::memory_link;
 pub use passphrase::Passphrase;
