@@ -16,8 +16,8 @@ pub enum Incoming {
     Closed(String),
 }
 
-/// Where a link's incoming frames go: called in order, by one thread at a time. It may block, which in the end makes
-/// the other side wait; no other link is the slower for it. [`Incoming::Closed`] comes exactly once, and last.
+/// Where a link's incoming frames go: called in order, by one thread at a time. It may block. What the other side sends
+/// then waits there; no other link is the slower for it. [`Incoming::Closed`] comes exactly once, and last.
 pub type Sink = Box<dyn FnMut(Incoming) + Send>;
 
 /// The link is gone: nothing can be sent any more. Its sink hears why.
@@ -86,8 +86,11 @@ impl Outbox {
         Self { end: Arc::new(LinkEnd::Grpc(end)) }
     }
 
-    /// Sends a frame, after those that were sent before. Waits while too much is on its way, but no longer than the
-    /// link's patience: then the link is lost.
+    /// Sends a frame, after those that were sent before. Between processes this never waits for the other side: what
+    /// it does not take yet waits in the link, and shares its payload with the sender. The link is lost when the other
+    /// side takes none of what waits for the link's patience, or when more waits than [`MAX_WAITING_BYTES`] or
+    /// [`MAX_WAITING_FRAMES`]. So a sender that could send without end must ask for word from the other side now and
+    /// then. Within a process, the other side's sink is called.
     pub fn send(&self, frame: impl Into<Frame>) -> Result<(), Closed> {
         match &*self.end {
             LinkEnd::Memory(end) => end.send(frame.into()),
@@ -144,6 +147,12 @@ pub(crate) const FIRST_PAYLOAD_BYTES: usize = 64 << 10;
 
 /// The largest payload of all.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 1 << 30;
+
+/// How many bytes of frames may wait for the other side of a link.
+pub const MAX_WAITING_BYTES: u64 = 8 << 30;
+
+/// How many frames may wait for the other side of a link.
+pub const MAX_WAITING_FRAMES: usize = 1 << 20;
 
 impl Drop for LinkEnd {
     fn drop(&mut self) {

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use h2::RecvStream;
 use h2::client;
-use h2::{RecvStream, SendStream};
 use http::{HeaderValue, Request, Response, StatusCode};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,7 +15,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::end::{Fate, FrameBytes, Side, drive, start_reader, text};
+use super::end::{Fate, drive, start_reader, text};
+use super::outgoing::{FrameBytes, Side};
 use super::pulse::{Pulse, WatchedStream};
 use super::status::{CONTENT_TYPE, GrpcStatus};
 use super::{ENCRYPTED_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES, WINDOW_BYTES, Wire};
@@ -110,16 +111,7 @@ impl Wire {
                 Err(ConnectErrorKind::Unreachable(format!("no answer within {seconds:.1} s")))
             })
         });
-        let (sending, receiving) = called?;
-        let end = GrpcEnd::new(
-            address.to_owned(),
-            Side::Caller,
-            timeouts,
-            MAX_PAYLOAD_BYTES,
-            sending,
-            Arc::clone(&fate),
-        );
-        let end = Arc::new(end);
+        let (end, receiving) = called?;
         start_reader(Arc::clone(&end), receiving, self.pool.clone(), move || sink).map_err(|error| {
             fate.cut(error.to_string());
             local(error)
@@ -132,15 +124,13 @@ fn local(error: io::Error) -> ConnectErrorKind {
     ConnectErrorKind::Local(error.to_string())
 }
 
-type Streams = (SendStream<FrameBytes>, RecvStream);
-
 async fn reach(
     address: &str,
     security: ConnectSecurity,
     secret: &Secret,
     timeouts: Timeouts,
     fate: &Arc<Fate>,
-) -> Result<Streams, ConnectErrorKind> {
+) -> Result<(Arc<GrpcEnd>, RecvStream), ConnectErrorKind> {
     let tcp = dial(address, timeouts.handshake).await?;
     let pulse = Pulse::new();
     let io = WatchedStream::new(tcp, &pulse).map_err(local)?;
@@ -150,12 +140,21 @@ async fn reach(
     };
     let (mut caller, connection) =
         settings().handshake::<_, FrameBytes>(io).await.map_err(|error| no_http2(security, error))?;
-    tokio::spawn(carry(connection, pulse, Arc::clone(fate), timeouts.silence));
     let (response, sending) =
         caller.send_request(request(secret), false).map_err(|error| no_http2(security, error))?;
-    let response = response.await.map_err(|error| no_http2(security, error))?;
-    examine(&response).inspect_err(|_| fate.cut("not let in".to_owned()))?;
-    Ok((sending, response.into_body()))
+    let end = GrpcEnd::new(
+        address.to_owned(),
+        Side::Caller,
+        timeouts,
+        MAX_PAYLOAD_BYTES,
+        sending,
+        Arc::clone(fate),
+    );
+    let end = Arc::new(end);
+    tokio::spawn(carry(connection, pulse, Arc::clone(&end), timeouts.silence));
+    let response = response.await.map_err(|error| no_http2(security, error));
+    let receiving = response.and_then(examine).inspect_err(|_| fate.cut("not let in".to_owned()))?;
+    Ok((end, receiving))
 }
 
 /// What HTTP/2 needs of a connection, encrypted or not.
@@ -237,11 +236,11 @@ fn settings() -> client::Builder {
 async fn carry(
     mut connection: client::Connection<Pin<Box<dyn Channel>>, FrameBytes>,
     pulse: Pulse,
-    fate: Arc<Fate>,
+    end: Arc<GrpcEnd>,
     silence: Duration,
 ) {
     let Some(pings) = connection.ping_pong() else { return };
-    drive(|context| Pin::new(&mut connection).poll(context).map(drop), pulse, pings, fate, silence).await;
+    drive(|context| Pin::new(&mut connection).poll(context).map(drop), pulse, pings, end, silence).await;
 }
 
 fn request(secret: &Secret) -> Request<()> {
@@ -260,7 +259,8 @@ fn request(secret: &Secret) -> Request<()> {
     request
 }
 
-fn examine(response: &Response<RecvStream>) -> Result<(), ConnectErrorKind> {
+/// What comes after the answer, if the answer is that of a peer that lets this one in.
+fn examine(response: Response<RecvStream>) -> Result<RecvStream, ConnectErrorKind> {
     let headers = response.headers();
     if GrpcStatus::Unauthenticated.is_in(headers) {
         return Err(ConnectErrorKind::WrongSecret);
@@ -272,5 +272,5 @@ fn examine(response: &Response<RecvStream>) -> Result<(), ConnectErrorKind> {
     if response.status() != StatusCode::OK || !is_grpc {
         return Err(ConnectErrorKind::NotBonfire(format!("HTTP status {}", response.status())));
     }
-    Ok(())
+    Ok(response.into_body())
 }

@@ -1,16 +1,16 @@
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
 use std::{io, thread};
 
-use bytes::buf::Chain;
 use bytes::{Buf, Bytes};
-use h2::{PingPong, Reason, RecvStream, SendStream};
+use h2::{PingPong, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 
+use super::outgoing::{FrameBytes, Outgoing, Side, Unsent};
 use super::park::wait;
 use super::pulse::Pulse;
 use super::status::GrpcStatus;
@@ -18,30 +18,18 @@ use crate::frame::{Decoder, Frame, FrameError};
 use crate::link::{Closed, FrameCounter, Incoming, LinkTraffic, Sink, Timeouts};
 use crate::pool::PayloadPool;
 
-/// A frame for HTTP/2: its head, then its payload.
-pub(crate) type FrameBytes = Chain<Bytes, Bytes>;
-
 /// One side of a link over gRPC, shared by those who send on it, the thread that reads it, and the task that moves its
-/// bytes. Frames go from the sender's thread straight into the HTTP/2 stream's queue, and from there straight into the
-/// reader's thread: each has one hand-over, to and from the task that has the socket.
+/// bytes. Frames go from the sender's thread straight into the HTTP/2 stream's queue while it has room, and from the
+/// stream straight into the reader's thread: each has one hand-over, to and from the task that has the socket.
 #[derive(Debug)]
 pub(crate) struct GrpcEnd {
     peer: String,
-    side: Side,
     patience: Duration,
     sent: FrameCounter,
     received: FrameCounter,
     payload_limit: AtomicUsize,
-    /// None after the last frame.
-    stream: Mutex<Option<SendStream<FrameBytes>>>,
+    outgoing: Outgoing,
     fate: Arc<Fate>,
-}
-
-/// Who called whom: a call ends with a status, which only the called side gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Caller,
-    Called,
 }
 
 /// How a link ends.
@@ -73,66 +61,37 @@ impl GrpcEnd {
     ) -> Self {
         Self {
             peer,
-            side,
             patience: timeouts.patience,
             sent: FrameCounter::default(),
             received: FrameCounter::default(),
             payload_limit: AtomicUsize::new(payload_limit),
-            stream: Mutex::new(Some(stream)),
+            outgoing: Outgoing::new(side, stream),
             fate,
         }
     }
 
     pub(crate) fn send(&self, frame: Frame) -> Result<(), Closed> {
+        if self.fate.why.get().is_some() {
+            return Err(Closed);
+        }
         let head = frame.encode_head();
         let len = head.len() + frame.payload.len();
-        let mut place = self.stream();
-        let stream = place.as_mut().filter(|_| self.fate.why.get().is_none()).ok_or(Closed)?;
-        self.make_room(stream)?;
-        stream.send_data(head.chain(frame.payload), false).map_err(|_| Closed)?;
-        self.sent.add(len);
-        Ok(())
-    }
-
-    /// Waits until less is queued than the HTTP/2 connection is set to buffer, and the peer's window is open.
-    fn make_room(&self, stream: &mut SendStream<FrameBytes>) -> Result<(), Closed> {
-        stream.reserve_capacity(1);
-        if stream.capacity() > 0 {
-            return Ok(());
-        }
-        let room = wait(Some(Instant::now() + self.patience), |context| {
-            loop {
-                match ready!(stream.poll_capacity(context)) {
-                    Some(Ok(0)) => {}
-                    Some(Ok(_)) => return Poll::Ready(Ok(())),
-                    Some(Err(_)) | None => return Poll::Ready(Err(Closed)),
-                }
+        match self.outgoing.send(head.chain(frame.payload)) {
+            Ok(()) => {
+                self.sent.add(len);
+                Ok(())
             }
-        });
-        room.unwrap_or_else(|| {
-            self.fate.cut(format!("took no frame for {:.1} s", self.patience.as_secs_f64()));
-            Err(Closed)
-        })
+            Err(Unsent::Closed) => Err(Closed),
+            Err(Unsent::Full { frames, bytes }) => {
+                let mib = bytes >> 20;
+                self.fate.cut(format!("fell too far behind: {frames} frames of {mib} MiB wait for it"));
+                Err(Closed)
+            }
+        }
     }
 
     pub(crate) fn close(&self) {
-        self.finish(GrpcStatus::Ok, "");
-    }
-
-    /// Ends the outgoing half. Only the called side can say how it went.
-    fn finish(&self, status: GrpcStatus, message: &str) {
-        let Some(mut stream) = self.stream().take() else { return };
-        // An error means that the stream is over anyway.
-        let _ = match self.side {
-            Side::Called => stream.send_trailers(status.trailers(message)),
-            Side::Caller if status == GrpcStatus::Ok => {
-                stream.send_data(Bytes::new().chain(Bytes::new()), true)
-            }
-            Side::Caller => {
-                stream.send_reset(Reason::CANCEL);
-                Ok(())
-            }
-        };
+        self.outgoing.finish(GrpcStatus::Ok, "");
     }
 
     pub(crate) fn abort(&self, why: &str) {
@@ -149,10 +108,6 @@ impl GrpcEnd {
 
     pub(crate) fn accept_payloads_up_to(&self, bytes: usize) {
         self.payload_limit.store(bytes, Ordering::Relaxed);
-    }
-
-    fn stream(&self) -> MutexGuard<'_, Option<SendStream<FrameBytes>>> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -177,11 +132,11 @@ pub(crate) fn start_reader(
 fn read(end: &GrpcEnd, mut stream: RecvStream, pool: PayloadPool, sink: &mut Sink) -> String {
     let mut decoder = Decoder::new(pool);
     loop {
-        match wait(None, |context| stream.poll_data(context)).flatten() {
+        match wait(|context| stream.poll_data(context)) {
             Some(Ok(mut bytes)) => {
                 let len = bytes.len();
                 if let Err(malformed) = deliver(end, &mut decoder, &mut bytes, sink) {
-                    end.finish(GrpcStatus::of(&malformed), &malformed.to_string());
+                    end.outgoing.finish(GrpcStatus::of(&malformed), &malformed.to_string());
                     return format!("the other side sent {malformed}");
                 }
                 // Only now may the peer send more, so a sink that blocks makes it wait. An error comes again above.
@@ -226,32 +181,49 @@ impl GrpcEnd {
         if let Some(why) = self.fate.why.get() {
             return why.clone();
         }
-        match wait(None, |context| stream.poll_trailers(context)) {
-            Some(Err(error)) => self.broken_off(&error),
-            Some(Ok(Some(trailers))) if GrpcStatus::is_failure(&trailers) => {
+        match wait(|context| stream.poll_trailers(context)) {
+            Err(error) => self.broken_off(&error),
+            Ok(Some(trailers)) if GrpcStatus::is_failure(&trailers) => {
                 format!("the other side refused {}", GrpcStatus::message(&trailers))
             }
-            _ if self.stream().is_none() => "closed here".to_owned(),
+            _ if self.outgoing.is_closed() => "closed here".to_owned(),
             _ => "the other side closed the link".to_owned(),
         }
     }
 }
 
-/// Moves a connection's bytes until the link is over, the peer is silent, or someone has had enough of it.
+/// Moves a connection's bytes until the link is over, the peer is silent or takes nothing, or someone has had enough of
+/// it.
 pub(crate) async fn drive(
     advance: impl FnMut(&mut Context<'_>) -> Poll<()>,
     pulse: Pulse,
     pings: PingPong,
-    fate: Arc<Fate>,
+    end: Arc<GrpcEnd>,
     silence: Duration,
 ) {
+    let GrpcEnd { outgoing, fate, patience, .. } = &*end;
+    let _until_dropped = Driven(outgoing);
     tokio::select! {
         biased;
         () = poll_fn(advance) => {}
         () = fate.cut.notified() => {}
         why = pulse.watch(pings, silence) => fate.cut(why),
+        why = outgoing.move_waiting(*patience) => fate.cut(why),
         // The caller closes the connection when it has heard all; it need not be waited for without end.
-        () = async { fate.done.notified().await; tokio::time::sleep(silence).await } => {}
+        () = async {
+            fate.done.notified().await;
+            outgoing.is_drained().await;
+            tokio::time::sleep(silence).await;
+        } => {}
+    }
+}
+
+/// An outgoing half whose frames are moved as long as this lives.
+struct Driven<'a>(&'a Outgoing);
+
+impl Drop for Driven<'_> {
+    fn drop(&mut self) {
+        self.0.discard();
     }
 }
 

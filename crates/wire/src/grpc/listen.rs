@@ -16,8 +16,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::end::{Fate, FrameBytes, Side, drive, start_reader, text};
+use super::end::{drive, start_reader, text};
 use super::handshakes::{HandshakeSlot, Handshakes};
+use super::outgoing::{FrameBytes, Side};
 use super::pulse::{Pulse, WatchedStream};
 use super::reports::Reports;
 use super::status::{CONTENT_TYPE, GrpcStatus};
@@ -257,8 +258,8 @@ async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
                 }
                 pulse.is_known();
                 connection.set_target_window_size(CONNECTION_WINDOW_BYTES);
-                let Some(fate) = door.let_in(address, request, respond) else { return };
-                carry(connection, pulse, fate, door.timeouts.silence).await;
+                let Some(end) = door.let_in(address, request, respond) else { return };
+                carry(connection, pulse, end, door.timeouts.silence).await;
             }
         },
     }
@@ -297,28 +298,27 @@ impl Door {
         address: SocketAddr,
         request: Request<RecvStream>,
         mut respond: SendResponse<FrameBytes>,
-    ) -> Option<Arc<Fate>> {
+    ) -> Option<Arc<GrpcEnd>> {
         let mut response = Response::new(());
         response.headers_mut().insert(http::header::CONTENT_TYPE, CONTENT_TYPE);
         let sending = respond.send_response(response, false).ok()?;
-        let fate = Arc::new(Fate::default());
         let end = GrpcEnd::new(
             address.to_string(),
             Side::Called,
             self.timeouts,
             FIRST_PAYLOAD_BYTES,
             sending,
-            Arc::clone(&fate),
+            Arc::default(),
         );
         let end = Arc::new(end);
         let outbox = Outbox::grpc(Arc::clone(&end));
         let door = Arc::clone(self);
         let sink = move || (door.accept)(address, outbox);
-        if start_reader(end, request.into_body(), self.pool.clone(), sink).is_err() {
+        if start_reader(Arc::clone(&end), request.into_body(), self.pool.clone(), sink).is_err() {
             self.report(address, "is one too many: no thread for it");
             return None;
         }
-        Some(fate)
+        Some(end)
     }
 
     fn reports(&self) -> MutexGuard<'_, Reports> {
@@ -357,11 +357,11 @@ async fn refuse<IO: AsyncRead + AsyncWrite + Unpin>(
 async fn carry<IO: AsyncRead + AsyncWrite + Unpin>(
     mut connection: Connection<IO>,
     pulse: Pulse,
-    fate: Arc<Fate>,
+    end: Arc<GrpcEnd>,
     silence: Duration,
 ) {
     let Some(pings) = connection.ping_pong() else { return };
-    drive(|context| advance(&mut connection, context), pulse, pings, fate, silence).await;
+    drive(|context| advance(&mut connection, context), pulse, pings, end, silence).await;
 }
 
 fn advance<IO: AsyncRead + AsyncWrite + Unpin>(

@@ -7,6 +7,7 @@ mod connect;
 mod end;
 mod handshakes;
 mod listen;
+mod outgoing;
 mod park;
 mod pulse;
 mod reports;
@@ -32,7 +33,7 @@ const WINDOW_BYTES: u32 = 16 << 20;
 /// The longest piece in which a payload is read from the socket: each costs a hand-over and its own memory.
 const PIECE_BYTES: u32 = 1 << 20;
 
-/// How much may wait to be sent before senders wait, too.
+/// How much HTTP/2 may hold before it is sent. What is sent beyond it waits in the link.
 const QUEUE_BYTES: usize = 4 << 20;
 
 /// How much may be on its way on all streams of a connection together. There is one stream, and its window is the one

@@ -156,12 +156,20 @@ fn a_sink_that_blocks_makes_only_its_own_link_wait() {
             link.a.send(piece(step, Bytes::new())).unwrap();
             assert_eq!(next(&link.from_a).0, step, "{transport:?}");
         }
-        assert!(!sent.is_finished(), "{transport:?}: nothing held the sender back");
-        open.send(()).unwrap();
+        if transport == Transport::Memory {
+            // Here the sender's thread is the one in the sink.
+            assert!(!sent.is_finished(), "nothing held the sender back");
+            open.send(()).unwrap();
+            sent.join().unwrap();
+        } else {
+            sent.join().unwrap();
+            let quiet = came.try_recv();
+            assert!(quiet.is_err(), "{transport:?}: nothing held the sink back: {quiet:?}");
+            open.send(()).unwrap();
+        }
         for step in 0..frames {
             assert_eq!(next(&came).0, step, "{transport:?}");
         }
-        sent.join().unwrap();
         drop(a);
         assert_eq!(closed(&came), "the other side closed the link", "{transport:?}");
     });

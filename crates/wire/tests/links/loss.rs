@@ -1,7 +1,6 @@
 //! How a link ends when nobody ends it.
 
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use bonfire_wire::{Closed, Identity, ListenSecurity, Timeouts, Wire};
@@ -89,16 +88,28 @@ fn patience_with_a_peer_that_takes_nothing_ends() {
     });
     let (a, b) = hall.link_by(&hall.address(), timeouts, to_a, blocked);
     b.accept_payloads_up_to(1 << 20);
-    let sender = thread::spawn(move || {
-        let payload = Bytes::from(vec![0; 1 << 20]);
-        while a.send(piece(1, payload.clone())).is_ok() {}
-    });
+    let payload = Bytes::from(vec![0; 1 << 20]);
+    for step in 0..64 {
+        a.send(piece(step, payload.clone())).unwrap();
+    }
     assert_eq!(closed(&from_b), "took no frame for 0.3 s");
-    sender.join().unwrap();
+    assert_eq!(a.send(piece(64, payload)), Err(Closed));
+}
+
+/// Bytes that tell when they are dropped.
+struct Payload {
+    bytes: Vec<u8>,
+    _held: Sender<()>,
+}
+
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 #[test]
-fn aborting_frees_who_waits_to_send() {
+fn aborting_drops_what_waits() {
     for transport in NETWORKS {
         let hall = Hall::open(transport, TIMEOUTS);
         let (_open, gate) = channel::<()>();
@@ -110,16 +121,18 @@ fn aborting_frees_who_waits_to_send() {
         let (to_a, from_b) = inbox();
         let (a, b) = hall.link(to_a, blocked);
         b.accept_payloads_up_to(1 << 20);
-        let sending = a.clone();
-        let sender = thread::spawn(move || {
-            let payload = Bytes::from(vec![0; 1 << 20]);
-            while sending.send(piece(1, payload.clone())).is_ok() {}
-        });
+        let (held, dropped) = channel();
+        let payload = Bytes::from_owner(Payload { bytes: vec![0; 1 << 20], _held: held });
+        for step in 0..64 {
+            a.send(piece(step, payload.clone())).unwrap();
+        }
+        drop(payload);
         begins.recv_timeout(DEADLINE).unwrap();
         let start = Instant::now();
         a.abort("no longer");
-        sender.join().unwrap();
+        assert_eq!(a.send(piece(64, Bytes::new())), Err(Closed), "{transport:?}");
         assert_eq!(closed(&from_b), "no longer", "{transport:?}");
+        assert_eq!(dropped.recv_timeout(DEADLINE), Err(RecvTimeoutError::Disconnected), "{transport:?}");
         assert!(start.elapsed() < Duration::from_secs(2), "{transport:?}");
     }
 }

@@ -7,6 +7,7 @@ mod laws;
 mod loss;
 mod proxy;
 mod strangers;
+mod waiting;
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
