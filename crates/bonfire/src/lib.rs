@@ -16,6 +16,7 @@
 pub mod commands;
 mod failure;
 mod fetch;
+mod foreign;
 mod terminal;
 mod training;
 

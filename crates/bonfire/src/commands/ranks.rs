@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::foreign::RankPlace;
 use anyhow::{Context, Error, Result};
 use bonfire_cluster::remote::{Absent, Part, Refused, Rendezvous, Stage};
-use bonfire_launch::foreign::Place;
 use bonfire_report::Summary;
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
@@ -18,7 +18,8 @@ use crate::failure::Failed;
 /// Launchers tell all ranks to stop at once. A rank waits so long for rank 0, which stops them in order.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Launchers that stop a job kill all ranks as soon as one has ended. Rank 0 writes its summary last, and gets this time for it.
+/// Launchers that stop a job kill all ranks as soon as one has ended. Rank 0 writes its summary last, and gets this
+/// time for it.
 const SUMMARY: Duration = Duration::from_millis(400);
 
 /// Leads the run as rank 0, which also works unless it is to be the head only.
@@ -48,7 +49,7 @@ pub fn lead(
 
 /// Works as another rank until the run is over.
 pub fn follow(
-    place: &Place,
+    place: &RankPlace,
     rendezvous: &Rendezvous,
     part: &Part,
     wait: Duration,

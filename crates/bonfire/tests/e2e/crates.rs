@@ -12,7 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("bonfire-strategy", &[]),
     ("bonfire-wire", &["bonfire-spoil"]),
     ("bonfire-report", &[]),
-    ("bonfire-run", &["bonfire-data", "bonfire-learn", "bonfire-report"]),
+    ("bonfire-run", &["bonfire-data", "bonfire-learn", "bonfire-report", "bonfire-yaml"]),
     (
         "bonfire-cluster",
         &[
@@ -22,10 +22,12 @@ const EDGES: &[(&str, &[&str])] = &[
             "bonfire-strategy",
             "bonfire-wire",
             "bonfire-report",
+            "bonfire-yaml",
             "bonfire-spoil",
         ],
     ),
-    ("bonfire-launch", &[]),
+    ("bonfire-yaml", &[]),
+    ("bonfire-launch", &["bonfire-yaml"]),
     // Tests only.
     ("bonfire-spoil", &[]),
     (
@@ -106,5 +108,8 @@ fn a_wrong_edge_is_noticed() {
         &[("bonfire-learn", &["bonfire-data"]), ("bonfire-data", &[])],
         &["bonfire-learn must not depend on bonfire-data"],
     );
+    let yaml = ("bonfire-yaml", &["serde"][..]);
+    check(&[yaml, ("bonfire-launch", &["bonfire-yaml"]), ("bonfire-cluster", &["bonfire-yaml"])], &[]);
+    check(&[learn, ("bonfire-yaml", &["bonfire-learn"])], &["bonfire-yaml must not depend on bonfire-learn"]);
     check(&[("bonfire-new", &[])], &["bonfire-new is not in the table"]);
 }
