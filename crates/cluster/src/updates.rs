@@ -41,7 +41,15 @@ impl Updates {
     pub fn new(layout: &Layout, clip: Option<f32>) -> Self {
         let chunks = Chunks::of(layout);
         let has = vec![false; chunks.len()];
-        Self { chunks, sum: Gradient::new(layout), coming: (0, 0), has, parameters: Vec::new(), state: None, clip }
+        Self {
+            chunks,
+            sum: Gradient::new(layout),
+            coming: (0, 0),
+            has,
+            parameters: Vec::new(),
+            state: None,
+            clip,
+        }
     }
 
     /// Takes a piece of what is new.
