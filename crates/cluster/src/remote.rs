@@ -136,7 +136,8 @@ fn attend(
         }
     };
     let (secret, timeouts) = (ticket.secret.clone(), timeouts(&equipment.settings));
-    let network = Arc::new(Grpc { wire: Arc::clone(wire), secret, timeouts });
+    let (wire, head_address) = (Arc::clone(wire), ticket.address.clone());
+    let network = Arc::new(Grpc { wire, secret, timeouts, head: head_address });
     tell(Stage::Ready { name: format!("node {}", welcome.node) });
     let mut desk = Desk::new(welcome.node, head_link, head, post, mailbox, network);
     node::serve(&mut desk, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))

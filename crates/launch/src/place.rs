@@ -9,9 +9,39 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum ProcessRole {
     Head,
+    /// The head, with the first worker in its process.
+    #[serde(rename = "head and worker 0")]
+    HeadAndWorker,
+    /// The head, with the first relay in its process.
+    #[serde(rename = "head and relay 0")]
+    HeadAndRelay,
     Relay,
     Worker,
     Evaluator,
+}
+
+impl ProcessRole {
+    /// What the process is beside the head, if it is the head.
+    pub fn leads_as(self) -> Option<Self> {
+        match self {
+            Self::HeadAndWorker => Some(Self::Worker),
+            Self::HeadAndRelay => Some(Self::Relay),
+            Self::Head | Self::Relay | Self::Worker | Self::Evaluator => None,
+        }
+    }
+}
+
+impl fmt::Display for ProcessRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Head => "head",
+            Self::HeadAndWorker => "head and worker 0",
+            Self::HeadAndRelay => "head and relay 0",
+            Self::Relay => "relay",
+            Self::Worker => "worker",
+            Self::Evaluator => "evaluator",
+        })
+    }
 }
 
 /// The roles that no host is left for.
@@ -46,7 +76,7 @@ pub(crate) fn fastest_first(
     let mut free = slots.to_vec();
     let mut by_speed: Vec<usize> = (0..slots.len()).collect();
     by_speed.sort_by(|&a, &b| speeds[b].total_cmp(&speeds[a]));
-    let leads = |role: &ProcessRole| matches!(role, ProcessRole::Head | ProcessRole::Relay);
+    let leads = |role: &ProcessRole| !matches!(role, ProcessRole::Worker | ProcessRole::Evaluator);
     let mut quick = by_speed.iter().copied().filter(|&host| slots[host] > 0).cycle();
     let mut places: Vec<Option<usize>> = Vec::new();
     for role in roles {
@@ -64,6 +94,8 @@ pub(crate) fn fastest_first(
 fn in_words(roles: &[ProcessRole]) -> String {
     let names = [
         (ProcessRole::Head, "head"),
+        (ProcessRole::HeadAndWorker, "head that is a worker"),
+        (ProcessRole::HeadAndRelay, "head that is a relay"),
         (ProcessRole::Relay, "relay"),
         (ProcessRole::Worker, "worker"),
         (ProcessRole::Evaluator, "evaluator"),
@@ -101,7 +133,7 @@ impl std::error::Error for Shortage {}
 
 #[cfg(test)]
 mod tests {
-    use super::ProcessRole::{Evaluator, Head, Relay, Worker};
+    use super::ProcessRole::{Evaluator, Head, HeadAndRelay, HeadAndWorker, Relay, Worker};
     use super::*;
 
     const HIERARCHY: &[ProcessRole] = &[Head, Relay, Worker, Worker, Relay, Worker, Worker];
@@ -116,6 +148,7 @@ mod tests {
         check(&[Head, Worker, Worker], &[1, 2], &[0, 1, 1]);
         check(&[Head, Worker, Worker], &[0, 2, 0, 1], &[1, 1, 3]);
         check(HIERARCHY, &[1; 7], &[0, 1, 2, 3, 4, 5, 6]);
+        check(&[HeadAndWorker, Worker, Worker], &[1, 1, 1], &[0, 1, 2]);
     }
 
     #[test]
@@ -138,6 +171,11 @@ mod tests {
             &[1, 2],
             "the run needs 1 head and 3 workers: 4 slots; the inventory has 3: 1 worker is missing",
         );
+        check(
+            &[HeadAndWorker, Worker, Worker],
+            &[1, 1],
+            "the run needs 1 head that is a worker and 2 workers: 3 hosts; the inventory has 2: 1 worker is missing",
+        );
     }
 
     #[test]
@@ -146,10 +184,18 @@ mod tests {
             assert_eq!(fastest_first(roles, slots, speeds).as_deref(), Ok(expect), "{speeds:?}");
         };
         check(&[Head, Worker, Worker], &[1, 1, 1], &[1.0, 2.0, 9.0], &[2, 0, 1]);
+        check(&[HeadAndWorker, Worker, Worker], &[1, 1, 1], &[1.0, 2.0, 9.0], &[2, 0, 1]);
         check(&[Head, Relay, Worker, Relay, Worker], &[1; 5], &[1.0, 5.0, 2.0, 9.0, 3.0], &[3, 1, 0, 4, 2]);
         // Equal hosts keep their order, and a host with two slots leads once before another leads twice.
         check(&[Head, Worker], &[1, 1], &[3.0, 3.0], &[0, 1]);
         check(&[Head, Relay, Worker, Worker], &[2, 2], &[1.0, 2.0], &[1, 0, 0, 1]);
         assert!(fastest_first(HIERARCHY, &[1, 1], &[1.0, 2.0]).is_err());
+    }
+
+    #[test]
+    fn records_say_roles_in_the_same_words_as_people_read() {
+        for role in [Head, HeadAndWorker, HeadAndRelay, Relay, Worker, Evaluator] {
+            assert_eq!(serde_json::to_value(role).expect("JSON"), role.to_string());
+        }
     }
 }

@@ -150,7 +150,7 @@ impl RunSpec {
         GuardOrder {
             run: self.id.clone(),
             number: 0,
-            role: "head".to_owned(),
+            role: self.roles[0].to_string(),
             arguments: self.head_arguments.clone(),
             files: self.head_files.clone(),
             awaited: Some(TICKET.to_owned()),
@@ -162,12 +162,17 @@ impl RunSpec {
         GuardOrder {
             run: self.id.clone(),
             number: plan.number,
-            role: format!("{:?}", plan.role).to_lowercase(),
-            arguments: (self.node_arguments)(plan.number - 1, &plan.name),
+            role: plan.role.to_string(),
+            arguments: (self.node_arguments)(self.rank(plan.number), &plan.name),
             files: vec![(TICKET.to_owned(), ticket.to_owned())],
             awaited: None,
             is_detached: self.is_detached,
         }
+    }
+
+    /// The rank of a node: from 0, which is the head's process if that is a node.
+    fn rank(&self, number: usize) -> usize {
+        if self.roles[0].leads_as().is_some() { number } else { number - 1 }
     }
 
     /// An address by which every other host reaches the head.

@@ -62,9 +62,14 @@ impl Crew {
         self.workers[0].layout()
     }
 
-    /// How many threads can work at a time.
-    pub fn threads(&self) -> usize {
-        self.workers.iter().map(Worker::threads).sum()
+    pub fn size(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Takes more workers, before the first round.
+    pub fn extend(&mut self, more: Vec<Worker>) {
+        assert!(self.gradients.is_empty(), "a crew that has begun stays as it is");
+        self.workers.extend(more);
     }
 
     /// One update by one batch of every worker. Returns the answers of all workers.

@@ -32,8 +32,11 @@ pub struct Job {
     pub settings: Settings,
     pub dataset: Arc<Dataset>,
     pub replica: Replica,
-    /// Those who train, if they share memory and are in step; otherwise those who measure.
-    pub crew: Crew,
+    /// Those who train, if they share memory and are in step; otherwise those who measure, of whom all but the first
+    /// come with the first measurement: until then a head has no use for them.
+    crew: Crew,
+    /// How many of them there are then.
+    crew_size: usize,
     /// Workers that are threads of this process but not in step.
     pub spare: Vec<Worker>,
     pub model_name: String,
@@ -50,29 +53,30 @@ const MOST_MEASURING: usize = 8;
 impl Job {
     /// Loads and builds what the settings ask for. Whatever is wrong with them shows here.
     pub fn prepare(settings: Settings, scale: Scale) -> Result<Self> {
-        let (spec, name) = (settings.file.model.clone(), settings.file.model.name());
-        Self::with_model(settings, scale, name, &move |shape| spec.build(shape))
+        let dataset = load(&settings)?;
+        Self::with_data(settings, dataset, scale, None)
     }
 
     /// The same with a model of the caller's.
     pub fn with_model(settings: Settings, scale: Scale, model_name: &str, build: Build<'_>) -> Result<Self> {
-        let dataset = settings.file.data.load().map_err(|error| located(&settings, "data", error))?;
-        Self::with_data(settings, Arc::new(dataset), scale, model_name, build)
+        let dataset = load(&settings)?;
+        Self::with_data(settings, dataset, scale, Some((model_name, build)))
     }
 
     /// The same with data that are loaded.
     pub fn on(settings: Settings, dataset: Arc<Dataset>, scale: Scale) -> Result<Self> {
-        let (spec, name) = (settings.file.model.clone(), settings.file.model.name());
-        Self::with_data(settings, dataset, scale, name, &move |shape| spec.build(shape))
+        Self::with_data(settings, dataset, scale, None)
     }
 
     fn with_data(
         mut settings: Settings,
         dataset: Arc<Dataset>,
         scale: Scale,
-        model_name: &str,
-        build: Build<'_>,
+        own: Option<(&str, Build<'_>)>,
     ) -> Result<Self> {
+        let spec = settings.file.model.clone();
+        let named = |shape: &Shape| spec.build(shape);
+        let (model_name, build) = own.unwrap_or((spec.name(), &named));
         if scale == Scale::Threads {
             // Part of what is computed, so part of what is saved.
             settings.file.threads = Some(settings.threads);
@@ -86,7 +90,7 @@ impl Job {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let trains = scale == Scale::Threads && settings.topology.is_in_step();
-        let (crew, threads) =
+        let (crew_size, threads) =
             if trains { (workers, settings.threads) } else { (cores.min(MOST_MEASURING), 1) };
         let spare = match (&settings.topology, scale, trains) {
             (Topology::Flat { backup, .. }, Scale::Threads, false) => workers + backup,
@@ -94,17 +98,19 @@ impl Job {
             _ => 0,
         };
         let spare = build_workers(&settings, &dataset, spare, settings.threads, build)?;
-        let workers = build_workers(&settings, &dataset, crew, threads, build)?;
+        // One that is the caller's own cannot be built later.
+        let first = if trains || own.is_some() { crew_size } else { 1 };
+        let workers = build_workers(&settings, &dataset, first, threads, build)?;
         let crew = Crew::new(workers, settings.file.seed);
         let replica = Replica::new(crew.layout(), settings.file.optimizer.clone(), settings.file.seed);
         let pool = ThreadPoolBuilder::new()
-            .num_threads(crew.threads().min(cores))
+            .num_threads((crew_size * threads).min(cores))
             .thread_name(|i| format!("worker-{i}"))
             .build()
             .context("cannot start the workers' threads")?;
         let course = Course::of(&settings, dataset.train.len());
         let model_name = model_name.to_owned();
-        Ok(Self { settings, dataset, replica, crew, spare, model_name, pool, course })
+        Ok(Self { settings, dataset, replica, crew, crew_size, spare, model_name, pool, course })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -113,14 +119,27 @@ impl Job {
 
     /// Measures parameters on the held-out data.
     pub fn evaluate(&mut self, parameters: &[f32]) -> Tally {
+        self.complete_crew();
         let (crew, test) = (&mut self.crew, &self.dataset.test);
         self.pool.install(|| crew.evaluate(parameters, test))
     }
 
     /// Measures the parameters as they are.
     pub fn measure(&mut self) -> Tally {
+        self.complete_crew();
         let (crew, test, parameters) = (&mut self.crew, &self.dataset.test, &self.replica.parameters);
         self.pool.install(|| crew.evaluate(parameters, test))
+    }
+
+    /// Builds those of the crew that are not there yet.
+    fn complete_crew(&mut self) {
+        let (spec, missing) = (&self.settings.file.model, self.crew_size - self.crew.size());
+        if missing == 0 {
+            return;
+        }
+        let more = build_workers(&self.settings, &self.dataset, missing, 1, &|shape| spec.build(shape));
+        // Whatever is wrong with a model has shown with the first one, who can measure alone.
+        self.crew.extend(more.unwrap_or_default());
     }
 
     /// One round of the workers of this process; `number` counts from 0.
@@ -163,6 +182,12 @@ impl Job {
     pub fn epochs(&self, updates: u64) -> f64 {
         updates as f64 / self.course.updates_per_epoch as f64
     }
+}
+
+/// The data that the settings ask for.
+fn load(settings: &Settings) -> Result<Arc<Dataset>> {
+    let dataset = settings.file.data.load().map_err(|error| located(settings, "data", error))?;
+    Ok(Arc::new(dataset))
 }
 
 /// Workers with so many threads each.

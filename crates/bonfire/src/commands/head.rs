@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::foreign::RankPlace;
 use anyhow::{Context, Result, ensure};
 use bonfire_cluster::remote::Access;
+use bonfire_report::HostFacts;
 use bonfire_run::Ranks;
 
 use super::rank_args::RankArgs;
@@ -23,6 +24,7 @@ use crate::terminal::print;
                   Examples:\n  bonfire head run.yml --listen 0.0.0.0:4711\n  \
                   bonfire head run.yml --listen 127.0.0.1:0 --out runs/first --set epochs=3\n  \
                   bonfire head --set arch=allreduce --set allreduce.num_workers=3 --listen 0.0.0.0:4711\n  \
+                  bonfire head run.yml --set head.works=true     this machine is the first worker, too\n  \
                   bonfire head --resume runs/first               under the same ticket: its nodes come back"
 )]
 pub struct HeadArgs {
@@ -34,6 +36,9 @@ pub struct HeadArgs {
     /// The name or address that the ticket gives for this machine [default: the one it listens on]
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
+    /// What this process is called as a node, if the run file says `head: {works: true}` [default: the machine's name]
+    #[arg(long)]
+    name: Option<String>,
     /// Without TLS: everyone on the network can read and change what is sent
     #[arg(long, conflicts_with = "resume")]
     insecure: bool,
@@ -60,7 +65,10 @@ pub fn run(args: HeadArgs) -> Result<ExitCode> {
         insecure: args.insecure,
         wait: Duration::from_secs(args.wait),
     };
-    let (run, gate) = args.run.training()?.open(&access)?;
+    let training = args.run.training()?;
+    let works = training.settings()?.file.head.works == Some(true);
+    ensure!(works || args.name.is_none(), "--name is for a head that works: head: {{works: true}}");
+    let (run, gate) = training.open(&access)?;
     let stop = stop_on_ctrl_c()?;
     let ticket = gate.ticket().to_string();
     match &args.ticket_file {
@@ -72,7 +80,11 @@ pub fn run(args: HeadArgs) -> Result<ExitCode> {
             let _ = print(&ticket);
         }
     }
-    let summary = gate.lead(run, stop).context(Failed("the run failed".to_owned()))?;
+    let led = match works {
+        true => gate.lead_at_work(run, stop, args.name.or_else(|| HostFacts::collect(None).hostname)),
+        false => gate.lead(run, stop),
+    };
+    let summary = led.context(Failed("the run failed".to_owned()))?;
     Ok(exit_code(&summary))
 }
 
@@ -85,6 +97,7 @@ fn as_rank(args: HeadArgs, place: &RankPlace) -> Result<ExitCode> {
         place.rank,
         place.size
     );
+    ensure!(args.name.is_none(), "--name is for a head that works, and rank 0 is the head only");
     ensure!(args.advertise.is_none(), "--advertise is --master where the head is one of several ranks");
     let rendezvous = args.ranks.rendezvous(place, args.insecure)?;
     let started = Ranks { size: place.size as usize, head_apart: true, mpi: place.launcher.knows_mpi() };

@@ -39,7 +39,7 @@ pub fn lead(
     let stop = stop_on_ctrl_c()?;
     let led = match head_apart {
         true => gate.lead(run, stop),
-        false => gate.lead_at_work(run, stop),
+        false => gate.lead_at_work(run, stop, None),
     };
     led.map_err(|error| match error.is::<Absent>() {
         true => Error::new(Failed(format!("the run failed: {error:#}; {}", rendezvous.advice()))),

@@ -59,6 +59,56 @@ fn flat_sync_of_processes_is_that_of_threads_bit_for_bit() {
 }
 
 #[test]
+fn a_head_that_works_is_the_first_of_the_workers_bit_for_bit() {
+    for (workers, settings) in [(1, DIGITS), (2, GRAMMAR), (3, DIGITS)] {
+        let dir = Dir::new();
+        let settings = format!("{settings}\n epochs=1");
+        let threads = alone(&dir, "threads", workers, &settings).parameters();
+        for (name, arch) in [("flat", flat(workers, "")), ("ring", ring(workers, "mean"))] {
+            let settings = format!("{settings}\n head.works=true\n{arch}");
+            let record = burn(&dir, name, workers - 1, &settings);
+            assert!(record.parameters() == threads, "{arch}");
+            assert_eq!(record.told("node_joined").len(), workers, "{arch}");
+            assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
+        }
+    }
+}
+
+#[test]
+fn a_head_can_work_in_every_architecture() {
+    let dir = Dir::new();
+    let check = |name: &str, nodes: usize, role: &str, arch: &str| {
+        let record = burn(&dir, name, nodes - 1, &format!("{DIGITS}\n epochs=1\n head.works=true\n{arch}"));
+        let joined = record.told("node_joined");
+        assert_eq!(joined.len(), nodes, "{joined:?}");
+        assert_eq!(joined[0]["role"], role, "{joined:?}");
+        assert!((record.number("epochs") - 1.0).abs() < 1e-9, "{name}: {}", record.number("epochs"));
+        let saved = std::fs::read_to_string(record.0.join("run.yml")).expect("run.yml");
+        assert!(saved.contains("works: true"), "{saved}");
+    };
+    check("async", 2, "worker 0", &flat(2, ", type: async"));
+    check("backup", 3, "worker 0", &flat(2, ", backup_workers: 1"));
+    check("evaluator", 3, "worker 0", &format!("evaluator=true\n{}", flat(2, "")));
+    check("tree", 6, "relay 0", &hierarchy("sync", ["sync", "async"]));
+    check("plain", 2, "worker 0", "workers=2");
+}
+
+#[test]
+fn a_head_that_works_comes_back_as_a_worker() {
+    let dir = Dir::new();
+    let settings = format!("{DIGITS}\n epochs=20\n checkpoint_every=20 rounds\n{}", flat(2, ""));
+    let mut fire = Fire::light(&dir, "run", "--set head.works=true", &settings);
+    fire.head.until_said("waiting for 1 worker beside the head (1 of 2 joined");
+    fire = fire.join(&dir, 1);
+    fire.head.until_said("epoch  3/20");
+    fire.head.signal("KILL");
+    let record = fire.relight(&dir).burn_down();
+    assert_eq!(record.told("resumed").len(), 1);
+    assert_eq!(record.told("node_joined").len(), 4, "both, and both again");
+    assert!(record.number("accuracy") > 0.9, "{}", record.number("accuracy"));
+}
+
+#[test]
 fn threads_that_share_products_change_no_bit() {
     let dir = Dir::new();
     let with = |threads: usize| {

@@ -118,6 +118,43 @@ fn the_files_of_the_device_pool_project_run_on_hosts_in_their_order() {
 }
 
 #[test]
+fn as_many_hosts_as_workers_are_enough() {
+    if !is_wanted("as_many_hosts_as_workers_are_enough") {
+        return;
+    }
+    let bed = Bed::of('j', 3);
+    bed.lab.dir.write("plain.ini", bed.lines(&[1, 2, 3]).replace(" slots=1", ""));
+    let data = "data={name: digits, train: 2000, test: 200}\n epochs=1";
+    bed.here("train --quiet --workers 3 --out alone").set(data).succeed();
+    let alone = Record::of(bed.lab.dir.path("alone"));
+    for (name, arch) in [
+        ("ring", "arch=allreduce\n allreduce={num_workers: 3}"),
+        ("flat", "arch=flat\n parameter_server={num_workers: 3}"),
+    ] {
+        let run =
+            bed.here(&format!("run -i plain.ini --out {name}")).set(&format!("{data}\n{arch}")).succeed();
+        assert!(run.stderr.contains("head and worker 0 on pi1 ("), "{}", run.stderr);
+        assert!(run.stderr.contains("); workers on pi2, pi3"), "{}", run.stderr);
+        let record = Record::of(bed.lab.dir.path(name));
+        complete(&record, &["pi1", "pi2", "pi3"]);
+        let roles = record.json("hosts.json")["seats"].clone();
+        let roles: Vec<_> = (0..3).map(|i| roles[i]["role"].clone()).collect();
+        assert_eq!(roles, ["head and worker 0", "worker", "worker"]);
+        let joined = record.told("node_joined");
+        assert_eq!(joined.iter().map(|event| &event["name"]).collect::<Vec<_>>(), ["pi1", "pi2", "pi3"]);
+        assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
+        assert!(record.parameters() == alone.parameters(), "{name}: the same bits as here");
+        bed.is_clean();
+    }
+    // With a host less there is nobody for the third worker, and no head alone.
+    let two = bed.lines(&[1, 2]);
+    bed.lab.dir.write("two.ini", two);
+    let few = bed.here("run -i two.ini").set("arch=flat\n parameter_server={num_workers: 3}").run().expect(2);
+    assert!(few.stderr.contains("3 would do, as the head can work"), "{}", few.stderr);
+    bed.end();
+}
+
+#[test]
 fn data_and_slots_and_speed_decide_where_things_go() {
     if !is_wanted("data_and_slots_and_speed_decide_where_things_go") {
         return;
@@ -248,6 +285,7 @@ fn wrong_input_starts_nothing() {
         "",
         "the run needs 1 head, 2 relays and 4 workers: 7 hosts; the inventory has 5: 2 workers are missing",
     );
+    check(five, "--set head.works=maybe", "head.works=maybe: expected true or false");
     check(five, "--group desks", "desks");
     check("", "", "hosts.ini");
     check("[pool]\n", "", "hosts");
@@ -255,6 +293,13 @@ fn wrong_input_starts_nothing() {
     let seven = "[pool]\na\nb\nc\nd\ne\nf\ng\n";
     check(seven, "--data nothing/here", "--data nothing/here: there is no such file or folder");
     check(five, "--set batch_siz=3", "batch_size");
+    dir.write("run.yml", format!("{COMMON}{FLAT}head: {{works: false}}\n"));
+    check(
+        "[pool]\na\nb\nc\nd\n",
+        "",
+        "the run needs 1 head and 4 workers: 5 hosts; the inventory has 4: 1 worker is missing; with `head: {works: \
+         true}` 4 would do",
+    );
     dir.write("run.yml", "arch: [1");
     check(five, "", "run.yml");
     dir.bonfire("run run.yml").run().expect(2);

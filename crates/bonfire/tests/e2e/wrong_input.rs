@@ -31,6 +31,8 @@ fn run_files() {
     check("model:\n  tagger:\n    dropout: 1.5\ndata: grammar", "dropout must be from 0 to below 1");
     check("arch: flat", "run.yml:1: arch: flat needs the key `parameter_server`");
     check("epochs: 5\nepochs: 6", "run.yml:2: ");
+    check("seed: 1\nhead: {works: maybe}", "run.yml:2: head.works: expected true or false, found the text");
+    check("seed: 1\nhead:\n  work: true", "run.yml:3: head: unknown key `work`; did you mean `works`?");
     check("epochs: [5", "run.yml:");
     check("data: {name: digits, trian: 5}", "unknown key `trian`; did you mean `train`?");
 }
@@ -80,6 +82,7 @@ fn commands() {
     check("train --resume nowhere", "nowhere: there is no such folder");
     check("train --resume full", "full: is not a run folder: run.yml is missing");
     check("bench step --model tager", "did you mean `tagger`?");
+    check("head --name pi1", "--name is for a head that works: head: {works: true}");
     check("bench step --threads 0", "--threads must be at least 1");
 }
 

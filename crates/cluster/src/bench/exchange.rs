@@ -221,7 +221,7 @@ impl Party {
         )?;
         let address = listener.local_addr().to_string();
         let own = Peer { address, fingerprint: fingerprint.unwrap_or_default() };
-        let network = Grpc { wire, secret, timeouts: Timeouts::default() };
+        let network = Grpc { wire, secret, timeouts: Timeouts::default(), head: String::new() };
         Ok((Self { task, index, network, post, mailbox, _listener: listener }, own))
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_data::pack;
-use bonfire_report::{Event, HostFacts, Summary};
+use bonfire_report::{Event, Exit, HostFacts, Summary};
 use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Passphrase, Secret, Ticket, Wire};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -158,6 +158,12 @@ impl Gate {
         &self.ticket
     }
 
+    /// The address of all ways to this machine, if the head listens on all of them: who reaches the head by one of them
+    /// reaches others here by it, too.
+    pub(super) fn open_host(&self) -> Option<IpAddr> {
+        Some(self.listener.local_addr().ip()).filter(IpAddr::is_unspecified)
+    }
+
     /// Keeps what the head needs to come back.
     pub fn save(&self, run: &Run) -> Result<()> {
         self.keys.save(run.folder())
@@ -183,26 +189,32 @@ fn host_of(address: SocketAddr) -> String {
 impl Gate {
     /// Trains with the nodes that come to the gate. Whatever happens, the summary is written.
     pub fn lead(&self, mut run: Run, stop: &AtomicBool) -> Result<Summary> {
-        let led = entry(&run)
-            .and_then(|entry| head::lead(&mut run, Registry::new(entry), &self.mailbox, stop, self.wait));
+        let led = entry(&run).map(Registry::new).and_then(|registry| self.conduct(&mut run, registry, stop));
+        self.conclude(run, led)
+    }
+
+    /// The same with this process as a node too, of this name: the first of those that the run asks for.
+    pub fn lead_at_work(&self, mut run: Run, stop: &AtomicBool, name: Option<String>) -> Result<Summary> {
+        let led = entry(&run).map(Registry::new).and_then(|mut registry| {
+            let resident = Resident::move_in(name, &run, self, &mut registry)?;
+            let led = self.conduct(&mut run, registry, stop);
+            resident.move_out();
+            led
+        });
+        self.conclude(run, led)
+    }
+
+    fn conduct(&self, run: &mut Run, registry: Registry, stop: &AtomicBool) -> Result<Exit> {
+        head::lead(run, registry, &self.mailbox, stop, self.wait)
+    }
+
+    fn conclude(&self, mut run: Run, led: Result<Exit>) -> Result<Summary> {
         self.listener.sum_up();
         while let Some(mail) = self.mailbox.next(Duration::ZERO) {
             if let News::Stranger(reason) = mail.news {
                 run.tell(Event::Warned { message: turned_away(&reason) });
             }
         }
-        run.end(led)
-    }
-
-    /// The same with this process as a node too: rank 0 of those that a launcher started.
-    pub fn lead_at_work(&self, mut run: Run, stop: &AtomicBool) -> Result<Summary> {
-        let led = entry(&run).and_then(|entry| {
-            let mut registry = Registry::new(entry);
-            let resident = Resident::move_in(&run, self, &mut registry)?;
-            let led = head::lead(&mut run, registry, &self.mailbox, stop, self.wait);
-            resident.move_out();
-            led
-        });
         run.end(led)
     }
 }

@@ -1,6 +1,7 @@
 //! A node in the process of its own head: it shares the head's data, and hears of it over memory. Others reach it as
 //! they reach every node.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -29,13 +30,13 @@ pub struct Resident {
 const FAREWELL: Duration = Duration::from_secs(5);
 
 impl Resident {
-    /// Starts a node that has joined already, as rank 0.
-    pub fn move_in(run: &Run, gate: &Gate, registry: &mut Registry) -> Result<Self> {
+    /// Starts a node that has joined already, as rank 0. Without a name it is called by its machine and rank.
+    pub fn move_in(name: Option<String>, run: &Run, gate: &Gate, registry: &mut Registry) -> Result<Self> {
         let ticket = gate.ticket();
         let (post, mail) = mailbox();
         let part = Part {
-            name: None,
-            listen: None,
+            name,
+            listen: gate.open_host().map(|host| SocketAddr::new(host, 0).to_string()),
             wait: Duration::ZERO,
             patience: Duration::ZERO,
             cache: None,
@@ -46,11 +47,12 @@ impl Resident {
         let (head, outbox) = memory_link(post.sink(head_link), gate.post.sink(link));
         let number = registry.admit(link, outbox, join);
         if let Some(node) = registry.get_mut(number) {
-            node.is_ready = true;
+            (node.is_ready, node.is_resident) = (true, true);
         }
         let settings = run.job.settings.clone();
         let (wire, secret) = (Arc::clone(&gate.wire), ticket.secret.clone());
-        let network = Arc::new(Grpc { wire, secret, timeouts: timeouts(&settings) });
+        let (timeouts, head_address) = (timeouts(&settings), ticket.address.clone());
+        let network = Arc::new(Grpc { wire, secret, timeouts, head: head_address });
         let (dataset, layout) = (Arc::clone(&run.job.dataset), run.job.layout().clone());
         let (end, ended) = sync_channel(1);
         thread::Builder::new()
@@ -72,5 +74,66 @@ impl Resident {
     /// Waits for its end, but not for long: one that hangs ends with the process.
     pub fn move_out(self) {
         let _ = self.ended.recv_timeout(FAREWELL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    use bonfire_learn::ClassWeights;
+    use bonfire_report::View;
+    use bonfire_run::{Job, Overrides, Scale, Settings};
+
+    use super::super::{Access, take_part};
+    use super::*;
+
+    /// How long the test may wait for anything.
+    const WAIT: Duration = Duration::from_secs(60);
+
+    fn ready(text: &str, folder: &std::path::Path) -> Run {
+        let settings = Settings::read("run.yml", text, &Overrides::default(), 2).expect("a run file");
+        let job = Job::prepare(settings, Scale::Nodes).expect("a job");
+        Run::create(job, folder, vec![View::Quiet], Instant::now()).expect("a run")
+    }
+
+    #[test]
+    fn a_run_goes_on_without_a_resident_that_failed() {
+        for arch in
+            ["arch: flat, parameter_server: {num_workers: 2}", "arch: allreduce, allreduce: {num_workers: 2}"]
+        {
+            let temp = tempfile::tempdir().expect("a folder");
+            let folder = temp.path().join("run");
+            let data = "data: {name: digits, train: 400, test: 50}, num_server_rounds: 5";
+            let mut run = ready(&format!("{{{data}, {arch}}}"), &folder);
+            // Its model cannot have these. Other nodes take what they know from the run file, which has none.
+            run.job.settings.class_weights = Some(ClassWeights::new(&[1.0, 2.0]).expect("weights"));
+            let access = Access {
+                listen: Some("127.0.0.1:0".to_owned()),
+                advertise: None,
+                insecure: true,
+                wait: WAIT,
+            };
+            let gate = Gate::open(&access, &run.job.settings, None).expect("a gate");
+            let ticket = gate.ticket().clone();
+            let part = Part {
+                name: None,
+                listen: None,
+                wait: WAIT,
+                patience: Duration::ZERO,
+                cache: None,
+                rank: None,
+            };
+            let node = thread::spawn(move || take_part(&ticket, &part, &mut |_| ()));
+            let summary = gate.lead_at_work(run, &AtomicBool::new(false), Some("here".to_owned()));
+            assert_eq!(summary.expect(arch).rounds, 5, "{arch}");
+            node.join().expect("a thread").expect(arch);
+            let events = fs::read_to_string(folder.join("events.jsonl")).expect("a log");
+            let lost: Vec<&str> = events.lines().filter(|line| line.contains("\"node_lost\"")).collect();
+            assert!(lost.len() == 1 && lost[0].contains("\"here\""), "{arch}: {lost:?}");
+            assert!(events.contains("the model tells 10 classes apart"), "{arch}: the reason is told");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! How a node reaches another: over gRPC, or in this process over memory.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
@@ -20,6 +21,8 @@ pub struct Grpc {
     pub wire: Arc<Wire>,
     pub secret: Secret,
     pub timeouts: Timeouts,
+    /// Where this node reaches the head.
+    pub head: String,
 }
 
 /// The nodes of one process by their addresses.
@@ -46,6 +49,18 @@ impl Network for Switchboard {
     }
 }
 
+impl Grpc {
+    /// Where a peer is reached. One that names no host is at the head's, which it need not know by the name that this
+    /// node has for it.
+    fn address(&self, peer: &proto::Peer) -> String {
+        let nowhere = peer.address.parse::<SocketAddr>().ok().filter(|address| address.ip().is_unspecified());
+        match (nowhere, self.head.rsplit_once(':')) {
+            (Some(address), Some((host, _))) => format!("{host}:{}", address.port()),
+            _ => peer.address.clone(),
+        }
+    }
+}
+
 impl Network for Grpc {
     fn connect(&self, peer: &proto::Peer, sink: Sink) -> Result<Outbox> {
         let security = match peer.fingerprint.is_empty() {
@@ -56,7 +71,28 @@ impl Network for Grpc {
             }
         };
         self.wire
-            .connect(&peer.address, security, &self.secret, self.timeouts, sink)
+            .connect(&self.address(peer), security, &self.secret, self.timeouts, sink)
             .with_context(|| format!("cannot reach {}", peer.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_without_a_host_is_at_the_heads() {
+        let check = |head: &str, peer: &str, expect: &str| {
+            let wire = Arc::new(Wire::start().expect("threads"));
+            let (secret, timeouts) = (Secret::from([0; 16]), Timeouts::default());
+            let network = Grpc { wire, secret, timeouts, head: head.to_owned() };
+            let peer = proto::Peer { address: peer.to_owned(), ..proto::Peer::default() };
+            assert_eq!(network.address(&peer), expect);
+        };
+        check("10.0.0.1:4711", "10.0.0.2:5000", "10.0.0.2:5000");
+        check("10.0.0.1:4711", "0.0.0.0:5000", "10.0.0.1:5000");
+        check("pi1.local:4711", "[::]:5000", "pi1.local:5000");
+        check("[fd00::1]:4711", "[::]:5000", "[fd00::1]:5000");
+        check("10.0.0.1:4711", "pi2:5000", "pi2:5000");
     }
 }

@@ -67,6 +67,8 @@ pub struct Node {
     pub link: u64,
     pub outbox: Outbox,
     pub is_ready: bool,
+    /// Whether it is in the head's process.
+    pub is_resident: bool,
     pub role: Option<Role>,
 }
 
@@ -212,6 +214,7 @@ impl Registry {
             link,
             outbox,
             is_ready: false,
+            is_resident: false,
             role: None,
         };
         self.nodes.insert(number, node);

@@ -178,7 +178,7 @@ fn restore(job: &mut Job, folder: &RunFolder) -> Result<Restored> {
     let (found, skipped) = checkpoint::newest_whole(&folder.checkpoints(), job.layout())?;
     let Some(Checkpoint { parameters, moments, mut progress, file }) = found else {
         let file = &job.settings.file;
-        job.replica = Replica::new(job.crew.layout(), file.optimizer.clone(), file.seed);
+        job.replica = Replica::new(job.layout(), file.optimizer.clone(), file.seed);
         return Ok(Restored { progress: Progress::default(), from: "the beginning".to_owned(), skipped });
     };
     if !job.replica.optimizer.restore(progress.optimizer_steps, moments) {

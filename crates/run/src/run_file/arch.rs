@@ -92,6 +92,15 @@ pub struct Allreduce {
     pub engine: Engine,
 }
 
+/// The head, which leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeadSpec {
+    /// Whether its process has the first of the other roles too. Who launches decides if the file does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub works: Option<bool>,
+}
+
 /// What becomes of the gradients of all members of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -114,7 +123,7 @@ pub enum Engine {
     Mpi,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

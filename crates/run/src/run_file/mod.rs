@@ -14,8 +14,8 @@ use bonfire_data::Source;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule};
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 
-use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
-pub use arch::{Engine, RelayPlan, RingOp, ServerRule, Topology};
+use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server, is_default};
+pub use arch::{Engine, HeadSpec, RelayPlan, RingOp, ServerRule, Topology};
 pub use ranks::Ranks;
 pub use span::Span;
 
@@ -65,6 +65,9 @@ pub struct RunFile {
     /// For `arch: allreduce`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allreduce: Option<Allreduce>,
+    /// Of runs on several machines.
+    #[serde(skip_serializing_if = "is_default")]
+    pub head: HeadSpec,
     /// Over how many threads a worker splits its batch, or the products of a model that is mostly weights; otherwise the
     /// cores of its machine are shared out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,6 +130,7 @@ impl Default for RunFile {
             parameter_server: None,
             global_server: None,
             allreduce: None,
+            head: HeadSpec::default(),
             threads: None,
             distribute: Distribute::default(),
             compression: Compression::default(),

@@ -290,6 +290,8 @@ fn the_resolved_file_reads_back_the_same() {
         "arch: flat\nparameter_server: {type: async, num_workers: 2, max_staleness: 3, damping: 0.25}",
         "arch: flat\nparameter_server: {num_workers: 2, backup_workers: 1, straggler_s: 2.5}\nthreads: 2",
         "arch: allreduce\nallreduce: {num_workers: 2, op: adasum}\ndistribute: ship",
+        "arch: flat\nparameter_server: {num_workers: 2}\nhead: {works: true}",
+        "head: {works: false}",
         "evaluator: true\nsilence_s: 2.5\nworkers: 3\nmin_workers: 2",
         "model: {tagger: {cell: lstm, dropout: 0.1}}\ndata: {name: grammar, tags: xpos, lower_case: false}",
         "model: {sentiment: {classes: 5}}\ndata: {path: 'a: b # c', max_words: 50}\nname: \"yes\"",
@@ -312,6 +314,27 @@ fn the_resolved_file_reads_back_the_same() {
         assert_eq!(again.to_yaml().unwrap(), yaml);
         assert_eq!(settings.differs_for_good(&again), None);
     }
+}
+
+#[test]
+fn a_head_works_or_not_or_does_not_say() {
+    let check = |text: &str, set: &[&str], works: Option<bool>| {
+        let settings = read(text, set);
+        assert_eq!(settings.file.head.works, works, "{text:?} with {set:?}");
+        assert_eq!(settings.to_yaml().unwrap().contains("head:"), works.is_some(), "{text:?}");
+    };
+    check("", &[], None);
+    check("head: {}", &[], None);
+    check("head:", &[], None);
+    check("head: {works: true}", &[], Some(true));
+    check("head: {works: true}", &["head.works=false"], Some(false));
+    check("", &["head={works: true}"], Some(true));
+    let refuse = |text: &str, expect: &str| refuse(text, &[], expect);
+    let maybe = "run.yml:2: head.works: expected true or false, found the text \"maybe\"";
+    refuse("seed: 1\nhead: {works: maybe}", maybe);
+    refuse("seed: 1\nhead:\n  work: true", "run.yml:3: head: unknown key `work`; did you mean `works`?");
+    refuse("head: true", "run.yml:1: head: expected a mapping, found true");
+    refuse("head: [true]", "run.yml:1: head: expected a mapping, found a list");
 }
 
 #[test]

@@ -22,7 +22,8 @@ use plan::RunPlan;
 #[command(
     after_help = "The first host is the head; the others get the roles of the run file in their order: workers, or for \
                   each local server the relay and then its workers, and the evaluator last. Without `arch`, all other \
-                  hosts are workers. The program is copied where it is missing, the head sends the data to the others, \
+                  hosts are workers. If there is one host too few, the head is the first worker, too; `head: {works: \
+                  false}` and `true` say otherwise. The program is copied where it is missing, the head sends the data to the others, \
                   and in the end the run folder is here and no process is left on any host, also if this terminal is \
                   closed. Ctrl-C stops with a checkpoint, a second one at once.\n\n\
                   Examples:\n  bonfire run -i hosts.ini run.yml\n  \
@@ -87,7 +88,8 @@ pub fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let list = RunList::open()?;
     let fleet = args.fleet.check(hosts, data.as_ref().map_or(0, |data| data.bytes))?;
     let (fleet, places) = assign(args, &plan, fleet)?;
-    let (spec, interrupts) = (plan.spec(args, data)?, count_ctrl_c()?);
+    let spec = plan.spec(args, data, &fleet.checkups()[places[0]].host)?;
+    let interrupts = count_ctrl_c()?;
     let mut live =
         spec.start(fleet, &places, list, interrupts, &mut warn).map_err(|error| plan.explain(error, args))?;
     if !(args.quiet || args.json) {
@@ -141,7 +143,8 @@ fn assign(
 
 /// `head on pi1 (192.168.2.101:41234); workers on pi2, pi3`
 fn roles_in_words(live: &LiveRun) -> String {
-    let mut parts = vec![format!("head on {} ({})", live.run.head_name(), live.head_address)];
+    let head = live.run.record.processes[0].role;
+    let mut parts = vec![format!("{head} on {} ({})", live.run.head_name(), live.head_address)];
     for (role, name) in [
         (ProcessRole::Relay, "relays"),
         (ProcessRole::Worker, "workers"),

@@ -50,7 +50,8 @@ impl RunPlan {
         let settings = read(&set)?;
         if matches!(settings.topology, Topology::Single { .. }) && !settings.says("workers") {
             let slots: usize = hosts.iter().map(|host| host.slots).sum();
-            let others = 1 + usize::from(settings.file.evaluator);
+            let is_apart = settings.file.head.works != Some(true);
+            let others = usize::from(is_apart) + usize::from(settings.file.evaluator);
             // With too few hosts, one worker is what is missing.
             set.push(format!("workers={}", slots.saturating_sub(others).max(1)));
         }
@@ -59,9 +60,8 @@ impl RunPlan {
             set.push("distribute=ship".to_owned());
         }
         let settings = read(&set)?;
-        let roles = roles(&settings);
         let slots: Vec<usize> = hosts.iter().map(|host| host.slots).collect();
-        in_order(&roles, &slots)?;
+        let roles = cast(&settings, &slots)?;
         if let Some(out) = &args.out
             && fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some())
         {
@@ -70,8 +70,8 @@ impl RunPlan {
         Ok(Self { settings, text, set, roles })
     }
 
-    /// The run as the launcher is told of it.
-    pub fn spec(&self, args: &RunOnHostsArgs, data: Option<Shipment>) -> Result<RunSpec> {
+    /// The run as the launcher is told of it, whose head is on this host.
+    pub fn spec(&self, args: &RunOnHostsArgs, data: Option<Shipment>, head_host: &str) -> Result<RunSpec> {
         let runs = Path::new("runs");
         let path = RunFolder::default_path(runs, &self.settings.file.name, SystemTime::now());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -80,7 +80,7 @@ impl RunPlan {
             out: args.out.clone().unwrap_or_else(|| runs.join(&id)),
             id,
             roles: self.roles.clone(),
-            head_arguments: self.head_arguments(args, data.as_ref())?,
+            head_arguments: self.head_arguments(args, data.as_ref(), head_host)?,
             head_files: vec![("run.yml".to_owned(), self.text.clone())],
             node_arguments,
             ticket: TICKET_FORMAT,
@@ -92,16 +92,26 @@ impl RunPlan {
         })
     }
 
-    fn head_arguments(&self, args: &RunOnHostsArgs, data: Option<&Shipment>) -> Result<Vec<String>> {
+    fn head_arguments(
+        &self,
+        args: &RunOnHostsArgs,
+        data: Option<&Shipment>,
+        host: &str,
+    ) -> Result<Vec<String>> {
         let mut set = self.set.clone();
+        let works = self.roles[0].leads_as().is_some();
+        if works {
+            set.push("head.works=true".to_owned());
+        }
         if let Some(data) = data {
             let key = if self.settings.says("data.path") { "data.path" } else { "data.name" };
             set.push(format!("{key}={}", serde_json::to_string(&data.place())?));
         }
         let listen = format!("0.0.0.0:{}", args.port);
         let words = ["head", "run.yml", "--out", RUN_FOLDER, "--ticket-file", TICKET, "--listen", &listen];
+        let name = works.then_some(["--name", host]).into_iter().flatten();
         let set = set.iter().flat_map(|set| ["--set", set]);
-        Ok(words.into_iter().chain(set).map(str::to_owned).collect())
+        Ok(words.into_iter().chain(name).chain(set).map(str::to_owned).collect())
     }
 
     /// Wrong input that only the head could see, such as data that are not there, is wrong input here.
@@ -147,12 +157,104 @@ fn in_words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn roles(settings: &Settings) -> Vec<ProcessRole> {
+/// The roles of a run on hosts with so many slots. Unless the run file says otherwise, the head has a process of its own
+/// where there is room for one.
+fn cast(settings: &Settings, slots: &[usize]) -> Result<Vec<ProcessRole>> {
+    let at_work = roles(settings, true);
+    if settings.file.head.works == Some(true) {
+        in_order(&at_work, slots)?;
+        return Ok(at_work);
+    }
+    let apart = roles(settings, false);
+    let Err(shortage) = in_order(&apart, slots) else { return Ok(apart) };
+    let enough = at_work.len();
+    if settings.file.head.works == Some(false) {
+        bail!("{shortage}; with `head: {{works: true}}` {enough} would do");
+    }
+    match in_order(&at_work, slots) {
+        Ok(_) => Ok(at_work),
+        Err(_) => bail!("{shortage}; {enough} would do, as the head can work"),
+    }
+}
+
+/// The head's first, which is that of the first node too if it works.
+fn roles(settings: &Settings, works: bool) -> Vec<ProcessRole> {
     let role = |wanted: &Wanted| match wanted {
         Wanted::Relay(_) => ProcessRole::Relay,
         Wanted::Worker | Wanted::RingMember => ProcessRole::Worker,
         Wanted::Evaluator => ProcessRole::Evaluator,
     };
-    let others = wanted(&settings.topology, settings.file.evaluator);
-    std::iter::once(ProcessRole::Head).chain(others.iter().map(role)).collect()
+    let nodes = wanted(&settings.topology, settings.file.evaluator);
+    let (head, others) = match nodes.split_first() {
+        Some((Wanted::Relay(_), others)) if works => (ProcessRole::HeadAndRelay, others),
+        Some((_, others)) if works => (ProcessRole::HeadAndWorker, others),
+        _ => (ProcessRole::Head, nodes.as_slice()),
+    };
+    std::iter::once(head).chain(others.iter().map(role)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProcessRole::{Evaluator, Head, HeadAndRelay, HeadAndWorker, Relay, Worker};
+    use super::*;
+
+    const FLAT: &str = "{arch: flat, parameter_server: {num_workers: 3}";
+    const RING: &str = "{arch: allreduce, allreduce: {num_workers: 3}";
+    const TREE: &str =
+        "{arch: hierarchical, global_server: {local_servers: [{num_workers: 1}, {num_workers: 1}]}";
+
+    fn read(text: &str, more: &str, slots: &[usize]) -> Result<Vec<ProcessRole>, String> {
+        let text = format!("{text}{more}}}");
+        let settings = Settings::read("run.yml", &text, &Overrides::default(), 1).expect("a run file");
+        cast(&settings, slots).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn the_head_works_where_there_is_no_room_for_it_alone() {
+        let check = |text: &str, more: &str, slots: &[usize], expect: &[ProcessRole]| {
+            assert_eq!(read(text, more, slots).as_deref(), Ok(expect), "{text}{more} on {slots:?}");
+        };
+        let (apart, at_work) = ([Head, Worker, Worker, Worker], [HeadAndWorker, Worker, Worker]);
+        for text in [FLAT, RING] {
+            check(text, "", &[1; 4], &apart);
+            check(text, "", &[1; 5], &apart);
+            check(text, "", &[1; 3], &at_work);
+            check(text, "", &[2, 1], &at_work);
+            check(text, "", &[2, 2], &apart);
+            check(text, ", head: {works: true}", &[1; 3], &at_work);
+            check(text, ", head: {works: true}", &[1; 9], &at_work);
+            check(text, ", head: {works: false}", &[1; 4], &apart);
+        }
+        check(FLAT, ", evaluator: true", &[1; 4], &[HeadAndWorker, Worker, Worker, Evaluator]);
+        check(TREE, "", &[1; 5], &[Head, Relay, Worker, Relay, Worker]);
+        check(TREE, "", &[1; 4], &[HeadAndRelay, Worker, Relay, Worker]);
+        check("{workers: 1", "", &[1], &[HeadAndWorker]);
+        check("{workers: 1", "", &[1, 1], &[Head, Worker]);
+    }
+
+    #[test]
+    fn too_few_hosts_are_told_how_many_would_do() {
+        let check = |text: &str, more: &str, slots: &[usize], expect: &str| {
+            assert_eq!(read(text, more, slots), Err(expect.to_owned()), "{text}{more} on {slots:?}");
+        };
+        let needs = "the run needs 1 head and 3 workers: 4 hosts; the inventory has";
+        check(
+            RING,
+            ", head: {works: false}",
+            &[1; 3],
+            &format!("{needs} 3: 1 worker is missing; with `head: {{works: true}}` 3 would do"),
+        );
+        check(
+            RING,
+            "",
+            &[1; 2],
+            &format!("{needs} 2: 2 workers are missing; 3 would do, as the head can work"),
+        );
+        check(
+            RING,
+            ", head: {works: true}",
+            &[1; 2],
+            "the run needs 1 head that is a worker and 2 workers: 3 hosts; the inventory has 2: 1 worker is missing",
+        );
+    }
 }

@@ -88,7 +88,10 @@ impl Head<'_> {
     fn attendance(&self, wanted: &[Wanted], left: Duration) -> Attendance {
         let joined = self.registry.nodes().count();
         let ready = self.registry.nodes().filter(|node| node.is_ready).count();
-        let missing = in_words(&wanted[joined.min(wanted.len())..]);
+        let mut missing = in_words(&wanted[joined.min(wanted.len())..]);
+        if !missing.is_empty() && self.registry.nodes().any(|node| node.is_resident) {
+            missing.push_str(" beside the head");
+        }
         Attendance { joined, ready, wanted: wanted.len(), missing, left }
     }
 
