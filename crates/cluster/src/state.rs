@@ -16,15 +16,15 @@ pub const PIECE: usize = 1 << 16;
 /// How many pieces are asked for ahead.
 const AHEAD: usize = 4;
 
-/// No piece of a state has more bytes: an optimiser has at most two moments.
-pub const MOST_BYTES: usize = PIECE * 4 * 3;
+/// No piece of a state has more bytes: an optimiser has at most two moments, an outer step at most a velocity.
+pub const MOST_BYTES: usize = PIECE * 4 * 4;
 
 /// A copy of a replica's state after a round.
 #[derive(Debug)]
 pub struct Snapshot {
     pub round: u64,
     steps: u64,
-    /// The parameters, then each moment.
+    /// The parameters, then each moment, then the velocity of the outer step.
     vectors: Vec<Vec<f32>>,
     /// Whether its last piece was asked for.
     pub is_given: bool,
@@ -32,8 +32,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub fn of(replica: &Replica, round: u64) -> Self {
-        let moments = replica.optimizer.moments().iter().cloned();
-        let vectors = std::iter::once(replica.parameters.clone()).chain(moments).collect();
+        let vectors = std::iter::once(&replica.parameters).chain(replica.memory()).cloned().collect();
         Self { round, steps: replica.optimizer.steps(), vectors, is_given: false }
     }
 
@@ -47,8 +46,8 @@ impl Snapshot {
 
 /// The piece of a replica's state that is asked for. The replica has done `round`.
 pub fn piece_of(replica: &Replica, round: u64, wanted: &proto::StateWanted) -> (proto::State, Bytes) {
-    let moments = replica.optimizer.moments().iter().map(Vec::as_slice);
-    let vectors: Vec<&[f32]> = std::iter::once(replica.parameters.as_slice()).chain(moments).collect();
+    let vectors = std::iter::once(&replica.parameters).chain(replica.memory());
+    let vectors: Vec<&[f32]> = vectors.map(Vec::as_slice).collect();
     piece(&vectors, round, replica.optimizer.steps(), wanted)
 }
 
@@ -120,7 +119,7 @@ impl Intake {
         {
             return Ok(());
         }
-        let moments = if self.parameters_only { 0 } else { replica.optimizer.moments().len() };
+        let moments = if self.parameters_only { 0 } else { replica.memory().count() };
         ensure!(
             state.moments as usize == moments,
             "a state with {} moments is of another optimiser",
@@ -131,8 +130,8 @@ impl Intake {
         ensure!(payload.len() == bytes * (1 + moments), "a piece of {} bytes does not fit", payload.len());
         copy_floats(&payload[..bytes], &mut replica.parameters[range.clone()]);
         if !self.parameters_only {
-            let vectors = replica.optimizer.restore_part(state.steps);
-            for (vector, payload) in vectors.iter_mut().zip(payload[bytes..].chunks(bytes)) {
+            let vectors = replica.restore_part(state.steps);
+            for (vector, payload) in vectors.zip(payload[bytes..].chunks(bytes)) {
                 copy_floats(payload, &mut vector[range.clone()]);
             }
         }

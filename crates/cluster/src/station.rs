@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use bonfire_data::{Dataset, Samples};
-use bonfire_learn::{Gradient, Layout, OptimizerSpec, Tally};
+use bonfire_learn::{Gradient, Layout, Tally};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -32,9 +32,7 @@ pub struct Station {
     pub encoder: ChunkEncoder,
     /// Of the last unit that was computed.
     pub gradient: Gradient,
-    clip: Option<f32>,
-    seed: u64,
-    optimizer: OptimizerSpec,
+    settings: Settings,
     pool: ThreadPool,
 }
 
@@ -43,6 +41,19 @@ pub struct Station {
 pub struct Computed {
     pub tally: proto::Tally,
     pub seconds: f64,
+}
+
+impl Computed {
+    /// Counts another unit.
+    pub fn add(&mut self, other: &Self) {
+        let (sum, tally) = (&mut self.tally, &other.tally);
+        sum.loss += tally.loss;
+        sum.weight += tally.weight;
+        sum.answers += tally.answers;
+        sum.correct += tally.correct;
+        sum.samples += tally.samples;
+        self.seconds += other.seconds;
+    }
 }
 
 impl Station {
@@ -60,13 +71,11 @@ impl Station {
             samples: Arc::clone(&dataset.train),
             worker,
             shares: Shares::new(Plan::of(settings, dataset.train.len(), hands)),
-            replica: Replica::new(&layout, file.optimizer.clone(), file.seed),
+            replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
             encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(file.compression)),
             gradient: Gradient::new(&layout),
-            clip: file.clip_norm,
-            seed: file.seed,
-            optimizer: file.optimizer.clone(),
+            settings: settings.clone(),
             pool,
         })
     }
@@ -84,7 +93,7 @@ impl Station {
         self.shares.go_to(&self.samples, round);
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
-        let luck = Luck { seed: round_seed(self.seed, round), slot };
+        let luck = Luck { seed: round_seed(self.settings.file.seed, round), slot };
         self.pool.install(|| {
             worker.load(samples, shares, slot);
             worker.compute(parameters, luck, gradient);
@@ -109,7 +118,7 @@ impl Station {
 
     /// Back to the parameters that every run begins with.
     pub fn restart(&mut self) {
-        self.replica = Replica::new(self.worker.layout(), self.optimizer.clone(), self.seed);
+        self.replica = Replica::of(&self.settings, self.worker.layout());
     }
 
     /// How many samples there are to train on.
@@ -120,8 +129,14 @@ impl Station {
     /// One step by a sum of gradients.
     pub fn step(&mut self, lr: f32) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
-        let step = Step { lr, clip: self.clip };
+        let step = Step { lr, clip: self.settings.file.clip_norm };
         self.pool.install(|| replica.step(std::slice::from_ref(gradient), step));
+    }
+
+    /// One step by the sum of how far the members of a group went, each by itself.
+    pub fn step_together(&mut self) {
+        let (replica, gradient) = (&mut self.replica, &self.gradient);
+        self.pool.install(|| replica.step_together(std::slice::from_ref(gradient)));
     }
 }
 
@@ -141,6 +156,7 @@ pub fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bonfire_learn::OptimizerSpec;
     use bonfire_learn::layout::Init;
 
     #[test]

@@ -54,7 +54,7 @@ pub use gradient::Gradient;
 pub use layout::Layout;
 pub use model::{Model, Net, Network};
 pub use models::ModelSpec;
-pub use optim::{Optimizer, OptimizerSpec};
+pub use optim::{Optimizer, OptimizerSpec, SgdOptions};
 pub use schedule::Schedule;
 pub use tally::Tally;
 pub use tape::{Tape, Var};

@@ -225,6 +225,11 @@ impl Optimizer {
         }
     }
 
+    /// The learning rate that it was made with.
+    pub fn lr(&self) -> f32 {
+        self.spec.lr()
+    }
+
     /// How many updates there were.
     pub fn steps(&self) -> u64 {
         self.steps

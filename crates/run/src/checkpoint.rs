@@ -49,6 +49,8 @@ pub struct Checkpoint {
     pub file: PathBuf,
     pub parameters: Vec<f32>,
     pub moments: Vec<Vec<f32>>,
+    /// Of the outer step, where workers train by themselves between two exchanges.
+    pub velocity: Option<Vec<f32>>,
     pub progress: Progress,
 }
 
@@ -58,6 +60,7 @@ pub struct Snapshot<'a> {
     pub layout: &'a Layout,
     pub parameters: &'a [f32],
     pub moments: &'a [Vec<f32>],
+    pub velocity: Option<&'a Vec<f32>>,
     pub progress: &'a Progress,
 }
 
@@ -72,6 +75,9 @@ struct Seal {
 }
 
 const SEAL: &str = "bonfire";
+
+/// The velocity of the outer step, beside the optimiser's moments.
+const VELOCITY: &str = "outer";
 
 /// The file of the parameters of a round.
 pub fn file_name(round: u64) -> String {
@@ -152,28 +158,36 @@ enum Unfit {
 }
 
 fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
-    let (bytes, seal, moments) = sealed(file).map_err(Unfit::Broken)?;
+    let Sealed { bytes, seal, moments, velocity } = sealed(file).map_err(Unfit::Broken)?;
     let parameters = parameters_from_bytes(layout, &bytes).map_err(Unfit::Foreign)?;
     if seal.layout != layout_digest(layout) {
         let reason =
             anyhow::anyhow!("it was written by another version of Bonfire; its parameters can be evaluated");
         return Err(Unfit::Foreign(reason));
     }
-    Ok(Checkpoint { file: file.to_owned(), parameters, moments, progress: seal.progress })
+    Ok(Checkpoint { file: file.to_owned(), parameters, moments, velocity, progress: seal.progress })
 }
 
 /// The bytes of a file of parameters, whichever the model; an error if it or its state was cut short.
 pub fn whole_bytes(file: &Path) -> Result<Vec<u8>> {
-    Ok(sealed(file)?.0)
+    Ok(sealed(file)?.bytes)
+}
+
+/// A file of parameters with the state that fits it.
+struct Sealed {
+    bytes: Vec<u8>,
+    seal: Seal,
+    moments: Vec<Vec<f32>>,
+    velocity: Option<Vec<f32>>,
 }
 
 /// The bytes of a file of parameters, with the state that fits them.
-fn sealed(file: &Path) -> Result<(Vec<u8>, Seal, Vec<Vec<f32>>)> {
+fn sealed(file: &Path) -> Result<Sealed> {
     let bytes = fs::read(file)?;
     let state = fs::read(file.with_extension("state")).context("its .state cannot be read")?;
-    let (seal, moments) = state_from_bytes(&state)?;
+    let (seal, moments, velocity) = state_from_bytes(&state)?;
     ensure!(seal.sha256 == hex_digest(&bytes), "its checksum is not the one in its .state");
-    Ok((bytes, seal, moments))
+    Ok(Sealed { bytes, seal, moments, velocity })
 }
 
 /// Turns the bytes of a safetensors file into parameters; an error if they are of another model.
@@ -268,19 +282,26 @@ fn state_to_bytes(snapshot: Snapshot<'_>, parameters: &[u8]) -> Result<Vec<u8>> 
         layout: layout_digest(snapshot.layout),
         progress: snapshot.progress.clone(),
     };
-    let views = snapshot.moments.iter().enumerate();
-    let views = views.map(|(i, values)| (format!("moment.{i}"), Moment { values, shape: [values.len()] }));
+    let moments = snapshot.moments.iter().enumerate().map(|(i, values)| (format!("moment.{i}"), values));
+    let velocity = snapshot.velocity.map(|values| (VELOCITY.to_owned(), values));
+    let views = moments.chain(velocity);
+    let views = views.map(|(name, values)| (name, Moment { values, shape: [values.len()] }));
     let metadata = HashMap::from([(SEAL.to_owned(), serde_json::to_string(&seal)?)]);
     Ok(safetensors::serialize(views, Some(metadata))?)
 }
 
-fn state_from_bytes(bytes: &[u8]) -> Result<(Seal, Vec<Vec<f32>>)> {
+/// What a state has to tell: its seal, the moments, and the velocity of the outer step.
+type State = (Seal, Vec<Vec<f32>>, Option<Vec<f32>>);
+
+fn state_from_bytes(bytes: &[u8]) -> Result<State> {
     let (_, header) = SafeTensors::read_metadata(bytes).context("its .state is not whole")?;
     let seal = header.metadata().as_ref().and_then(|metadata| metadata.get(SEAL));
     let seal: Seal = serde_json::from_str(seal.context("its .state is not Bonfire's")?)?;
     let file = SafeTensors::deserialize(bytes).context("its .state is not whole")?;
-    let moments = (0..file.len()).map(|i| Ok(floats(file.tensor(&format!("moment.{i}"))?.data())));
-    Ok((seal, moments.collect::<Result<_>>()?))
+    let velocity = file.tensor(VELOCITY).ok().map(|values| floats(values.data()));
+    let moments = 0..file.len() - usize::from(velocity.is_some());
+    let moments = moments.map(|i| Ok(floats(file.tensor(&format!("moment.{i}"))?.data())));
+    Ok((seal, moments.collect::<Result<_>>()?, velocity))
 }
 
 /// The checksum of names, shapes and memory order.
@@ -319,8 +340,15 @@ mod tests {
             let moments = [layout.initial(round + 1), layout.initial(round + 2)];
             let progress =
                 Progress { round, samples: 7, best_accuracy: Some(0.1 + 0.2), ..Progress::default() };
-            let snapshot =
-                Snapshot { layout, parameters: &parameters, moments: &moments, progress: &progress };
+            // Of a run without an outer step, and of one with it.
+            let velocity = round.is_multiple_of(2).then(|| layout.initial(round + 3));
+            let snapshot = Snapshot {
+                layout,
+                parameters: &parameters,
+                moments: &moments,
+                velocity: velocity.as_ref(),
+                progress: &progress,
+            };
             write(folder, snapshot, keep).expect("a checkpoint");
         }
     }
@@ -337,6 +365,7 @@ mod tests {
         assert!(skipped.is_empty());
         assert_eq!(checkpoint.parameters, layout.initial(4));
         assert_eq!(checkpoint.moments, [layout.initial(5), layout.initial(6)]);
+        assert_eq!(checkpoint.velocity, Some(layout.initial(7)));
         assert_eq!((checkpoint.progress.round, checkpoint.progress.best_accuracy), (4, Some(0.1 + 0.2)));
     }
 

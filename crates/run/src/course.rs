@@ -6,7 +6,7 @@ use bonfire_learn::schedule::SchedulePosition;
 
 use crate::loader::Plan;
 use crate::replica::Step;
-use crate::run_file::{Settings, Span, Topology};
+use crate::run_file::{LocalSteps, Settings, Span, Topology};
 
 /// The course of a run.
 #[derive(Clone, Debug)]
@@ -16,11 +16,21 @@ pub struct Course {
     samples: usize,
     /// Into how many rounds of one batch a worker an epoch is cut.
     pub rounds_per_epoch: u64,
-    /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds; where updates grow with what has
-    /// come in, this is an estimate.
+    /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds, those of several local steps are
+    /// fewer; where updates grow with what has come in, this is an estimate.
     pub updates_per_epoch: u64,
     /// Over all workers.
     pub round_size: usize,
+    /// How many updates come of one batch of every worker.
+    updates_per_round: u64,
+    pub pace: Pace,
+}
+
+/// How many batches a worker trains on by itself in a round: one up to a round, and so many from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    pub after: u64,
+    pub steps: u64,
 }
 
 /// What is to be done after a round.
@@ -33,8 +43,11 @@ pub struct Due {
 impl Course {
     pub fn of(settings: &Settings, samples: usize) -> Self {
         let Plan { round_size, rounds_per_epoch, .. } = Plan::of(settings, samples, 1);
-        let updates_per_epoch = rounds_per_epoch * updates_per_round(&settings.topology);
-        Self { settings: settings.clone(), samples, rounds_per_epoch, updates_per_epoch, round_size }
+        let updates_per_round = updates_per_round(&settings.topology);
+        let pace = Pace::of(settings, rounds_per_epoch);
+        let updates_per_epoch = (rounds_per_epoch * updates_per_round).div_ceil(pace.steps);
+        let settings = settings.clone();
+        Self { settings, samples, rounds_per_epoch, updates_per_epoch, round_size, updates_per_round, pace }
     }
 
     /// How many batches of one worker each an epoch has.
@@ -66,7 +79,21 @@ impl Course {
 
     /// Updates planned in all.
     pub fn updates(&self) -> u64 {
-        self.settings.length.rounds(self.updates_per_epoch)
+        match self.settings.length {
+            Span::Epochs(epochs) => {
+                let batches = epochs.saturating_mul(self.rounds_per_epoch * self.updates_per_round);
+                self.pace.rounds(batches)
+            }
+            Span::Rounds(rounds) => rounds,
+        }
+    }
+
+    /// How many epochs so many updates are.
+    pub fn epochs(&self, updates: u64) -> f64 {
+        let per_epoch = self.rounds_per_epoch * self.updates_per_round;
+        let all = self.settings.file.epochs.map_or(u64::MAX, |epochs| epochs.saturating_mul(per_epoch));
+        // The last round may have fewer.
+        self.pace.batches(updates).min(all) as f64 / per_epoch as f64
     }
 
     /// Planned epochs, and the number of updates after which the run ends before.
@@ -82,7 +109,7 @@ impl Course {
         let file = &self.settings.file;
         let rounds = match self.settings.length {
             Span::Epochs(epochs) => epochs * self.rounds_per_epoch,
-            Span::Rounds(updates) => updates * self.rounds_per_epoch / self.updates_per_epoch,
+            Span::Rounds(updates) => self.pace.batches(updates) / self.updates_per_round,
         };
         let place = SchedulePosition {
             round: units / self.settings.workers as u64,
@@ -102,6 +129,29 @@ impl Course {
         };
         let file = &self.settings.file;
         Due { evaluation: is_due(file.eval_every), checkpoint: is_due(file.checkpoint_every) }
+    }
+}
+
+impl Pace {
+    /// What the settings ask for. A round is never longer than an epoch.
+    fn of(settings: &Settings, rounds_per_epoch: u64) -> Self {
+        let steps = settings.file.local_steps.steps().clamp(1, rounds_per_epoch.max(1));
+        let after = match settings.file.local_steps {
+            LocalSteps::Always(_) => 0,
+            LocalSteps::After(later) => later.after.rounds(rounds_per_epoch),
+        };
+        Self { after, steps }
+    }
+
+    /// How many batches a worker has after so many rounds.
+    fn batches(self, rounds: u64) -> u64 {
+        let later = rounds.saturating_sub(self.after);
+        rounds.min(self.after).saturating_add(later.saturating_mul(self.steps))
+    }
+
+    /// How many rounds it takes until a worker has so many batches.
+    fn rounds(self, batches: u64) -> u64 {
+        batches.min(self.after) + batches.saturating_sub(self.after).div_ceil(self.steps)
     }
 }
 
@@ -134,5 +184,25 @@ mod tests {
         check(24, 90);
         check(25, 94);
         check(48, 180);
+    }
+
+    #[test]
+    fn local_steps_make_rounds_fewer() {
+        let check = |rest: &str, expect: (u64, u64, u64)| {
+            let text = format!("{{arch: allreduce, allreduce: {{num_workers: 2}}, batch_size: 4, {rest}}}");
+            let settings = Settings::read("run.yml", &text, &Overrides::default(), 1).expect("a run file");
+            // Ten rounds of eight samples.
+            let course = Course::of(&settings, 80);
+            assert_eq!((course.pace.steps, course.updates_per_epoch, course.updates()), expect, "{rest}");
+            assert_eq!(course.epochs(0), 0.0);
+            course
+        };
+        check("epochs: 3", (1, 10, 30));
+        check("epochs: 3, local_steps: 4", (4, 3, 8));
+        let course = check("epochs: 3, local_steps: {after: 10 rounds, steps: 4}", (4, 3, 15));
+        assert_eq!((course.epochs(10), course.epochs(15)), (1.0, 3.0));
+        check("epochs: 3, local_steps: {after: 1 epoch, steps: 4}", (4, 3, 15));
+        check("epochs: 3, local_steps: 100", (10, 1, 3));
+        check("num_server_rounds: 7, local_steps: 4", (4, 3, 7));
     }
 }

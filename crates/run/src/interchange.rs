@@ -144,6 +144,7 @@ fn fill(folder: &RunFolder, job: &Job, weights: &Path) -> Result<()> {
         layout: job.layout(),
         parameters: &job.replica.parameters,
         moments: job.replica.optimizer.moments(),
+        velocity: job.replica.velocity(),
         progress: &Progress::default(),
     };
     let (file, bytes) = checkpoint::write(&folder.checkpoints(), snapshot, 1)?;

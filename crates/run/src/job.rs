@@ -102,7 +102,7 @@ impl Job {
         let first = if trains || own.is_some() { crew_size } else { 1 };
         let workers = build_workers(&settings, &dataset, first, threads, build)?;
         let crew = Crew::new(workers, settings.file.seed);
-        let replica = Replica::new(crew.layout(), settings.file.optimizer.clone(), settings.file.seed);
+        let replica = Replica::of(&settings, crew.layout());
         let pool = ThreadPoolBuilder::new()
             .num_threads((crew_size * threads).min(cores))
             .thread_name(|i| format!("worker-{i}"))
@@ -180,7 +180,7 @@ impl Job {
 
     /// How many epochs so many updates are.
     pub fn epochs(&self, updates: u64) -> f64 {
-        updates as f64 / self.course.updates_per_epoch as f64
+        self.course.epochs(updates)
     }
 }
 

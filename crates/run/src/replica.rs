@@ -4,11 +4,16 @@ use bonfire_learn::random::mix;
 use bonfire_learn::sum::Addend;
 use bonfire_learn::{Layout, Optimizer, OptimizerSpec};
 
+use crate::run_file::Settings;
+
 /// Parameters and optimiser. Replicas that began alike and applied the same updates are equal bit for bit.
 #[derive(Debug)]
 pub struct Replica {
     pub parameters: Vec<f32>,
     pub optimizer: Optimizer,
+    /// What all members of a group step by together, where each trains by itself between two exchanges. Then only the
+    /// parameters and this are equal.
+    pub outer: Option<Optimizer>,
 }
 
 /// How large a step is.
@@ -22,7 +27,40 @@ pub struct Step {
 impl Replica {
     /// As it is before the first round.
     pub fn new(layout: &Layout, optimizer: OptimizerSpec, seed: u64) -> Self {
-        Self { parameters: layout.initial(seed), optimizer: Optimizer::new(optimizer, layout) }
+        Self { parameters: layout.initial(seed), optimizer: Optimizer::new(optimizer, layout), outer: None }
+    }
+
+    /// The same for a run with these settings.
+    pub fn of(settings: &Settings, layout: &Layout) -> Self {
+        let outer = settings.outer.clone().map(|sgd| Optimizer::new(OptimizerSpec::Sgd(sgd), layout));
+        Self { outer, ..Self::new(layout, settings.file.optimizer.clone(), settings.file.seed) }
+    }
+
+    /// What is remembered beside the parameters: the optimiser's moments, then the velocity of the outer step.
+    pub fn memory(&self) -> impl Iterator<Item = &Vec<f32>> {
+        self.optimizer.moments().iter().chain(self.velocity())
+    }
+
+    /// The velocity of the outer step, if it has a momentum.
+    pub fn velocity(&self) -> Option<&Vec<f32>> {
+        self.outer.as_ref().and_then(|outer| outer.moments().first())
+    }
+
+    /// What is remembered, to be replaced piece by piece by that of another after so many updates.
+    pub fn restore_part(&mut self, steps: u64) -> impl Iterator<Item = &mut Vec<f32>> {
+        let outer = self.outer.iter_mut().flat_map(|outer| outer.restore_part(0));
+        self.optimizer.restore_part(steps).iter_mut().chain(outer)
+    }
+
+    /// Goes on from a checkpoint; false if it is of another optimiser or model. One that has no velocity of the outer step
+    /// is of a time before it; one that has it and is not asked for it is no worse.
+    #[must_use]
+    pub fn restore(&mut self, steps: u64, moments: Vec<Vec<f32>>, velocity: Option<Vec<f32>>) -> bool {
+        let Some(outer) = &mut self.outer else { return self.optimizer.restore(steps, moments) };
+        let len = self.parameters.len();
+        let velocity = velocity.unwrap_or_else(|| vec![0.0; len]);
+        let velocities = if outer.moments().is_empty() { Vec::new() } else { vec![velocity] };
+        self.optimizer.restore(steps, moments) && outer.restore(0, velocities)
     }
 
     /// A number that differs, as good as always, where parameters differ in a bit. Fast, and no secret.
@@ -39,6 +77,14 @@ impl Replica {
     /// The same of the first `len` parameters alone: the others are yet to come from elsewhere.
     pub fn step_first<A: Addend>(&mut self, len: usize, gradients: &[A], step: Step) {
         self.optimizer.step_first(len, &mut self.parameters, gradients, step.lr, step.clip);
+    }
+
+    /// One step by how far the members of a group went on the mean, each by itself.
+    pub fn step_together<A: Addend>(&mut self, gradients: &[A]) {
+        if let Some(outer) = &mut self.outer {
+            let lr = outer.lr();
+            outer.step(&mut self.parameters, gradients, lr, None);
+        }
     }
 
     /// One update by the mean of some gradients, which are added in their order.

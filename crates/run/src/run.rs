@@ -354,6 +354,7 @@ impl Run {
             layout: self.job.layout(),
             parameters: &replica.parameters,
             moments: replica.optimizer.moments(),
+            velocity: replica.velocity(),
             progress: &self.progress,
         };
         let keep = self.job.settings.file.keep_checkpoints;

@@ -10,7 +10,7 @@ mod plan;
 mod tests;
 
 pub use event::{Action, Event, Rule};
-pub use plan::{Plan, View};
+pub use plan::{Pace, Plan, View};
 
 /// How many rounds a member can have done of which the head has not heard. Reports may be under way when a connection
 /// ends, but not that many.
@@ -67,6 +67,7 @@ impl Ring {
     /// A ring without members.
     pub fn new(plan: Plan, rule: Rule) -> Self {
         assert!(plan.units_per_epoch > 0, "an epoch without a unit never ends");
+        assert!(plan.pace.steps > 0, "rounds without a unit never end");
         Self {
             plan,
             rule,
@@ -314,7 +315,8 @@ impl Ring {
     }
 
     fn view_at(&self, round: u64, units_done: u64) -> View {
-        View { generation: self.generation, members: self.members().collect(), round, units_done }
+        let (generation, pace) = (self.generation, self.plan.pace);
+        View { generation, members: self.members().collect(), round, units_done, pace }
     }
 
     fn form(&mut self, view: View, source: Option<u64>, behind: Vec<u64>, actions: &mut Vec<Action>) {

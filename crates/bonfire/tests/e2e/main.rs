@@ -28,6 +28,7 @@ mod launch;
 mod launch_faults;
 mod launchers;
 mod learning;
+mod local_steps;
 mod mpi;
 mod output;
 mod python;

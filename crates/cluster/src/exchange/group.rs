@@ -150,6 +150,12 @@ impl ShardedSums {
         self.sums.reset();
     }
 
+    /// Forgets what was lost: what is summed from now on is of another kind.
+    pub fn forget(&mut self) {
+        self.own.reset();
+        self.sums.reset();
+    }
+
     /// No piece has more bytes.
     pub fn most_bytes(&self) -> usize {
         // Where all hear all, they hear half a mebibyte at a time, or which rows were touched: a bit each.

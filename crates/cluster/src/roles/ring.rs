@@ -1,13 +1,13 @@
 //! A member of an all-reduce: computes, sums its gradient with the others', and steps as all of them do.
 
+mod apart;
+mod incoming;
 pub mod sums;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bonfire_run::course::Course;
-use bonfire_run::replica::Replica;
 use bonfire_run::run_file::{RingOp, Settings, Topology};
 use bonfire_strategy::ring;
 use bonfire_wire::proto::frame::Body;
@@ -17,10 +17,11 @@ use bytes::Bytes;
 use super::node::{Caller, Desk, Next};
 use crate::exchange::group::{Early, Group, ShardedSums};
 use crate::exchange::precision;
-use crate::mail::{Mail, News};
-use crate::state::{Intake, Snapshot, nothing};
+use crate::state::{Intake, Snapshot};
 use crate::station::{Computed, Station};
 use crate::world::World;
+use apart::Apart;
+use incoming::{Giver, Heard, Incoming};
 
 /// Takes part in the run's sums until the head has something else to do for this node.
 pub fn take_part(
@@ -56,7 +57,8 @@ pub fn take_part(
 /// What all members have to do together on the course of a run.
 pub fn plan_of(course: &Course) -> ring::Plan {
     let (epochs, max_rounds) = course.ends();
-    ring::Plan { units_per_epoch: course.units_per_epoch() as u32, epochs, max_rounds }
+    let pace = ring::Pace { after: course.pace.after, steps: course.pace.steps };
+    ring::Plan { units_per_epoch: course.units_per_epoch() as u32, epochs, max_rounds, pace }
 }
 
 /// Why a round, or a wait, was left.
@@ -97,17 +99,11 @@ struct Participant<'w> {
     generation: u64,
     sums: ShardedSums,
     memory: sums::Memory,
+    apart: Apart,
     incoming: Incoming,
     /// Pieces that came before this member was ready for them.
     early: Early,
     giver: Giver,
-}
-
-/// Gives the head the state of this member.
-#[derive(Default)]
-struct Giver {
-    /// The state of the last round after which something is due, or that was asked for.
-    snapshot: Option<Snapshot>,
 }
 
 /// The members as they were named last, this one among them.
@@ -116,87 +112,6 @@ struct Formed {
     index: usize,
     /// To every member; none to this one.
     links: Vec<Option<Outbox>>,
-}
-
-/// What comes to a member, from the head and from the others.
-#[derive(Default)]
-struct Incoming {
-    /// Which member is at the other end of a link: its index and its node's number.
-    members: BTreeMap<u64, (usize, u64)>,
-    /// What was asked for of the state of this member, and waits for the end of a round.
-    state_wanted: Vec<proto::StateWanted>,
-}
-
-/// What a member hears while it waits.
-enum Heard {
-    /// Nothing, for as long as it was to wait.
-    Silence,
-    /// Nothing that is for it.
-    Nothing,
-    /// Of the member with this index.
-    Piece(usize, proto::Piece, Bytes),
-    State(proto::State, Bytes),
-    Ring(proto::Ring),
-}
-
-impl Incoming {
-    /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits
-    /// for.
-    fn next(&mut self, desk: &mut Desk, timeout: Duration) -> Result<Heard, Break> {
-        let Some(mail) = desk.mailbox.next(timeout) else { return Ok(Heard::Silence) };
-        let from = self.members.get(&mail.link).copied();
-        match (mail.news, from) {
-            (News::Frame(Frame { body, payload }), _) if mail.link == desk.head_link => match body {
-                Body::Halt(halt) => Err(Break::Halted(halt.generation)),
-                Body::StateWanted(wanted) => {
-                    self.state_wanted.push(wanted);
-                    Ok(Heard::Nothing)
-                }
-                Body::State(state) => Ok(Heard::State(state, payload)),
-                Body::Ring(ring) => Ok(Heard::Ring(ring)),
-                body => overhear(desk, mail.link, News::Frame(Frame { body, payload })),
-            },
-            (News::Frame(Frame { body: Body::Piece(piece), payload }), Some((from, _))) => {
-                Ok(Heard::Piece(from, piece, payload))
-            }
-            (News::Closed(reason), Some((_, node))) => {
-                Err(Break::Neighbour(format!("the connection to node {node} is gone: {reason}")))
-            }
-            (news, _) => overhear(desk, mail.link, news),
-        }
-    }
-
-    /// Takes what came while this member did not wait for anybody.
-    fn hear_all(&mut self, desk: &mut Desk) -> Result<(), Break> {
-        while !matches!(self.next(desk, Duration::ZERO)?, Heard::Silence) {}
-        Ok(())
-    }
-}
-
-impl Giver {
-    /// Answers what was asked for of the state of a member that has done `round`.
-    fn give(&mut self, incoming: &mut Incoming, desk: &Desk, replica: &Replica, round: u64) {
-        for mut wanted in std::mem::take(&mut incoming.state_wanted) {
-            if wanted.round == 0 {
-                wanted.round = round;
-            }
-            if round == wanted.round && self.snapshot.as_ref().is_none_or(|held| held.round != round) {
-                self.snapshot = Some(Snapshot::of(replica, round));
-            }
-            let held = self.snapshot.as_mut().filter(|held| held.round == wanted.round && held.round > 0);
-            let (state, payload) =
-                held.map_or_else(|| (nothing(&wanted), Bytes::new()), |held| held.piece(&wanted));
-            let _ = desk.head.send(Frame { body: Body::State(state), payload });
-        }
-    }
-}
-
-/// What is the node's own business; some of it ends the role.
-fn overhear(desk: &mut Desk, link: u64, news: News) -> Result<Heard, Break> {
-    match desk.hear(Mail { link, news })? {
-        Some(next) => Err(Break::Over(next)),
-        None => Ok(Heard::Nothing),
-    }
 }
 
 impl<'w> Participant<'w> {
@@ -216,6 +131,7 @@ impl<'w> Participant<'w> {
             generation: 0,
             sums: ShardedSums::new(station.layout(), precision(settings.file.compression)),
             memory: sums::Memory::default(),
+            apart: Apart::default(),
             incoming: Incoming::default(),
             early: Early::new(),
             giver: Giver::default(),
@@ -251,6 +167,7 @@ impl<'w> Participant<'w> {
             members,
             round: ring.round,
             units_done: ring.units_done,
+            pace: ring::Pace { after: ring.steps_after, steps: ring.steps.max(1) },
         };
         if ring.behind {
             self.round = 0;
@@ -354,21 +271,31 @@ impl<'w> Participant<'w> {
     }
 
     fn work(&mut self, desk: &mut Desk, station: &mut Station, formed: &Formed) -> Result<(), Break> {
-        let round = self.round + 1;
-        let units = self.plan.units_done(&formed.view, self.round);
-        let lr = self.course.step(units).lr;
-        let epoch = self.plan.epoch_done(&formed.view, round).map(|epoch| epoch + 1);
-        let due = self.course.due(round, epoch.as_slice(), self.plan.is_last(&formed.view, round));
-        let computed = match self.plan.unit_of(&formed.view, round, formed.index) {
-            Some(unit) => station.compute(unit),
-            None => station.idle(),
+        let (view, round) = (&formed.view, self.round + 1);
+        let units = self.plan.units_done(view, self.round);
+        let epoch = self.plan.epoch_done(view, round).map(|epoch| epoch + 1);
+        let due = self.course.due(round, epoch.as_slice(), self.plan.is_last(view, round));
+        let is_apart = view.pace.steps_in(round) > 1;
+        if self.apart.turn(is_apart) {
+            self.sums.forget();
+        }
+        let computed = match is_apart {
+            true => self.learn_apart(desk, station, formed, round)?,
+            false => match self.plan.units_of(view, round, formed.index).next() {
+                Some(unit) => station.compute(unit),
+                None => station.idle(),
+            },
         };
         let before = sent_bytes(formed);
         let started = Instant::now();
-        // Checkpoints do not have what rounding has lost: so nothing is lost by then.
-        self.exchange(desk, station, formed, round, due.checkpoint)?;
+        // Checkpoints do not have what rounding has lost: so nothing is lost by then, nor when what is summed changes.
+        let exact = due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round);
+        self.exchange(desk, station, formed, round, exact)?;
         let exchange_s = started.elapsed().as_secs_f64();
-        station.step(lr);
+        match is_apart {
+            true => station.step_together(),
+            false => station.step(self.course.step(units).lr),
+        }
         self.round = round;
         let is_due = due.evaluation || due.checkpoint;
         let done = proto::RingRound {
@@ -384,8 +311,47 @@ impl<'w> Participant<'w> {
         Ok(())
     }
 
-    /// Keeps the state of the last round, which the head will ask for once all have said that they have done the round.
-    /// If it is not done with the one before, that is waited for, but not for ever.
+    /// Trains on this member's units of a round, one after the other. The station's gradient is how far it went; its
+    /// parameters are those of the round's start again, whatever happens.
+    fn learn_apart(
+        &mut self,
+        desk: &mut Desk,
+        station: &mut Station,
+        formed: &Formed,
+        round: u64,
+    ) -> Result<Computed, Break> {
+        let members = formed.view.members.len() as u64;
+        let mut place = self.plan.units_done(&formed.view, self.round);
+        let mut all = station.idle();
+        self.apart.begin(&station.replica);
+        for unit in self.plan.units_of(&formed.view, round, formed.index) {
+            all.add(&station.compute(unit));
+            station.step(self.course.step(place).lr);
+            self.apart.weight += station.gradient.weight;
+            place += members;
+            // Who is to stop does not go on until the end of a long round.
+            if let Err(stopped) = self.hear_now(desk) {
+                self.apart.give_up(&mut station.replica);
+                return Err(stopped);
+            }
+        }
+        self.apart.end(station);
+        Ok(all)
+    }
+
+    /// Takes what has come, and waits for nothing.
+    fn hear_now(&mut self, desk: &mut Desk) -> Result<(), Break> {
+        loop {
+            match self.incoming.next(desk, Duration::ZERO)? {
+                Heard::Silence => return Ok(()),
+                Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),
+                Heard::Nothing | Heard::State(..) | Heard::Ring(_) => {}
+            }
+        }
+    }
+
+    /// Keeps the state of the last round, which the head will ask for once all have said that they have done the round. If
+    /// it is not done with the one before, that is waited for, but not for ever.
     fn keep_state(&mut self, desk: &mut Desk, station: &Station) -> Result<(), Break> {
         let until = desk.mailbox.now() + FETCHED;
         while self.giver.snapshot.as_ref().is_some_and(|held| !held.is_given) && desk.mailbox.now() < until {

@@ -38,7 +38,17 @@ const RING: Kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", 
 const ADASUM: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3, op: adasum}", nodes: 3, samples: 90 };
 
-const ALL: [Kind; 7] = [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, RING, ADASUM];
+const LOCAL_STEPS: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3}\nlocal_steps: {after: 2 rounds, steps: 3}\n\
+           outer: {momentum: 0.5}\ncompression: int8",
+    nodes: 3,
+    samples: 90,
+};
+
+const INT8: Kind =
+    Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: int8", nodes: 3, samples: 90 };
+
+const ALL: [Kind; 9] = [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, RING, ADASUM, INT8, LOCAL_STEPS];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
 const IN_CI: u64 = 1000;
@@ -103,6 +113,16 @@ fn a_ring_survives() {
 }
 
 #[test]
+fn a_ring_of_rounded_sums_survives() {
+    simulate(INT8);
+}
+
+#[test]
+fn a_ring_with_local_steps_survives() {
+    simulate(LOCAL_STEPS);
+}
+
+#[test]
 fn a_ring_of_adasum_survives() {
     simulate(ADASUM);
 }
@@ -138,7 +158,7 @@ fn result(case: &Case) -> Vec<u8> {
 
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
-    for kind in [SYNC, RING, ADASUM] {
+    for kind in [SYNC, RING, ADASUM, INT8, LOCAL_STEPS] {
         let case =
             |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
         let expect = result(&case(0));
@@ -194,6 +214,7 @@ fn a_relay_whose_workers_are_all_gone_works_itself() {
 fn a_ring_whose_members_are_all_gone_goes_back_to_its_checkpoint() {
     let all = [1, 2, 3].map(|machine| (1500, killed(machine, Some(1000))));
     survives(RING, false, &all);
+    survives(LOCAL_STEPS, false, &all);
 }
 
 #[test]

@@ -176,12 +176,11 @@ struct Restored {
 /// Brings a job to the newest whole checkpoint of a folder, or to the beginning if there is none.
 fn restore(job: &mut Job, folder: &RunFolder) -> Result<Restored> {
     let (found, skipped) = checkpoint::newest_whole(&folder.checkpoints(), job.layout())?;
-    let Some(Checkpoint { parameters, moments, mut progress, file }) = found else {
-        let file = &job.settings.file;
-        job.replica = Replica::new(job.layout(), file.optimizer.clone(), file.seed);
+    let Some(Checkpoint { parameters, moments, velocity, mut progress, file }) = found else {
+        job.replica = Replica::of(&job.settings, job.layout());
         return Ok(Restored { progress: Progress::default(), from: "the beginning".to_owned(), skipped });
     };
-    if !job.replica.optimizer.restore(progress.optimizer_steps, moments) {
+    if !job.replica.restore(progress.optimizer_steps, moments, velocity) {
         bail!("{}: it is of another optimiser", file.display());
     }
     job.replica.parameters = parameters;

@@ -177,6 +177,25 @@ impl Topology {
         }
     }
 
+    /// Why workers cannot train by themselves between two exchanges, if they cannot.
+    pub(super) fn refuses_local_steps(&self) -> Option<&'static str> {
+        match self {
+            Self::Single { .. } => {
+                Some("above 1 is only for `arch: allreduce`: on one machine exchanges cost nothing")
+            }
+            Self::Flat { .. } | Self::Hierarchical { .. } => {
+                Some("above 1 is only for `arch: allreduce`: a server steps by every gradient")
+            }
+            Self::Ring { op: RingOp::Adasum, .. } => {
+                Some("above 1 is only for `op: mean`: adasum combines gradients of one point")
+            }
+            Self::Ring { engine: Engine::Mpi, .. } => {
+                Some("above 1 is not for `engine: mpi`, which sums gradients: leave one of them out")
+            }
+            Self::Ring { .. } => None,
+        }
+    }
+
     /// Checks what the file says, for a machine that has `workers` unless the file has another number.
     pub(super) fn read(tree: &Tree, file: &mut RunFile, workers: usize) -> Result<Self, YamlError> {
         check_keys(tree, file)?;

@@ -5,17 +5,19 @@
 
 pub mod arch;
 pub mod cast;
+mod local_steps;
 mod ranks;
 mod span;
 
 use serde::{Deserialize, Serialize};
 
 use bonfire_data::Source;
-use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule};
+use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule, SgdOptions};
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server, is_default};
 pub use arch::{Engine, HeadSpec, RelayPlan, RingOp, ServerRule, Topology};
+pub use local_steps::{LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
 pub use span::Span;
 
@@ -74,6 +76,12 @@ pub struct RunFile {
     pub threads: Option<usize>,
     pub distribute: Distribute,
     pub compression: Compression,
+    /// How many batches a worker trains on by itself between two exchanges.
+    #[serde(skip_serializing_if = "LocalSteps::is_default")]
+    pub local_steps: LocalSteps,
+    /// With local steps: the step that all make together after an exchange.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outer: Option<Outer>,
     /// Whether a node of its own measures the checkpoints.
     pub evaluator: bool,
     /// After so long without a sign of life a node counts as lost.
@@ -134,6 +142,8 @@ impl Default for RunFile {
             threads: None,
             distribute: Distribute::default(),
             compression: Compression::default(),
+            local_steps: LocalSteps::default(),
+            outer: None,
             evaluator: false,
             silence_s: 5.0,
             min_workers: 1,
@@ -153,6 +163,8 @@ pub struct Settings {
     pub threads: usize,
     pub length: Span,
     pub class_weights: Option<ClassWeights>,
+    /// How all step together where workers train by themselves between two exchanges, if they do.
+    pub outer: Option<SgdOptions>,
     /// Where each key stands, for errors that show only later.
     tree: Tree,
 }
@@ -229,11 +241,12 @@ impl Settings {
         {
             return Err(tree.wrong("compression", reason));
         }
+        let outer = local_steps::outer(&tree, &mut file, &topology)?;
         if file.name.is_empty() {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
         }
         let threads = file.threads_on(cores, topology.workers());
-        Ok(Self { file, topology, workers, threads, length, class_weights, tree })
+        Ok(Self { file, topology, workers, threads, length, class_weights, outer, tree })
     }
 
     /// The first key of which another value does not fit the checkpoints of a run with these settings.

@@ -32,6 +32,66 @@ fn everything_has_a_default() {
     assert_eq!(read("{}", &[]).file, expect);
 }
 
+/// A group of so many workers with these lines.
+fn group(workers: usize, rest: &str) -> String {
+    format!("arch: allreduce\nallreduce: {{num_workers: {workers}}}\n{rest}")
+}
+
+#[test]
+fn members_may_train_by_themselves() {
+    let check = |workers: usize, rest: &str, expect: (LocalSteps, f32, f32, bool)| {
+        let settings = read(&group(workers, rest), &[]);
+        let outer = settings.outer.as_ref().unwrap();
+        let found = (settings.file.local_steps, outer.lr, outer.momentum, outer.nesterov);
+        assert_eq!(found, expect, "{workers} {rest}");
+        let again = read(&settings.to_yaml().unwrap(), &[]);
+        assert_eq!(again.file, settings.file, "what is saved says the same");
+    };
+    let always = LocalSteps::Always(16);
+    for (workers, momentum) in [(1, 0.0), (3, 0.0), (4, 0.2), (7, 0.2), (8, 0.5), (16, 0.6), (100, 0.6)] {
+        check(workers, "local_steps: 16", (always, 1.0, momentum, false));
+    }
+    let later = LocalSteps::After(LaterSteps { after: Span::Rounds(100), steps: 8 });
+    check(2, "local_steps: {after: 100 rounds, steps: 8}", (later, 1.0, 0.0, false));
+    check(8, "local_steps: 16\nouter: {lr: 0.7, momentum: 0.9, nesterov: true}", (always, 0.7, 0.9, true));
+    check(8, "local_steps: 16\nouter: {nesterov: true}", (always, 1.0, 0.5, true));
+    for rest in ["", "local_steps: 1", "local_steps: {after: 3 epochs, steps: 1}"] {
+        assert_eq!(read(&group(4, rest), &[]).outer, None, "{rest}");
+    }
+}
+
+#[test]
+fn local_steps_that_make_no_sense_are_refused() {
+    let check = |text: &str, expect: &str| refuse(text, &[], &format!("run.yml:{expect}"));
+    let member = |rest: &str, expect: &str| check(&group(3, rest), expect);
+    member("local_steps: 0", "3: local_steps: must be at least 1");
+    member("local_steps: -2", "3: local_steps: must be at least 1");
+    member("local_steps: {after: 1 epoch, steps: 0}", "3: local_steps.steps: must be at least 1");
+    member("outer: {lr: 1}", "3: outer: is only for `local_steps` above 1");
+    member("local_steps: 2\nouter: {lr: 0}", "4: outer.lr: must be above 0");
+    member("local_steps: 2\nouter: {momentum: 1}", "4: outer.momentum: must be from 0 to below 1");
+    member(
+        "local_steps: 2\nouter: {nesterov: true}",
+        "4: outer.nesterov: must be used with a momentum above 0",
+    );
+    check(
+        "local_steps: 2",
+        "1: local_steps: above 1 is only for `arch: allreduce`: on one machine exchanges cost nothing",
+    );
+    check(
+        "local_steps: 2\narch: flat\nparameter_server: {num_workers: 2}",
+        "1: local_steps: above 1 is only for `arch: allreduce`: a server steps by every gradient",
+    );
+    check(
+        "local_steps: 2\narch: allreduce\nallreduce: {num_workers: 2, op: adasum}",
+        "1: local_steps: above 1 is only for `op: mean`: adasum combines gradients of one point",
+    );
+    check(
+        "local_steps: 2\narch: allreduce\nallreduce: {num_workers: 2, engine: mpi}",
+        "1: local_steps: above 1 is not for `engine: mpi`, which sums gradients: leave one of them out",
+    );
+}
+
 #[test]
 fn one_worker_a_core_up_to_a_limit() {
     for (cores, expect) in [(0, 1), (1, 1), (2, 2), (8, 8), (64, 8)] {

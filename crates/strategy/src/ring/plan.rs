@@ -8,6 +8,17 @@ pub struct Plan {
     pub epochs: Option<u64>,
     /// The round the run ends with, if the epochs do not end it before.
     pub max_rounds: Option<u64>,
+    /// Of the views to come.
+    pub pace: Pace,
+}
+
+/// How many units a member does in a round, one after the other, before all exchange what they have learnt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Up to this round it is one.
+    pub after: u64,
+    /// And from then on as many.
+    pub steps: u64,
 }
 
 /// A ring as it was formed: who is in it, in which order, and where it began.
@@ -22,18 +33,24 @@ pub struct View {
     pub round: u64,
     /// How many units were done before this view.
     pub units_done: u64,
+    pub pace: Pace,
 }
 
 impl Plan {
-    /// The unit that the `index`-th member of `view` does in `round`; `None` when the round has no unit for it.
-    pub fn unit_of(&self, view: &View, round: u64, index: usize) -> Option<Unit> {
-        if round <= view.round || self.max_rounds.is_some_and(|bound| round > bound) {
-            return None;
-        }
-        assert!(index < view.members.len(), "a ring of {} has no member {index}", view.members.len());
-        let place = view.place(round - 1).saturating_add(index as u64);
-        let within = self.total().is_none_or(|total| place < total);
-        within.then(|| Unit::at(place, self.units_per_epoch))
+    /// The units that the `index`-th member of `view` does in `round`, one after the other; none when the round has no
+    /// unit for it. All members do their first one, then all their second one: so each unit lies where it would lie if
+    /// there were as many rounds of one unit a member.
+    pub fn units_of(&self, view: &View, round: u64, index: usize) -> impl Iterator<Item = Unit> + use<> {
+        let members = view.members.len() as u64;
+        let is_in = round > view.round && self.max_rounds.is_none_or(|bound| round <= bound);
+        assert!((index as u64) < members, "a ring of {members} has no member {index}");
+        let steps = if is_in { view.pace.steps_in(round) } else { 0 };
+        let begin = view.place(round.saturating_sub(1)).saturating_add(index as u64);
+        let (total, units_per_epoch) = (self.total(), self.units_per_epoch);
+        (0..steps)
+            .map(move |step| begin.saturating_add(step.saturating_mul(members)))
+            .take_while(move |place| total.is_none_or(|total| *place < total))
+            .map(move |place| Unit::at(place, units_per_epoch))
     }
 
     /// Whether nothing is left to do after `round`.
@@ -60,11 +77,27 @@ impl Plan {
     }
 }
 
+impl Pace {
+    /// One unit a member and round, always.
+    pub const UNIT: Self = Self { after: 0, steps: 1 };
+
+    /// How many units a member does in a round.
+    pub fn steps_in(self, round: u64) -> u64 {
+        if round > self.after { self.steps } else { 1 }
+    }
+
+    /// How many units a member does in all rounds up to this one.
+    fn steps_up_to(self, round: u64) -> u64 {
+        let later = round.saturating_sub(self.after);
+        round.min(self.after).saturating_add(later.saturating_mul(self.steps))
+    }
+}
+
 impl View {
     /// How many units lie before the first one after `round`, in a plan without end.
     fn place(&self, round: u64) -> u64 {
-        let rounds = round.saturating_sub(self.round);
-        self.units_done.saturating_add(rounds.saturating_mul(self.members.len() as u64))
+        let steps = self.pace.steps_up_to(round).saturating_sub(self.pace.steps_up_to(self.round));
+        self.units_done.saturating_add(steps.saturating_mul(self.members.len() as u64))
     }
 }
 
@@ -72,21 +105,25 @@ impl View {
 mod tests {
     use super::*;
 
+    /// The units of all members of a view in a round.
+    fn units(plan: &Plan, view: &View, round: u64) -> Vec<Vec<(u64, u32)>> {
+        let of = |i| plan.units_of(view, round, i).map(|unit| (unit.epoch, unit.index)).collect();
+        (0..view.members.len()).map(of).collect()
+    }
+
     #[test]
     fn every_unit_is_somebodys_once() {
-        let plan = Plan { units_per_epoch: 4, epochs: Some(2), max_rounds: None };
-        let view = View { generation: 2, members: vec![3, 5, 8], round: 10, units_done: 1 };
+        let plan = Plan { units_per_epoch: 4, epochs: Some(2), max_rounds: None, pace: Pace::UNIT };
+        let view = View { generation: 2, members: vec![3, 5, 8], round: 10, units_done: 1, pace: Pace::UNIT };
         let rounds = 11..=13;
         assert!(rounds.clone().all(|round| plan.is_last(&view, round) == (round == 13)));
-        let units: Vec<Vec<_>> = rounds
-            .map(|round| (0..3).map(|i| plan.unit_of(&view, round, i).map(|u| (u.epoch, u.index))).collect())
-            .collect();
+        let units: Vec<_> = rounds.map(|round| units(&plan, &view, round)).collect();
         assert_eq!(
             units,
             [
-                vec![Some((0, 1)), Some((0, 2)), Some((0, 3))],
-                vec![Some((1, 0)), Some((1, 1)), Some((1, 2))],
-                vec![Some((1, 3)), None, None],
+                vec![vec![(0, 1)], vec![(0, 2)], vec![(0, 3)]],
+                vec![vec![(1, 0)], vec![(1, 1)], vec![(1, 2)]],
+                vec![vec![(1, 3)], vec![], vec![]],
             ]
         );
         let epochs: Vec<_> = (11..=13).map(|round| plan.epoch_done(&view, round)).collect();
@@ -95,12 +132,25 @@ mod tests {
     }
 
     #[test]
+    fn several_units_a_round_lie_where_they_would_in_several_rounds() {
+        let pace = Pace { after: 6, steps: 3 };
+        let plan = Plan { units_per_epoch: 8, epochs: Some(1), max_rounds: None, pace };
+        let view = View { generation: 1, members: vec![0, 1], round: 5, units_done: 1, pace };
+        assert_eq!(units(&plan, &view, 6), [vec![(0, 1)], vec![(0, 2)]], "one each at first");
+        assert_eq!(units(&plan, &view, 7), [vec![(0, 3), (0, 5), (0, 7)], vec![(0, 4), (0, 6)]]);
+        assert_eq!(units(&plan, &view, 8), [vec![], vec![]]);
+        assert!(!plan.is_last(&view, 6) && plan.is_last(&view, 7));
+        assert_eq!((plan.units_done(&view, 6), plan.units_done(&view, 7)), (3, 8));
+        assert_eq!(plan.epoch_done(&view, 7), Some(0));
+    }
+
+    #[test]
     fn a_bound_on_rounds_ends_endless_epochs() {
-        let plan = Plan { units_per_epoch: 4, epochs: None, max_rounds: Some(2) };
-        let view = View { generation: 1, members: vec![0], round: 0, units_done: 0 };
+        let plan = Plan { units_per_epoch: 4, epochs: None, max_rounds: Some(2), pace: Pace::UNIT };
+        let view = View { generation: 1, members: vec![0], round: 0, units_done: 0, pace: Pace::UNIT };
         assert!(!plan.is_last(&view, 1));
         assert!(plan.is_last(&view, 2));
-        assert_eq!(plan.unit_of(&view, 0, 0), None, "before the view");
-        assert_eq!(plan.unit_of(&view, 3, 0), None, "after the bound");
+        assert_eq!(plan.units_of(&view, 0, 0).next(), None, "before the view");
+        assert_eq!(plan.units_of(&view, 3, 0).next(), None, "after the bound");
     }
 }

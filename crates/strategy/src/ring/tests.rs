@@ -8,7 +8,7 @@ fn line(action: Action) -> String {
         Action::Halt { generation, members, reason } => format!("halt g{generation} {members:?}: {reason}"),
         Action::Form { view, source, behind, reason: _ } => {
             let from = source.map_or("start".to_owned(), |id| id.to_string());
-            let View { generation, members, round, units_done } = view;
+            let View { generation, members, round, units_done, pace: _ } = view;
             format!("form g{generation} {members:?} r{round} u{units_done} from {from} behind {behind:?}")
         }
         Action::RoundDone { round, epoch_done: None } => format!("done r{round}"),
@@ -22,7 +22,7 @@ fn line(action: Action) -> String {
 
 impl Bench {
     fn new(members: u64, units_per_epoch: u32, min_members: usize) -> Self {
-        let plan = Plan { units_per_epoch, epochs: Some(2), max_rounds: None };
+        let plan = Plan { units_per_epoch, epochs: Some(2), max_rounds: None, pace: Pace::UNIT };
         let mut bench = Self(Ring::new(plan, Rule { min_members, answer: Duration::from_secs(5) }));
         for member in 1..=members {
             bench.check(0, Event::Joined { member }, &[]);

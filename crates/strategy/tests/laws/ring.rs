@@ -54,6 +54,7 @@ impl Loop {
             units_per_epoch: 1 + chance.below(12) as u32,
             epochs: Some(1 + chance.below(3)),
             max_rounds: None,
+            pace: ring::Pace { after: chance.below(6), steps: 1 + chance.below(5) },
         };
         let count = 1 + chance.index(5);
         let needed = 1 + chance.index(count.min(2));
@@ -196,14 +197,22 @@ impl Loop {
         } else if parts.len() == view.members.len() {
             let agree = parts.values().all(|state| *state == self.members[id].state);
             assert!(agree, "round {round} of generation {} from unequal states", view.generation);
-            let unit = |index| self.plan.unit_of(&view, round, index);
-            let units = (0..view.members.len()).filter_map(unit).collect();
+            let units = self.units_in(&view, round);
             let member = &mut self.members[id];
             member.state.push(units);
             member.entered = false;
             let generation = view.generation;
             member.notes.push_back(ring::Event::Done { member: id as u64, generation, round });
         }
+    }
+
+    /// The units of all members in a round: the first ones of all, the second ones of all, and so on.
+    fn units_in(&self, view: &ring::View, round: u64) -> Vec<Unit> {
+        let of = |index| self.plan.units_of(view, round, index).collect();
+        let all: Vec<Vec<Unit>> = (0..view.members.len()).map(of).collect();
+        let steps = all.iter().map(Vec::len).max().unwrap_or(0);
+        assert!(steps as u64 <= view.pace.steps_in(round));
+        (0..steps).flat_map(|step| all.iter().filter_map(move |units| units.get(step)).copied()).collect()
     }
 
     /// A member sees its neighbour gone before the head does; or a link fails between two that are well.

@@ -357,6 +357,8 @@ impl<'h, 'a> Leading<'h, 'a> {
                 round: view.round,
                 units_done: view.units_done,
                 behind: from_head || behind.contains(&member),
+                steps: view.pace.steps,
+                steps_after: view.pace.after,
             };
             self.send(&[member], &Body::Ring(ring));
         }

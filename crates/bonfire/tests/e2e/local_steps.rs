@@ -1,0 +1,55 @@
+//! Members that train by themselves between two exchanges: they learn as much, stay equal, and come back.
+
+use crate::fire::{Fire, burn};
+use crate::program::Dir;
+
+const DIGITS: &str = "
+    data={name: digits, train: 6000, test: 1000}
+    epochs=5
+    arch=allreduce
+    allreduce={num_workers: 3}
+";
+
+const APART: &str = "
+    local_steps=4
+    compression=int8
+";
+
+#[test]
+fn rare_and_rounded_exchanges_learn_as_much() {
+    let dir = Dir::new();
+    let always = burn(&dir, "always", 3, DIGITS);
+    // With an evaluation every few rounds the head compares the parameters of all members then.
+    let apart = burn(&dir, "apart", 3, &format!("{DIGITS}{APART} eval_every=3 rounds\n"));
+    assert_eq!(apart.told("warned").len(), 0, "{:?}", apart.told("warned"));
+    let (always_right, apart_right) = (always.number("accuracy"), apart.number("accuracy"));
+    assert!(apart_right > always_right - 0.01, "{apart_right} against {always_right}");
+    assert!((apart.number("epochs") - 5.0).abs() < 1e-9, "every sample counts once an epoch");
+    let (rounds, fewer) = (always.number("rounds"), apart.number("rounds"));
+    assert_eq!(fewer, (rounds / 4.0).ceil(), "{rounds} rounds of one step");
+    let bytes = apart.number("sent_bytes") / always.number("sent_bytes");
+    assert!(bytes < 0.5, "{bytes} of the bytes");
+}
+
+#[test]
+fn a_head_that_died_goes_on_with_the_velocity_of_its_checkpoint() {
+    let dir = Dir::new();
+    let more = "epochs=20\n checkpoint_every=5 rounds\n outer={momentum: 0.3}";
+    let settings = format!("{DIGITS}{APART} {more}\n");
+    let mut fire = Fire::light(&dir, "run", "", &settings).join(&dir, 3);
+    fire.head.until_said("epoch  3/20");
+    fire.head.signal("KILL");
+    let record = fire.relight(&dir).burn_down();
+    assert_eq!(record.told("resumed").len(), 1);
+    let warned = record.told("warned");
+    assert!(!warned.iter().any(|warned| warned.to_string().contains("other parameters")), "{warned:?}");
+    assert!((record.number("epochs") - 20.0).abs() < 1e-9);
+    assert!(record.number("accuracy") > 0.9, "{}", record.number("accuracy"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let dir = Dir::new();
+    dir.bonfire("train").set("local_steps=0").run().refuse("local_steps=0: must be at least 1");
+    dir.bonfire("train").set("local_steps=4").run().refuse("only for `arch: allreduce`");
+}

@@ -1,0 +1,124 @@
+//! What a member learns by itself between two exchanges.
+
+use bonfire_learn::Gradient;
+use bonfire_learn::layout::{Layout, TensorKind};
+use bonfire_run::replica::Replica;
+
+use crate::station::Station;
+
+/// A round of several steps, from which all come back with how far they went.
+#[derive(Debug, Default)]
+pub struct Apart {
+    /// The parameters that the round began with.
+    start: Vec<f32>,
+    /// Of the gradients of all steps so far.
+    pub weight: f64,
+    /// Whether what was summed last is how far members went, and not their gradients.
+    was: bool,
+}
+
+impl Apart {
+    /// Notes whether the next round is of several steps. True if what is summed is of another kind than before.
+    pub fn turn(&mut self, is: bool) -> bool {
+        std::mem::replace(&mut self.was, is) != is
+    }
+
+    pub fn begin(&mut self, replica: &Replica) {
+        self.start.clone_from(&replica.parameters);
+        self.weight = 0.0;
+    }
+
+    /// Goes back to where the round began.
+    pub fn give_up(&mut self, replica: &mut Replica) {
+        std::mem::swap(&mut self.start, &mut replica.parameters);
+    }
+
+    /// Puts how far the member went into the station's gradient, and goes back to where the round began: from there all
+    /// step together.
+    pub fn end(&mut self, station: &mut Station) {
+        let layout = station.layout().clone();
+        self.give_up(&mut station.replica);
+        way(&layout, &station.replica.parameters, &self.start, self.weight, &mut station.gradient);
+    }
+}
+
+/// The way from `start` to `end`, so many times, as a gradient that weighs as much. Rows that have not moved are not in it;
+/// of statistics it has those at the end.
+fn way(layout: &Layout, start: &[f32], end: &[f32], weight: f64, gradient: &mut Gradient) {
+    gradient.clear();
+    gradient.weight = weight;
+    let times = weight as f32;
+    let difference = |values: &mut [f32], start: &[f32], end: &[f32]| {
+        for ((value, start), end) in values.iter_mut().zip(start).zip(end) {
+            *value = times * (start - end);
+        }
+    };
+    for (i, tensor) in layout.tensors().iter().enumerate() {
+        let (start, end) = (&start[tensor.range.clone()], &end[tensor.range.clone()]);
+        match tensor.kind {
+            TensorKind::Dense => difference(gradient.write(i), start, end),
+            TensorKind::Buffer => gradient.write(i).copy_from_slice(end),
+            TensorKind::Rows { width } => {
+                for (row, (start, end)) in start.chunks(width).zip(end.chunks(width)).enumerate() {
+                    if start != end {
+                        difference(gradient.touch(i, row as u32), start, end);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_learn::layout::Init;
+    use bonfire_learn::{Optimizer, OptimizerSpec, SgdOptions};
+
+    fn layout() -> Layout {
+        let mut layout = Layout::default();
+        layout.vector("dense".into(), 2, Init::Uniform(1.0));
+        layout.rows("table".into(), 3, 2, Init::Uniform(1.0));
+        layout.buffer("mean".into(), 2, Init::Constant(0.0));
+        layout
+    }
+
+    #[test]
+    fn a_step_by_the_way_of_one_is_where_it_went() {
+        let layout = layout();
+        let start = [1.0, 2.0, 0.5, 0.5, 3.0, 3.0, 8.0, 8.0, 0.0, 0.0];
+        let end = [0.5, 2.5, 0.5, 0.5, 3.0, 1.0, 8.0, 8.0, 7.0, -7.0];
+        let mut gradient = Gradient::new(&layout);
+        way(&layout, &start, &end, 4.0, &mut gradient);
+        assert_eq!(gradient.weight, 4.0);
+        assert_eq!(gradient.rows(1).expect("a table").touched, [1], "the only row that has moved");
+        assert_eq!(gradient.values[..2], [2.0, -2.0]);
+        let sgd = SgdOptions { lr: 1.0, ..SgdOptions::default() };
+        let mut parameters = start;
+        let mut outer = Optimizer::new(OptimizerSpec::Sgd(sgd), &layout);
+        outer.step(&mut parameters, std::slice::from_ref(&gradient), 1.0, None);
+        assert_eq!(parameters, end);
+    }
+
+    #[test]
+    fn a_momentum_goes_on_where_nobody_went() {
+        let layout = layout();
+        let start = [1.0; 10];
+        let mut end = start;
+        end[4] = 0.0;
+        let mut gradient = Gradient::new(&layout);
+        way(&layout, &start, &end, 2.0, &mut gradient);
+        for (nesterov, expect) in [(false, [0.0, -0.5]), (true, [-0.5, -0.75])] {
+            let sgd = SgdOptions { lr: 1.0, momentum: 0.5, nesterov, ..SgdOptions::default() };
+            let mut outer = Optimizer::new(OptimizerSpec::Sgd(sgd), &layout);
+            let mut parameters = start;
+            outer.step(&mut parameters, std::slice::from_ref(&gradient), 1.0, None);
+            assert_eq!(parameters[4], expect[0], "its first step");
+            let mut rest = Gradient::new(&layout);
+            way(&layout, &start, &start, 2.0, &mut rest);
+            outer.step(&mut parameters, std::slice::from_ref(&rest), 1.0, None);
+            assert_eq!(parameters[4], expect[1], "it rolls on");
+            assert_eq!(parameters[0], 1.0);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What comes to a member of an all-reduce, and what it answers at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bonfire_run::replica::Replica;
+use bonfire_wire::proto::frame::Body;
+use bonfire_wire::{Frame, proto};
+use bytes::Bytes;
+
+use super::Break;
+use crate::mail::{Mail, News};
+use crate::roles::node::Desk;
+use crate::state::{Snapshot, nothing};
+
+/// What comes to a member, from the head and from the others.
+#[derive(Default)]
+pub struct Incoming {
+    /// Which member is at the other end of a link: its index and its node's number.
+    pub members: BTreeMap<u64, (usize, u64)>,
+    /// What was asked for of the state of this member, and waits for the end of a round.
+    state_wanted: Vec<proto::StateWanted>,
+}
+
+/// What a member hears while it waits.
+pub enum Heard {
+    /// Nothing, for as long as it was to wait.
+    Silence,
+    /// Nothing that is for it.
+    Nothing,
+    /// Of the member with this index.
+    Piece(usize, proto::Piece, Bytes),
+    State(proto::State, Bytes),
+    Ring(proto::Ring),
+}
+
+impl Incoming {
+    /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits for.
+    pub fn next(&mut self, desk: &mut Desk, timeout: Duration) -> Result<Heard, Break> {
+        let Some(mail) = desk.mailbox.next(timeout) else { return Ok(Heard::Silence) };
+        let from = self.members.get(&mail.link).copied();
+        match (mail.news, from) {
+            (News::Frame(Frame { body, payload }), _) if mail.link == desk.head_link => match body {
+                Body::Halt(halt) => Err(Break::Halted(halt.generation)),
+                Body::StateWanted(wanted) => {
+                    self.state_wanted.push(wanted);
+                    Ok(Heard::Nothing)
+                }
+                Body::State(state) => Ok(Heard::State(state, payload)),
+                Body::Ring(ring) => Ok(Heard::Ring(ring)),
+                body => overhear(desk, mail.link, News::Frame(Frame { body, payload })),
+            },
+            (News::Frame(Frame { body: Body::Piece(piece), payload }), Some((from, _))) => {
+                Ok(Heard::Piece(from, piece, payload))
+            }
+            (News::Closed(reason), Some((_, node))) => {
+                Err(Break::Neighbour(format!("the connection to node {node} is gone: {reason}")))
+            }
+            (news, _) => overhear(desk, mail.link, news),
+        }
+    }
+
+    /// Takes what came while this member did not wait for anybody.
+    pub fn hear_all(&mut self, desk: &mut Desk) -> Result<(), Break> {
+        while !matches!(self.next(desk, Duration::ZERO)?, Heard::Silence) {}
+        Ok(())
+    }
+}
+
+/// Gives the head the state of this member.
+#[derive(Default)]
+pub struct Giver {
+    /// The state of the last round after which something is due, or that was asked for.
+    pub snapshot: Option<Snapshot>,
+}
+
+impl Giver {
+    /// Answers what was asked for of the state of a member that has done `round`.
+    pub fn give(&mut self, incoming: &mut Incoming, desk: &Desk, replica: &Replica, round: u64) {
+        for mut wanted in std::mem::take(&mut incoming.state_wanted) {
+            if wanted.round == 0 {
+                wanted.round = round;
+            }
+            if round == wanted.round && self.snapshot.as_ref().is_none_or(|held| held.round != round) {
+                self.snapshot = Some(Snapshot::of(replica, round));
+            }
+            let held = self.snapshot.as_mut().filter(|held| held.round == wanted.round && held.round > 0);
+            let (state, payload) =
+                held.map_or_else(|| (nothing(&wanted), Bytes::new()), |held| held.piece(&wanted));
+            let _ = desk.head.send(Frame { body: Body::State(state), payload });
+        }
+    }
+}
+
+/// What is the node's own business; some of it ends the role.
+fn overhear(desk: &mut Desk, link: u64, news: News) -> Result<Heard, Break> {
+    match desk.hear(Mail { link, news })? {
+        Some(next) => Err(Break::Over(next)),
+        None => Ok(Heard::Nothing),
+    }
+}

@@ -1,0 +1,145 @@
+//! How often workers exchange what they have learnt, and how they step together then.
+
+use std::fmt;
+
+use bonfire_learn::SgdOptions;
+use bonfire_yaml::{Tree, YamlError};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{RunFile, Span, Topology};
+
+/// How many batches a worker trains on by itself between two exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalSteps {
+    Always(u64),
+    /// One until then.
+    After(LaterSteps),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaterSteps {
+    pub after: Span,
+    pub steps: u64,
+}
+
+/// The step that all make together after an exchange: the mean of how far they went is its gradient.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Outer {
+    pub lr: f32,
+    /// By the number of workers, unless the file says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub momentum: Option<f32>,
+    pub nesterov: bool,
+}
+
+impl Default for LocalSteps {
+    fn default() -> Self {
+        Self::Always(1)
+    }
+}
+
+impl Default for Outer {
+    fn default() -> Self {
+        Self { lr: 1.0, momentum: None, nesterov: false }
+    }
+}
+
+impl LocalSteps {
+    pub fn steps(self) -> u64 {
+        match self {
+            Self::Always(steps) | Self::After(LaterSteps { steps, .. }) => steps,
+        }
+    }
+
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What the workers of a run do together where they step by themselves, if they do. The file gets the momentum.
+pub(super) fn outer(
+    tree: &Tree,
+    file: &mut RunFile,
+    topology: &Topology,
+) -> Result<Option<SgdOptions>, YamlError> {
+    let (key, steps) = match file.local_steps {
+        LocalSteps::Always(steps) => ("local_steps", steps),
+        LocalSteps::After(LaterSteps { steps, .. }) => ("local_steps.steps", steps),
+    };
+    if steps == 0 {
+        return Err(tree.wrong(key, "must be at least 1"));
+    }
+    if steps == 1 {
+        return match file.outer {
+            Some(_) => Err(tree.wrong("outer", "is only for `local_steps` above 1")),
+            None => Ok(None),
+        };
+    }
+    if let Some(reason) = topology.refuses_local_steps() {
+        return Err(tree.wrong("local_steps", reason));
+    }
+    let outer = file.outer.get_or_insert_default();
+    let momentum = *outer.momentum.get_or_insert_with(|| usual_momentum(topology.workers()));
+    if !(outer.lr > 0.0 && outer.lr.is_finite()) {
+        return Err(tree.wrong("outer.lr", "must be above 0"));
+    }
+    if !(0.0..1.0).contains(&momentum) {
+        return Err(tree.wrong("outer.momentum", "must be from 0 to below 1"));
+    }
+    if outer.nesterov && momentum == 0.0 {
+        return Err(tree.wrong("outer.nesterov", "must be used with a momentum above 0"));
+    }
+    Ok(Some(SgdOptions { lr: outer.lr, momentum, nesterov: outer.nesterov, ..SgdOptions::default() }))
+}
+
+/// The more workers, the less a mean of them has moved: Wang et al., SlowMo, 2019.
+fn usual_momentum(workers: usize) -> f32 {
+    match workers {
+        ..4 => 0.0,
+        4..8 => 0.2,
+        8..16 => 0.5,
+        16.. => 0.6,
+    }
+}
+
+impl Serialize for LocalSteps {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Always(steps) => steps.serialize(serializer),
+            Self::After(later) => later.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LocalSteps {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NumberOrLater)
+    }
+}
+
+/// Accepts both forms, and says what is wrong inside the mapping.
+struct NumberOrLater;
+
+impl<'de> Visitor<'de> for NumberOrLater {
+    type Value = LocalSteps;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of steps, or a mapping of after and steps")
+    }
+
+    fn visit_u64<E>(self, steps: u64) -> Result<LocalSteps, E> {
+        Ok(LocalSteps::Always(steps))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, steps: i64) -> Result<LocalSteps, E> {
+        u64::try_from(steps).map(LocalSteps::Always).map_err(|_| E::custom("must be at least 1"))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LocalSteps, A::Error> {
+        LaterSteps::deserialize(MapAccessDeserializer::new(map)).map(LocalSteps::After)
+    }
+}
