@@ -52,7 +52,9 @@ pub mod proto {
 pub use frame::Frame;
 pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
 pub use identity::{Der, Fingerprint, Identity, random_number};
-pub use link::{Closed, Incoming, LinkTraffic, Outbox, Sink, Timeouts};
+pub use link::{
+    Closed, Incoming, LinkTraffic, MAX_WAITING_BYTES, MAX_WAITING_FRAMES, Outbox, Sink, Timeouts,
+};
 pub use memory::memory_link;
 pub use passphrase::Passphrase;
 pub use pool::{PayloadBuffer, PayloadPool};
