@@ -19,6 +19,7 @@ mod data;
 mod evaluator;
 mod exchange;
 mod faults;
+mod formats;
 mod full_disk;
 mod instructions;
 mod interchange;
