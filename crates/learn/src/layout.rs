@@ -93,6 +93,12 @@ impl Order {
 }
 
 impl Tensor {
+    /// The order of memory: PyTorch's shape, cut finer where one of its axes hides several, and these axes from the slowest
+    /// to the fastest.
+    pub fn memory_order(&self) -> (&[usize], &[usize]) {
+        (&self.order.factors, &self.order.axes)
+    }
+
     /// The tensor's values in PyTorch's order, from the flat vector.
     pub fn to_torch(&self, flat: &[f32]) -> Vec<f32> {
         let memory = &flat[self.range.clone()];
