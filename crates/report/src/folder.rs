@@ -3,13 +3,17 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::date;
 use crate::error::{Error, Result};
 use crate::summary::Summary;
 
 const NAME_LIMIT: usize = 64;
+
+/// The format of what this program writes into a run folder, checkpoints included. `state.json` and every checkpoint say
+/// it; those that do not were written before there were numbers, and are of format 0. All formats up to this one are read.
+pub const FORMAT: u32 = 1;
 
 /// Where a run keeps everything it leaves behind.
 #[derive(Debug)]
@@ -53,7 +57,21 @@ impl RunFolder {
                 return Err(Error::unfit(path, format!("is not a run folder: {name} is missing")));
             }
         }
-        Ok(folder)
+        match folder.format() {
+            0..=FORMAT => Ok(folder),
+            newer => Err(Error::unfit(path, format!("is {}", newer_format(newer)))),
+        }
+    }
+
+    /// The format that `state.json` says. A run that was killed at once has none: then its checkpoints say theirs.
+    fn format(&self) -> u32 {
+        #[derive(Default, Deserialize)]
+        struct Numbered {
+            #[serde(default)]
+            format: u32,
+        }
+        let state = fs::read(self.state()).unwrap_or_default();
+        serde_json::from_slice(&state).unwrap_or(Numbered::default()).format
     }
 
     /// Where a run goes that was not told: `runs/2026-11-15T18-02-11-fashion`, in UTC, with `-2`, `-3`… after it if
@@ -144,6 +162,11 @@ impl RunFolder {
         }
         Ok(())
     }
+}
+
+/// What to say of something whose format is newer than [`FORMAT`].
+pub fn newer_format(format: u32) -> String {
+    format!("of format {format}, which a newer Bonfire writes; this one knows formats up to {FORMAT}")
 }
 
 /// Writes a file so that a reader, or a crash at any moment, finds either the old content or the new.
@@ -289,6 +312,27 @@ mod tests {
         );
         fs::write(folder.events(), "").unwrap();
         assert_eq!(RunFolder::open(&path).unwrap().path(), path);
+    }
+
+    #[test]
+    fn open_refuses_formats_of_the_future() {
+        let temp = temp();
+        let path = temp.path().join("run");
+        let folder = RunFolder::create(&path).unwrap();
+        fs::write(folder.run_file(), "").unwrap();
+        fs::write(folder.events(), "").unwrap();
+        let check = |state: &str, expect: Option<&str>| {
+            fs::write(folder.state(), state).unwrap();
+            let refused = RunFolder::open(&path).is_err().then(|| message(&path, RunFolder::open(&path)));
+            assert_eq!(refused.as_deref(), expect, "{state}");
+        };
+        check("", None);
+        check("{}", None);
+        check(&format!("{{\"format\": {FORMAT}}}"), None);
+        check(
+            r#"{"format": 99, "version": "9.0.0"}"#,
+            Some("PATH: is of format 99, which a newer Bonfire writes; this one knows formats up to 1"),
+        );
     }
 
     #[test]

@@ -3,22 +3,28 @@
 //! `step-000500.state` is written first and `step-000500.safetensors` second, each aside and renamed, so that parameters
 //! that can be seen are complete and have their state. The state knows the checksum of its parameters: a pair that does
 //! not fit, or half a file, is never taken for whole.
+//!
+//! A state says its format. States of format 0, from before there were numbers, hold a digest that cannot be made again;
+//! for them the names and shapes of the parameters must do.
+
+mod digest;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::Layout;
 use bonfire_learn::layout::Tensor;
-use bonfire_report::write_atomically;
+use bonfire_report::{FORMAT, newer_format, write_atomically};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, View};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::ledger::Ledger;
+
+pub use digest::{hex_digest, layout_digest};
 
 /// What a run needs, beside parameters and moments, to go on as if it had never stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,9 +70,11 @@ pub struct Snapshot<'a> {
 /// The part of a state that ties it to its parameters.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seal {
+    #[serde(default)]
+    format: u32,
     /// Of the whole file of parameters.
     sha256: String,
-    /// Of names, shapes and memory order: moments are kept in the order of memory.
+    /// The digest of the layout: moments are kept in the order of memory.
     layout: String,
     progress: Progress,
 }
@@ -145,18 +153,17 @@ pub fn newest_whole(folder: &Path, layout: &Layout) -> Result<(Option<Checkpoint
     Ok((None, skipped))
 }
 
-/// Why a checkpoint cannot be used: a crash cut it short, or it is of another model.
+/// Why a checkpoint cannot be used: a crash cut it short, or it is of another model or a newer format.
 enum Unfit {
     Broken(anyhow::Error),
     Foreign(anyhow::Error),
 }
 
 fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
-    let (bytes, seal, moments) = sealed(file).map_err(Unfit::Broken)?;
+    let (bytes, seal, moments) = sealed(file)?;
     let parameters = parameters_from_bytes(layout, &bytes).map_err(Unfit::Foreign)?;
-    if seal.layout != layout_digest(layout) {
-        let reason =
-            anyhow::anyhow!("it was written by another version of Bonfire; its parameters can be evaluated");
+    if seal.format > 0 && seal.layout != layout_digest(layout) {
+        let reason = anyhow!("it was written by another version of Bonfire; its parameters can be evaluated");
         return Err(Unfit::Foreign(reason));
     }
     Ok(Checkpoint { file: file.to_owned(), parameters, moments, progress: seal.progress })
@@ -164,15 +171,20 @@ fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
 
 /// The bytes of a file of parameters, whichever the model; an error if it or its state was cut short.
 pub fn whole_bytes(file: &Path) -> Result<Vec<u8>> {
-    Ok(sealed(file)?.0)
+    match sealed(file) {
+        Ok((bytes, ..)) => Ok(bytes),
+        Err(Unfit::Broken(reason) | Unfit::Foreign(reason)) => Err(reason),
+    }
 }
 
 /// The bytes of a file of parameters, with the state that fits them.
-fn sealed(file: &Path) -> Result<(Vec<u8>, Seal, Vec<Vec<f32>>)> {
-    let bytes = fs::read(file)?;
-    let state = fs::read(file.with_extension("state")).context("its .state cannot be read")?;
-    let (seal, moments) = state_from_bytes(&state)?;
-    ensure!(seal.sha256 == hex_digest(&bytes), "its checksum is not the one in its .state");
+fn sealed(file: &Path) -> Result<(Vec<u8>, Seal, Vec<Vec<f32>>), Unfit> {
+    let bytes = fs::read(file).map_err(|error| Unfit::Broken(error.into()))?;
+    let state = fs::read(file.with_extension("state")).context("its .state cannot be read");
+    let (seal, moments) = state_from_bytes(&state.map_err(Unfit::Broken)?)?;
+    if seal.sha256 != hex_digest(&bytes) {
+        return Err(Unfit::Broken(anyhow!("its checksum is not the one in its .state")));
+    }
     Ok((bytes, seal, moments))
 }
 
@@ -264,6 +276,7 @@ fn parameters_to_bytes(layout: &Layout, parameters: &[f32]) -> Result<Vec<u8>> {
 
 fn state_to_bytes(snapshot: Snapshot<'_>, parameters: &[u8]) -> Result<Vec<u8>> {
     let seal = Seal {
+        format: FORMAT,
         sha256: hex_digest(parameters),
         layout: layout_digest(snapshot.layout),
         progress: snapshot.progress.clone(),
@@ -274,23 +287,30 @@ fn state_to_bytes(snapshot: Snapshot<'_>, parameters: &[u8]) -> Result<Vec<u8>> 
     Ok(safetensors::serialize(views, Some(metadata))?)
 }
 
-fn state_from_bytes(bytes: &[u8]) -> Result<(Seal, Vec<Vec<f32>>)> {
+fn state_from_bytes(bytes: &[u8]) -> Result<(Seal, Vec<Vec<f32>>), Unfit> {
+    let (format, seal) = seal_text(bytes).map_err(Unfit::Broken)?;
+    if format > FORMAT {
+        return Err(Unfit::Foreign(anyhow!("it is {}", newer_format(format))));
+    }
+    let read = || -> Result<_> {
+        let file = SafeTensors::deserialize(bytes).context("its .state is not whole")?;
+        let moments = (0..file.len()).map(|i| Ok(floats(file.tensor(&format!("moment.{i}"))?.data())));
+        Ok((serde_json::from_str(&seal)?, moments.collect::<Result<_>>()?))
+    };
+    read().map_err(Unfit::Broken)
+}
+
+/// The text of a seal, and its format, of which alone it is sure that any version can read it.
+fn seal_text(bytes: &[u8]) -> Result<(u32, String)> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        #[serde(default)]
+        format: u32,
+    }
     let (_, header) = SafeTensors::read_metadata(bytes).context("its .state is not whole")?;
     let seal = header.metadata().as_ref().and_then(|metadata| metadata.get(SEAL));
-    let seal: Seal = serde_json::from_str(seal.context("its .state is not Bonfire's")?)?;
-    let file = SafeTensors::deserialize(bytes).context("its .state is not whole")?;
-    let moments = (0..file.len()).map(|i| Ok(floats(file.tensor(&format!("moment.{i}"))?.data())));
-    Ok((seal, moments.collect::<Result<_>>()?))
-}
-
-/// The checksum of names, shapes and memory order.
-pub fn layout_digest(layout: &Layout) -> String {
-    hex_digest(format!("{layout:?}").as_bytes())
-}
-
-/// The SHA-256 of some bytes, as text.
-pub fn hex_digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    let seal = seal.context("its .state is not Bonfire's")?;
+    Ok((serde_json::from_str::<Numbered>(seal)?.format, seal.clone()))
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
@@ -378,5 +398,36 @@ mod tests {
         let error = newest_whole(folder.path(), &layout(5)).expect_err("another model");
         let text = format!("{error:#}");
         assert!(text.contains("another model") && text.contains("fc1.weight"), "{text}");
+    }
+
+    /// Changes the seal of a checkpoint.
+    fn reseal(file: &Path, change: impl Fn(&mut serde_json::Value)) {
+        let state = file.with_extension("state");
+        let bytes = fs::read(&state).expect("a state");
+        let (_, text) = seal_text(&bytes).expect("a seal");
+        let mut seal = serde_json::from_str(&text).expect("JSON");
+        change(&mut seal);
+        let old = SafeTensors::deserialize(&bytes).expect("moments");
+        let metadata = HashMap::from([(SEAL.to_owned(), seal.to_string())]);
+        fs::write(state, safetensors::serialize(old.tensors(), Some(metadata)).expect("a state"))
+            .expect("written");
+    }
+
+    #[test]
+    fn what_counts_is_the_format() {
+        let (folder, layout) = (tempfile::tempdir().expect("a folder"), layout(4));
+        write_rounds(folder.path(), &layout, &[1], 5);
+        let file = folder.path().join(file_name(1));
+        let look = || newest_whole(folder.path(), &layout).map(|(found, _)| found.map(|it| it.moments));
+        let moments = look().expect("a look");
+        assert!(moments.is_some());
+        reseal(&file, |seal| seal["layout"] = "of a layout in another order".into());
+        let error = format!("{:#}", look().expect_err("another layout"));
+        assert!(error.contains("another version of Bonfire"), "{error}");
+        reseal(&file, |seal| drop(seal.as_object_mut().expect("an object").remove("format")));
+        assert_eq!(look().expect("format 0 has another digest, and is read all the same"), moments);
+        reseal(&file, |seal| *seal = serde_json::json!({"format": 99, "anything": "else"}));
+        let error = format!("{:#}", look().expect_err("a format of the future"));
+        assert!(error.contains("of format 99, which a newer Bonfire writes"), "{error}");
     }
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bonfire_learn::data::{Dataset, Samples, pack};
-use bonfire_report::{GitFacts, HostFacts, write_json};
+use bonfire_report::{FORMAT, GitFacts, HostFacts, write_json};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 #[derive(Debug, Serialize)]
 struct State {
+    /// Of the run folder.
+    format: u32,
     version: &'static str,
     command: Vec<String>,
     folder: Option<PathBuf>,
@@ -37,6 +39,7 @@ pub fn write_in_background(path: PathBuf, dataset: Arc<Dataset>) -> std::io::Res
 fn write(path: &Path, dataset: &Dataset) {
     let folder = std::env::current_dir().ok();
     let state = State {
+        format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
         command: std::env::args().collect(),
         git: folder.as_deref().and_then(GitFacts::collect),

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bonfire::learn::kernels::instructions::VARIABLE;
+use bonfire_report::FORMAT;
 
 use crate::program::{Dir, names};
 use crate::record::Record;
@@ -52,9 +53,28 @@ fn bits(values: &[f32]) -> Vec<u32> {
 
 #[test]
 fn every_format_resumes_bit_for_bit() {
-    for format in folders(&fixtures()) {
+    let formats = folders(&fixtures());
+    assert!(formats.contains(&FORMAT.to_string()), "format {FORMAT} has no folder among {formats:?}");
+    for format in formats {
         let names = folders(&fixtures().join(&format));
         assert!(!names.is_empty(), "format {format} has a run");
         names.iter().for_each(|name| check(&format, name));
     }
+}
+
+#[test]
+fn a_format_of_the_future_is_refused() {
+    let (dir, newest) = (Dir::new(), fixtures().join(FORMAT.to_string()));
+    let name = folders(&newest).pop().expect("a run");
+    copy(&newest.join(name).join("run"), &dir.path("run"));
+    let state = dir.path("run/state.json");
+    let text = fs::read_to_string(&state).expect("a state");
+    let changed = text.replacen(&format!("\"format\": {FORMAT}"), "\"format\": 99", 1);
+    assert_ne!(changed, text, "a state says its format");
+    fs::write(&state, changed).expect("written");
+    let check =
+        |command: &str| dir.bonfire(command).run().refuse("of format 99, which a newer Bonfire writes");
+    check("train --resume run");
+    check("head --listen 127.0.0.1:0 --resume run");
+    check("eval run");
 }
