@@ -88,7 +88,7 @@ struct Window {
 fn is_done(job: &Job, progress: &Progress) -> bool {
     match job.settings.length {
         Span::Rounds(rounds) => progress.round >= rounds,
-        Span::Epochs(epochs) => progress.units >= epochs * job.course.units_per_epoch(),
+        Span::Epochs(_) => job.course.units().is_some_and(|units| progress.units >= units),
     }
 }
 
@@ -395,5 +395,22 @@ impl Run {
             late: self.traffic.map(|traffic| traffic.late),
             head_share: self.traffic.map(|traffic| traffic.head_share),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Scale;
+    use crate::run_file::{Overrides, Settings};
+
+    /// 2⁶² epochs of four batches each are 2⁶⁴, which is 0 for who counts in 64 bits.
+    #[test]
+    fn a_run_of_very_many_epochs_is_not_done_at_once() {
+        let text = "{data: {name: digits, train: 16, test: 2}, workers: 2, batch_size: 4, epochs: 4611686018427387904}";
+        let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
+        let job = Job::prepare(settings, Scale::Threads).expect("a job");
+        assert_eq!(job.course.units_per_epoch(), 4);
+        assert!(!is_done(&job, &Progress::default()));
     }
 }

@@ -294,6 +294,11 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), Wrong> {
         let rule = "must list steps of at least one epoch with a rate that is not negative";
         return Err(tree.wrong("schedule", rule));
     }
+    if let Schedule::Steps(steps) = &file.schedule
+        && steps.iter().try_fold(0u64, |sum, step| sum.checked_add(step.epochs)).is_none()
+    {
+        return Err(tree.wrong("schedule", "its steps have more epochs than can be counted"));
+    }
     Ok(())
 }
 
