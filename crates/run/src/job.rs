@@ -17,7 +17,7 @@ use crate::worker::Worker;
 /// Makes a model for data of a shape: one of the named ones, or the user's own.
 pub type Build<'a> = &'a dyn Fn(&Shape) -> bonfire_learn::Result<Box<dyn Model>>;
 
-/// Where the workers of a run are: one of three, known only here and to who starts the run.
+/// Where the workers of a run are. Only a job and whoever starts the run know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// All in this process, as threads.
