@@ -171,16 +171,40 @@ pub fn newer_format(format: u32) -> String {
 
 /// Writes a file so that a reader, or a crash at any moment, finds either the old content or the new.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let aside = path.with_file_name(name);
-    let written = write_durably(&aside, bytes).and_then(|()| fs::rename(&aside, path));
-    if let Err(error) = written {
-        // The first error is the one to tell of.
-        let _ = fs::remove_file(&aside);
-        return Err(Error::io(path)(error));
+    let ((), file) = PartFile::write(path, |file| file.write_all(bytes))?;
+    file.put_in_place()
+}
+
+/// A file that is whole and on the disk, but not under its name yet. Dropped, it is gone.
+#[derive(Debug)]
+pub struct PartFile {
+    path: PathBuf,
+    aside: PathBuf,
+}
+
+impl PartFile {
+    /// Writes the content that is to be at `path`; with it comes what `write` returned.
+    pub fn write<T>(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<T>) -> Result<(T, Self)> {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".part");
+        let file = Self { path: path.to_owned(), aside: path.with_file_name(name) };
+        let written = write_durably(&file.aside, write).map_err(Error::io(path))?;
+        Ok((written, file))
     }
-    sync_parent(path).map_err(Error::io(path))
+
+    /// Gives it its name. What had that name is gone.
+    pub fn put_in_place(self) -> Result<()> {
+        fs::rename(&self.aside, &self.path)
+            .and_then(|()| sync_parent(&self.path))
+            .map_err(Error::io(&self.path))
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        // It is not there any more if it has its name. What went wrong otherwise was told of.
+        let _ = fs::remove_file(&self.aside);
+    }
 }
 
 /// Writes a value as indented JSON, atomically.
@@ -191,10 +215,11 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write_atomically(path, &bytes)
 }
 
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_durably<T>(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<T>) -> io::Result<T> {
     let mut file = fs::File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    let written = write(&mut file)?;
+    file.sync_all()?;
+    Ok(written)
 }
 
 /// A rename is on the disk when its folder is.
@@ -385,6 +410,14 @@ mod tests {
         write_atomically(&path, b"old").unwrap();
         write_atomically(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "nothing is left aside");
+
+        let ((), aside) = PartFile::write(&path, |file| file.write_all(b"newer")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new", "nothing changes before it is put in place");
+        drop(aside);
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "nothing is left aside");
+        let full = |_: &mut fs::File| Err::<(), _>(io::Error::other("the disk is full"));
+        assert_eq!(message(&path, PartFile::write(&path, full)), "PATH: the disk is full");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "nothing is left aside");
 
         let nowhere = temp.path().join("missing/file");

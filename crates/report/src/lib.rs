@@ -59,7 +59,7 @@ pub use bars::Bars;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, NodeLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
-pub use folder::{FORMAT, RunFolder, newer_format, write_atomically, write_json};
+pub use folder::{FORMAT, PartFile, RunFolder, newer_format, write_atomically, write_json};
 pub use git::GitFacts;
 pub use log::{Log, read_events};
 pub use summary::{Exit, Summary};

@@ -8,23 +8,23 @@
 //! for them the names and shapes of the parameters must do.
 
 mod digest;
+mod tensor_file;
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::Layout;
 use bonfire_learn::layout::Tensor;
-use bonfire_report::{FORMAT, newer_format, write_atomically};
+use bonfire_report::{FORMAT, PartFile, newer_format};
 use safetensors::SafeTensors;
-use safetensors::tensor::{Dtype, View};
+use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Ledger;
 
 pub use digest::{hex_digest, layout_digest};
+use tensor_file::{TensorOut, Written};
 
 /// What a run needs, beside parameters and moments, to go on as if it had never stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -109,11 +109,18 @@ pub fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
 pub fn write(folder: &Path, snapshot: Snapshot<'_>, keep: usize) -> Result<(PathBuf, u64)> {
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     let file = folder.join(file_name(snapshot.progress.round));
-    let parameters = parameters_to_bytes(snapshot.layout, snapshot.parameters)?;
-    let state = state_to_bytes(snapshot, &parameters)?;
+    let (parameters, aside) = PartFile::write(&file, |file| write_parameters(file, snapshot))?;
+    let seal = Seal {
+        format: FORMAT,
+        sha256: parameters.sha256,
+        layout: layout_digest(snapshot.layout),
+        progress: snapshot.progress.clone(),
+    };
+    let seal = serde_json::to_string(&seal)?;
     let state_file = file.with_extension("state");
-    write_atomically(&state_file, &state)?;
-    if let Err(error) = write_atomically(&file, &parameters) {
+    let (state, state_aside) = PartFile::write(&state_file, |file| write_state(file, snapshot, seal))?;
+    state_aside.put_in_place()?;
+    if let Err(error) = aside.put_in_place() {
         if !file.exists() {
             // On a full disk, states without their parameters would take what room there is.
             let _ = fs::remove_file(&state_file);
@@ -121,7 +128,50 @@ pub fn write(folder: &Path, snapshot: Snapshot<'_>, keep: usize) -> Result<(Path
         return Err(error.into());
     }
     remove_old(folder, keep, snapshot.progress.round)?;
-    Ok((file, (parameters.len() + state.len()) as u64))
+    Ok((file, parameters.bytes + state.bytes))
+}
+
+fn write_parameters(file: &mut fs::File, snapshot: Snapshot<'_>) -> std::io::Result<Written> {
+    // One entry only: the order of more would differ from run to run.
+    let metadata = ("format", "pt".to_owned());
+    let tensors = snapshot.layout.tensors().iter();
+    let tensors = tensors.map(|tensor| TensorOut {
+        name: tensor.name.clone(),
+        shape: tensor.shape.clone(),
+        values: Box::new(in_torch_order(tensor, snapshot.parameters)),
+    });
+    tensor_file::write(file, metadata, tensors.collect())
+}
+
+/// The values of a tensor in PyTorch's order, each read where it lies.
+fn in_torch_order<'a>(tensor: &'a Tensor, flat: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
+    let (factors, axes) = tensor.memory_order();
+    let (mut strides, mut stride) = (vec![0; factors.len()], 1);
+    for &axis in axes.iter().rev() {
+        (strides[axis], stride) = (stride, stride * factors[axis]);
+    }
+    let (mut steps, mut at) = (vec![0; factors.len()], tensor.range.start);
+    tensor.range.clone().map(move |_| {
+        let value = flat[at];
+        for axis in (0..factors.len()).rev() {
+            (steps[axis], at) = (steps[axis] + 1, at + strides[axis]);
+            if steps[axis] < factors[axis] {
+                break;
+            }
+            (steps[axis], at) = (0, at - factors[axis] * strides[axis]);
+        }
+        value
+    })
+}
+
+/// The moments of the optimiser in the order of memory, under a seal.
+fn write_state(file: &mut fs::File, snapshot: Snapshot<'_>, seal: String) -> std::io::Result<Written> {
+    let moments = snapshot.moments.iter().enumerate().map(|(i, values)| TensorOut {
+        name: format!("moment.{i}"),
+        shape: vec![values.len()],
+        values: Box::new(values.iter().copied()),
+    });
+    tensor_file::write(file, (SEAL, seal), moments.collect())
 }
 
 /// Removes all but the newest checkpoints up to `round`. Those of later rounds are of a run that was resumed from
@@ -160,7 +210,7 @@ enum Unfit {
 }
 
 fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
-    let (bytes, seal, moments) = sealed(file)?;
+    let Sealed { bytes, seal, moments } = sealed(file)?;
     let parameters = parameters_from_bytes(layout, &bytes).map_err(Unfit::Foreign)?;
     if seal.format > 0 && seal.layout != layout_digest(layout) {
         let reason = anyhow!("it was written by another version of Bonfire; its parameters can be evaluated");
@@ -172,20 +222,26 @@ fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
 /// The bytes of a file of parameters, whichever the model; an error if it or its state was cut short.
 pub fn whole_bytes(file: &Path) -> Result<Vec<u8>> {
     match sealed(file) {
-        Ok((bytes, ..)) => Ok(bytes),
+        Ok(sealed) => Ok(sealed.bytes),
         Err(Unfit::Broken(reason) | Unfit::Foreign(reason)) => Err(reason),
     }
 }
 
 /// The bytes of a file of parameters, with the state that fits them.
-fn sealed(file: &Path) -> Result<(Vec<u8>, Seal, Vec<Vec<f32>>), Unfit> {
+struct Sealed {
+    bytes: Vec<u8>,
+    seal: Seal,
+    moments: Vec<Vec<f32>>,
+}
+
+fn sealed(file: &Path) -> Result<Sealed, Unfit> {
     let bytes = fs::read(file).map_err(|error| Unfit::Broken(error.into()))?;
     let state = fs::read(file.with_extension("state")).context("its .state cannot be read");
     let (seal, moments) = state_from_bytes(&state.map_err(Unfit::Broken)?)?;
     if seal.sha256 != hex_digest(&bytes) {
         return Err(Unfit::Broken(anyhow!("its checksum is not the one in its .state")));
     }
-    Ok((bytes, seal, moments))
+    Ok(Sealed { bytes, seal, moments })
 }
 
 /// Turns the bytes of a safetensors file into parameters; an error if they are of another model.
@@ -219,74 +275,6 @@ pub fn is_whole(bytes: &[u8]) -> bool {
     SafeTensors::deserialize(bytes).is_ok()
 }
 
-/// One tensor of the parameters. Its bytes are made when their turn comes, so there are never copies of all tensors at once.
-struct Parameters<'a> {
-    tensor: &'a Tensor,
-    flat: &'a [f32],
-}
-
-impl View for Parameters<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.tensor.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        bytes(&self.tensor.to_torch(self.flat)).into()
-    }
-
-    fn data_len(&self) -> usize {
-        4 * self.tensor.range.len()
-    }
-}
-
-/// A moment of the optimiser, in the order of memory; its bytes are made as late.
-struct Moment<'a> {
-    values: &'a [f32],
-    shape: [usize; 1],
-}
-
-impl View for Moment<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        bytes(self.values).into()
-    }
-
-    fn data_len(&self) -> usize {
-        4 * self.values.len()
-    }
-}
-
-fn parameters_to_bytes(layout: &Layout, parameters: &[f32]) -> Result<Vec<u8>> {
-    let views = layout.tensors().iter().map(|tensor| (&tensor.name, Parameters { tensor, flat: parameters }));
-    // One entry only: the order of more would differ from run to run.
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    Ok(safetensors::serialize(views, Some(metadata))?)
-}
-
-fn state_to_bytes(snapshot: Snapshot<'_>, parameters: &[u8]) -> Result<Vec<u8>> {
-    let seal = Seal {
-        format: FORMAT,
-        sha256: hex_digest(parameters),
-        layout: layout_digest(snapshot.layout),
-        progress: snapshot.progress.clone(),
-    };
-    let views = snapshot.moments.iter().enumerate();
-    let views = views.map(|(i, values)| (format!("moment.{i}"), Moment { values, shape: [values.len()] }));
-    let metadata = HashMap::from([(SEAL.to_owned(), serde_json::to_string(&seal)?)]);
-    Ok(safetensors::serialize(views, Some(metadata))?)
-}
-
 fn state_from_bytes(bytes: &[u8]) -> Result<(Seal, Vec<Vec<f32>>), Unfit> {
     let (format, seal) = seal_text(bytes).map_err(Unfit::Broken)?;
     if format > FORMAT {
@@ -313,18 +301,17 @@ fn seal_text(bytes: &[u8]) -> Result<(u32, String)> {
     Ok((serde_json::from_str::<Numbered>(seal)?.format, seal.clone()))
 }
 
-fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use bonfire_learn::data::Shape;
+    use bonfire_learn::layout::{Init, Order};
     use bonfire_learn::models::{ModelSpec, mlp};
 
     fn layout(hidden: usize) -> Layout {
@@ -358,6 +345,23 @@ mod tests {
         assert_eq!(checkpoint.parameters, layout.initial(4));
         assert_eq!(checkpoint.moments, [layout.initial(5), layout.initial(6)]);
         assert_eq!((checkpoint.progress.round, checkpoint.progress.best_accuracy), (4, Some(0.1 + 0.2)));
+    }
+
+    #[test]
+    fn parameters_are_written_in_pytorchs_order() {
+        let mut layout = Layout::default();
+        for (i, axes) in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].iter().enumerate()
+        {
+            layout.dense(format!("t{i}"), &[2, 15], Order::permuted(&[2, 3, 5], axes), Init::Uniform(1.0));
+        }
+        let flat = layout.initial(1);
+        for tensor in layout.tensors() {
+            assert_eq!(
+                in_torch_order(tensor, &flat).collect::<Vec<_>>(),
+                tensor.to_torch(&flat),
+                "{tensor:?}"
+            );
+        }
     }
 
     #[test]

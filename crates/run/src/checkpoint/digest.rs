@@ -43,7 +43,12 @@ fn steps((factors, axes): (&[usize], &[usize])) -> Vec<[usize; 2]> {
 
 /// The SHA-256 of some bytes, as text.
 pub fn hex_digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes))
+}
+
+/// Bytes as text.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -53,14 +58,14 @@ mod tests {
     use bonfire_learn::layout::{Init, Order};
     use bonfire_learn::models::ModelSpec;
 
-    fn layout(add: impl FnOnce(&mut Layout)) -> Layout {
+    fn layout<T>(add: impl FnOnce(&mut Layout) -> T) -> Layout {
         let mut layout = Layout::default();
         add(&mut layout);
         layout
     }
 
     fn dense(name: &str, shape: &[usize], order: Order) -> Layout {
-        layout(|layout| drop(layout.dense(name.into(), shape, order, Init::Uniform(0.1))))
+        layout(|layout| layout.dense(name.into(), shape, order, Init::Uniform(0.1)))
     }
 
     #[test]
@@ -78,8 +83,8 @@ mod tests {
         check(&dense("a", &[2, 6], Order::permuted(&[2, 2, 3], &[0, 2, 1])), false);
         check(&dense("b", &[2, 6], Order::plain(&[2, 6])), false);
         check(&dense("a", &[6, 2], Order::plain(&[6, 2])), false);
-        check(&layout(|layout| drop(layout.rows("a".into(), 2, 6, Init::Uniform(0.1)))), false);
-        check(&layout(|layout| drop(layout.buffer("a".into(), 12, Init::Uniform(0.1)))), false);
+        check(&layout(|layout| layout.rows("a".into(), 2, 6, Init::Uniform(0.1))), false);
+        check(&layout(|layout| layout.buffer("a".into(), 12, Init::Uniform(0.1))), false);
     }
 
     #[test]
@@ -92,7 +97,7 @@ mod tests {
                 Init::Uniform(1.0),
             );
             layout.rows("words".into(), 5, 2, Init::Constant(0.0));
-            layout.buffer("mean".into(), 3, Init::Constant(0.0));
+            layout.buffer("mean".into(), 3, Init::Constant(0.0))
         });
         let expect = [
             r#"["fc \"1\"",[4,6],"dense",0,24,[[3,1],[2,3],[4,6]]]"#,
