@@ -47,6 +47,14 @@ impl Feed {
         }
     }
 
+    /// Lets go of the steps that nobody needs any more, given what every member has.
+    pub fn forget(&mut self, have: impl Iterator<Item = u64>) {
+        let Some(all_have) = have.min() else { return };
+        while self.entries.front().is_some_and(|entry| entry.to <= all_have) {
+            self.bytes -= self.entries.pop_front().map_or(0, |entry| entry.payload.len());
+        }
+    }
+
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -109,5 +117,35 @@ impl Entry {
     fn frame(&self, go: proto::Go) -> Frame {
         let go = proto::Go { news: self.news.into(), lr: self.lr, weight: self.weight, ..go };
         Frame { body: Body::Go(go), payload: self.payload.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(to: u64) -> Entry {
+        let payload = Bytes::from_static(&[0; 100]);
+        Entry { from: to - 1, to, news: proto::News::Update, lr: 0.1, weight: 1.0, payload }
+    }
+
+    #[test]
+    fn only_what_somebody_lacks_is_kept() {
+        let mut feed = Feed::default();
+        let check = |feed: &Feed, versions: &[u64]| {
+            let kept: Vec<u64> = feed.entries.iter().map(|entry| entry.to).collect();
+            assert_eq!((kept.as_slice(), feed.bytes), (versions, 100 * versions.len()));
+        };
+        (1..=4).for_each(|to| feed.add(step(to), 350));
+        check(&feed, &[2, 3, 4]);
+        feed.forget([].into_iter());
+        check(&feed, &[2, 3, 4]);
+        feed.forget([4, 2, 3].into_iter());
+        check(&feed, &[3, 4]);
+        assert!(feed.steps(2, 4).is_some_and(|steps| steps.len() == 2));
+        feed.forget([4, 4].into_iter());
+        check(&feed, &[]);
+        feed.add(step(5), 350);
+        assert!(feed.steps(4, 5).is_some_and(|steps| steps.len() == 1));
     }
 }

@@ -193,6 +193,7 @@ impl Relaying {
         if go.news() != proto::News::Nothing && !self.is_async {
             let state_bytes =
                 self.replica.parameters.len() * 4 * (1 + self.replica.optimizer.moments().len());
+            self.feed.forget(self.workers.values().filter_map(|worker| worker.has));
             self.feed.add(Entry::of(go, self.version, payload), state_bytes);
         }
         self.version = go.version;

@@ -441,6 +441,7 @@ impl<'h, 'a> Serving<'h, 'a> {
                 payload,
             };
             let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
+            self.feed.forget(self.has.values().copied());
             self.feed.add(entry, state_bytes);
         }
         if let Some(stamps) = &mut self.stamps {
