@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::loader::{self, Loader, Plan, Shares};
 use crate::replica::{Replica, Step};
-use crate::worker::{Finish, Hand, Luck, Worker};
+use crate::worker::{Finish, Hand, Luck, Portions, Worker};
 
 /// Workers of equal models.
 #[derive(Debug)]
@@ -60,6 +60,11 @@ impl Crew {
 
     pub fn layout(&self) -> &Layout {
         self.workers[0].layout()
+    }
+
+    /// See [`Worker::shares_products`].
+    pub fn shares_products(&self) -> bool {
+        self.workers[0].shares_products()
     }
 
     /// How many threads can work at a time.
@@ -155,17 +160,21 @@ impl Crew {
     }
 
     /// Measures parameters on samples.
-    pub fn evaluate(&mut self, parameters: &[f32], samples: &Samples) -> Tally {
+    pub fn evaluate(&mut self, parameters: &[f32], samples: &Samples, portions: Portions) -> Tally {
         // Samples of similar length together: less padding, the same answers.
         let mut order: Vec<u32> = (0..samples.len() as u32).collect();
         if samples.varies_in_length() {
             order.sort_by_key(|&sample| samples.length(sample as usize));
         }
-        let mut hands = self.hands();
-        let (parts, classes) = (hands.len(), hands[0].classes());
-        let each = hands.par_iter_mut().with_max_len(1).enumerate();
-        let tallies: Vec<Tally> =
-            each.map(|(i, hand)| hand.evaluate(parameters, samples, &order, (i, parts))).collect();
+        let (mut hands, mut tallies) = (self.hands(), vec![Tally::default(); portions.parts]);
+        let (several, classes) = (hands.len(), hands[0].classes());
+        let each = hands.par_iter_mut().with_max_len(1).enumerate().map(|(i, hand)| {
+            let parts = (i..portions.parts).step_by(several);
+            parts.map(|part| (part, hand.evaluate(parameters, samples, &order, (part, portions)))).collect()
+        });
+        for (part, tally) in each.collect::<Vec<Vec<_>>>().into_iter().flatten() {
+            tallies[part] = tally;
+        }
         let mut sum = Tally::with_confusion(classes);
         tallies.iter().for_each(|tally| sum.add(tally));
         sum
@@ -191,5 +200,41 @@ impl Loading {
             Some(loader) => Self::Ahead(loader, Vec::new()),
             None => Self::InPlace(Shares::new(plan)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_learn::ModelSpec;
+    use bonfire_learn::data::Source;
+    use serde_json::json;
+
+    /// Who measures which part, and how many samples at a time, changes no bit of the sums.
+    #[test]
+    fn an_evaluation_depends_on_its_parts_alone() {
+        let check = |model: serde_json::Value, data: &str| {
+            let spec: ModelSpec = serde_json::from_value(model).expect("a model");
+            let source: Source =
+                serde_json::from_value(json!({"name": data, "train": 50, "test": 333})).expect("data");
+            let dataset = source.load().expect("data");
+            let measure = |hands: usize, batch: usize| {
+                let worker = |_| Worker::build(1, || spec.build(&dataset.shape)).expect("a worker");
+                let mut crew = Crew::new((0..hands).map(worker).collect(), 1);
+                let parameters = crew.layout().initial(1);
+                crew.evaluate(&parameters, &dataset.test, Portions::of(3, batch))
+            };
+            let whole = measure(3, 64);
+            assert_eq!(whole.answers > 333, dataset.test.varies_in_length());
+            for (hands, batch) in [(3, 8), (2, 64), (1, 1), (2, 13)] {
+                let tally = measure(hands, batch);
+                assert_eq!(tally, whole, "{} by {hands}, {batch} at a time", spec.name());
+            }
+        };
+        check(json!({"lenet5": {}}), "digits");
+        check(json!({"cnn": {}}), "digits");
+        check(json!({"mlp": {"hidden": [40, 20]}}), "digits");
+        check(json!({"resnet20": {"width": 4}}), "digits");
+        check(json!({"tagger": {"embedding": 9, "hidden": 11}}), "grammar");
     }
 }

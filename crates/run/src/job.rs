@@ -12,7 +12,7 @@ use crate::course::Course;
 use crate::crew::{Crew, Round};
 use crate::replica::Replica;
 use crate::run_file::{Settings, Topology};
-use crate::worker::Worker;
+use crate::worker::{Portions, Worker};
 
 /// Makes a model for data of a shape: one of the named ones, or the user's own.
 pub type Build<'a> = &'a dyn Fn(&Shape) -> bonfire_learn::Result<Box<dyn Model>>;
@@ -34,6 +34,8 @@ pub struct Job {
     pub replica: Replica,
     /// Those who train, if they share memory and are in step; otherwise those who measure.
     pub crew: Crew,
+    /// So that an evaluation takes no more memory than a step of training.
+    portions: Portions,
     /// Workers that are threads of this process but not in step.
     pub spare: Vec<Worker>,
     pub model_name: String,
@@ -86,8 +88,12 @@ impl Job {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let trains = scale == Scale::Threads && settings.topology.is_in_step();
-        let (crew, threads) =
-            if trains { (workers, settings.threads) } else { (cores.min(MOST_MEASURING), 1) };
+        let measuring = cores.min(MOST_MEASURING);
+        let (crew, threads) = match trains {
+            true => (workers, settings.threads),
+            // As many as one worker would train with here.
+            false => (measuring.min(settings.file.most_threads()), 1),
+        };
         let spare = match (&settings.topology, scale, trains) {
             (Topology::Flat { backup, .. }, Scale::Threads, false) => workers + backup,
             (_, Scale::Threads, false) => workers,
@@ -95,16 +101,20 @@ impl Job {
         };
         let spare = build_workers(&settings, &dataset, spare, settings.threads, build)?;
         let workers = build_workers(&settings, &dataset, crew, threads, build)?;
-        let crew = Crew::new(workers, settings.file.seed);
+        let mut crew = Crew::new(workers, settings.file.seed);
+        let hands = crew.hands().len();
+        let (parts, sharing) = if trains { (hands, hands / settings.workers) } else { (measuring, hands) };
+        let share = if crew.shares_products() { usize::MAX } else { settings.file.batch_size / sharing };
+        let portions = Portions::of(parts, share);
         let replica = Replica::new(crew.layout(), settings.file.optimizer.clone(), settings.file.seed);
         let pool = ThreadPoolBuilder::new()
-            .num_threads(crew.threads().min(cores))
+            .num_threads(if trains { crew.threads().min(cores) } else { measuring })
             .thread_name(|i| format!("worker-{i}"))
             .build()
             .context("cannot start the workers' threads")?;
         let course = Course::of(&settings, dataset.train.len());
         let model_name = model_name.to_owned();
-        Ok(Self { settings, dataset, replica, crew, spare, model_name, pool, course })
+        Ok(Self { settings, dataset, replica, crew, portions, spare, model_name, pool, course })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -113,14 +123,15 @@ impl Job {
 
     /// Measures parameters on the held-out data.
     pub fn evaluate(&mut self, parameters: &[f32]) -> Tally {
-        let (crew, test) = (&mut self.crew, &self.dataset.test);
-        self.pool.install(|| crew.evaluate(parameters, test))
+        let (crew, test, portions) = (&mut self.crew, &self.dataset.test, self.portions);
+        self.pool.install(|| crew.evaluate(parameters, test, portions))
     }
 
     /// Measures the parameters as they are.
     pub fn measure(&mut self) -> Tally {
-        let (crew, test, parameters) = (&mut self.crew, &self.dataset.test, &self.replica.parameters);
-        self.pool.install(|| crew.evaluate(parameters, test))
+        let (crew, test, portions) = (&mut self.crew, &self.dataset.test, self.portions);
+        let parameters = &self.replica.parameters;
+        self.pool.install(|| crew.evaluate(parameters, test, portions))
     }
 
     /// One round of the workers of this process; `number` counts from 0.

@@ -29,6 +29,7 @@ mod launch;
 mod launch_faults;
 mod launchers;
 mod learning;
+mod memory;
 mod mpi;
 mod output;
 mod python;

@@ -174,8 +174,12 @@ const LEAST_SHARE: usize = 8;
 impl RunFile {
     /// How many threads a worker has on a machine of so many cores with so many workers.
     pub fn threads_on(&self, cores: usize, workers: usize) -> usize {
-        let most = (self.batch_size / LEAST_SHARE).max(1);
-        self.threads.unwrap_or_else(|| (cores / workers.max(1)).clamp(1, most))
+        self.threads.unwrap_or_else(|| (cores / workers.max(1)).clamp(1, self.most_threads()))
+    }
+
+    /// Over how many threads it pays to split a batch.
+    pub fn most_threads(&self) -> usize {
+        (self.batch_size / LEAST_SHARE).max(1)
     }
 }
 
