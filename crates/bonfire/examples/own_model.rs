@@ -2,9 +2,8 @@
 //!
 //!     cargo run --release --example own_model
 
-use bonfire::learn::data::Shape;
 use bonfire::learn::layers::{Activation, Conv2d, Linear};
-use bonfire::learn::{Layout, Net, Network, Tape};
+use bonfire::learn::{Layout, Net, Network, Shape, Tape};
 use bonfire::{Result, Training};
 
 /// One convolution, one hidden layer.

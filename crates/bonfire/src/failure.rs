@@ -1,5 +1,8 @@
 use std::fmt;
 
+use anyhow::Error;
+use bonfire_launch::{LabError, LaunchError};
+
 /// Marks an error that is not the fault of the input: the program ends with exit code 1 instead of 2.
 #[derive(Debug)]
 pub struct Failed(pub String);
@@ -11,3 +14,11 @@ impl fmt::Display for Failed {
 }
 
 impl std::error::Error for Failed {}
+
+/// Whether an error is not the fault of the input.
+pub fn is_failure(error: &Error) -> bool {
+    // Asked of the error as a whole: a `Failed` that was added as context is not among its causes.
+    error.is::<Failed>()
+        || error.downcast_ref().is_some_and(|error| !matches!(error, LaunchError::Unfit(_)))
+        || error.downcast_ref().is_some_and(|error| matches!(error, LabError::Failed(_)))
+}

@@ -23,12 +23,12 @@ pub struct Collection {
     pub address: &'static str,
     /// The package of Debian and its kin that holds it, if there is one.
     pub package: Option<&'static str>,
-    pub parts: [Part; 4],
+    pub parts: [CollectionFile; 4],
 }
 
 /// A file of a data set, unpacked.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct CollectionFile {
     pub name: &'static str,
     pub size: u64,
     /// SHA-256, in hexadecimal.
@@ -41,22 +41,22 @@ pub const COLLECTIONS: [Collection; 2] = [
         address: "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         package: Some("dataset-fashion-mnist"),
         parts: [
-            Part {
+            CollectionFile {
                 name: "train-images-idx3-ubyte",
                 size: 47_040_016,
                 checksum: "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
             },
-            Part {
+            CollectionFile {
                 name: "train-labels-idx1-ubyte",
                 size: 60_008,
                 checksum: "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
             },
-            Part {
+            CollectionFile {
                 name: "t10k-images-idx3-ubyte",
                 size: 7_840_016,
                 checksum: "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
             },
-            Part {
+            CollectionFile {
                 name: "t10k-labels-idx1-ubyte",
                 size: 10_008,
                 checksum: "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
@@ -68,22 +68,22 @@ pub const COLLECTIONS: [Collection; 2] = [
         address: "http://ossci-datasets.s3.amazonaws.com/mnist/",
         package: None,
         parts: [
-            Part {
+            CollectionFile {
                 name: "train-images-idx3-ubyte",
                 size: 47_040_016,
                 checksum: "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
             },
-            Part {
+            CollectionFile {
                 name: "train-labels-idx1-ubyte",
                 size: 60_008,
                 checksum: "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
             },
-            Part {
+            CollectionFile {
                 name: "t10k-images-idx3-ubyte",
                 size: 7_840_016,
                 checksum: "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
             },
-            Part {
+            CollectionFile {
                 name: "t10k-labels-idx1-ubyte",
                 size: 10_008,
                 checksum: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
@@ -165,14 +165,14 @@ fn agent(patience: Duration) -> Agent {
         .into()
 }
 
-fn download(agent: &Agent, part: &Part, address: &str, goal: &Path) -> Result<()> {
+fn download(agent: &Agent, part: &CollectionFile, address: &str, goal: &Path) -> Result<()> {
     let address = format!("{address}{}.gz", part.name);
     let response = agent.get(&address).call().with_context(|| format!("cannot fetch {address}"))?;
     let body = response.into_body().into_reader();
     unpack(part, body, goal).with_context(|| format!("fetched {address}"))
 }
 
-fn copy(part: &Part, folder: &Path, goal: &Path) -> Result<()> {
+fn copy(part: &CollectionFile, folder: &Path, goal: &Path) -> Result<()> {
     let names = [part.name.to_owned(), format!("{}.gz", part.name)];
     let Some(path) = names.iter().map(|name| folder.join(name)).find(|path| path.is_file()) else {
         bail!("{} holds neither {} nor {}", folder.display(), names[0], names[1]);
@@ -184,7 +184,7 @@ fn copy(part: &Part, folder: &Path, goal: &Path) -> Result<()> {
 /// Writes the content of a file, unpacked if it was packed, and checks that it is the known one.
 ///
 /// It stays unpacked, because a run that starts every few minutes should not unpack it each time.
-fn unpack(part: &Part, packed: impl Read, goal: &Path) -> Result<()> {
+fn unpack(part: &CollectionFile, packed: impl Read, goal: &Path) -> Result<()> {
     // Neither side may exceed what is known of the file, whatever a server sends.
     let mut packed = BufReader::new(packed.take(part.size + (1 << 20)));
     let is_packed = packed.fill_buf().context("cannot be read")?.starts_with(&[0x1F, 0x8B]);
@@ -192,7 +192,7 @@ fn unpack(part: &Part, packed: impl Read, goal: &Path) -> Result<()> {
         if is_packed { Box::new(MultiGzDecoder::new(packed)) } else { Box::new(packed) };
     let mut content = content.take(part.size + 1);
     let mut out = File::create(goal).map_err(unwritable(goal))?;
-    let (mut hash, mut size, mut progress) = (Sha256::new(), 0, Progress::new(part));
+    let (mut hash, mut size, mut progress) = (Sha256::new(), 0, FetchProgress::new(part));
     let mut buffer = vec![0; 1 << 16];
     loop {
         let count = content
@@ -268,15 +268,15 @@ impl Drop for Aside {
 }
 
 /// One line on the terminal that says how far a file is.
-struct Progress {
+struct FetchProgress {
     name: &'static str,
     size: u64,
     shown: u64,
     visible: bool,
 }
 
-impl Progress {
-    fn new(part: &Part) -> Self {
+impl FetchProgress {
+    fn new(part: &CollectionFile) -> Self {
         Self { name: part.name, size: part.size, shown: 0, visible: std::io::stderr().is_terminal() }
     }
 
@@ -290,7 +290,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for FetchProgress {
     fn drop(&mut self) {
         if self.visible && self.shown > 0 {
             say("");

@@ -13,8 +13,8 @@ fn main() -> ExitCode {
     bonfire::commands::main()
 }
 
-/// A file that may not grow any more (`ulimit -f`) costs what was to be written, as a full disk does, and not the run: by
-/// default the signal ends the process.
+/// A file that may not grow any more (`ulimit -f`) costs what was to be written, as a full disk does, and not the run:
+/// by default the signal ends the process.
 #[cfg(unix)]
 fn outlive_file_limits() {
     // SAFETY: no other thread runs yet, and ignoring a signal calls nothing of ours.

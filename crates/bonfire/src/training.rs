@@ -6,8 +6,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use bonfire_cluster::local;
 use bonfire_cluster::remote::{Access, Gate, Keys};
-use bonfire_learn::data::Shape;
-use bonfire_learn::{self as learn, Model};
+use bonfire_learn::{self as learn, Model, Shape};
 use bonfire_report::{RunFolder, Summary, View};
 use bonfire_run::{Job, Overrides, Ranks, Run, Scale, Settings};
 
@@ -115,7 +114,8 @@ impl<'a> Training<'a> {
         local::finish(self.start()?, &AtomicBool::new(false))
     }
 
-    /// Checks and loads everything and makes the run folder. If that fails, the input is wrong and nothing was left behind.
+    /// Checks and loads everything and makes the run folder. If that fails, the input is wrong and nothing was left
+    /// behind.
     pub fn start(self) -> Result<Run> {
         let job = self.prepare(Scale::Threads)?;
         self.begin(job)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
-use bonfire_learn::layout::Kind;
+use bonfire_learn::layout::TensorKind;
 use bonfire_learn::sum::{Addend, sum};
 use bonfire_learn::{Gradient, Layout};
 use bonfire_wire::payload::{Encoder, Form, Part, PartView, Precision, RowNumbers, View};
@@ -77,8 +77,8 @@ pub struct Parcel {
 impl Codec {
     pub fn new(layout: &Layout, compression: Compression) -> Self {
         let part = |tensor: &bonfire_learn::layout::Tensor| match tensor.kind {
-            Kind::Dense | Kind::Buffer => Part::Dense { range: tensor.range.clone() },
-            Kind::Rows { width } => Part::Rows { range: tensor.range.clone(), width },
+            TensorKind::Dense | TensorKind::Buffer => Part::Dense { range: tensor.range.clone() },
+            TensorKind::Rows { width } => Part::Rows { range: tensor.range.clone(), width },
         };
         Self {
             layout: layout.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use bonfire_learn::data::{Dataset, Samples};
+use bonfire_data::{Dataset, Samples};
 use bonfire_learn::{Gradient, Layout, OptimizerSpec, Tally};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto;

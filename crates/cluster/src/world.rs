@@ -9,8 +9,8 @@ mod absent;
 #[cfg(feature = "mpi")]
 mod present;
 
-use bonfire_run::run_file::tree::Wrong;
 use bonfire_run::{Ranks, Settings};
+use bonfire_yaml::YamlError;
 use bytes::Bytes;
 
 use crate::allreduce::Gather;
@@ -21,7 +21,7 @@ pub use absent::World;
 pub use present::World;
 
 /// Whether this program, started as these ranks, can do what a run file wants of MPI.
-pub fn check_engine(settings: &Settings, ranks: Option<Ranks>) -> Result<(), Wrong> {
+pub fn check_engine(settings: &Settings, ranks: Option<Ranks>) -> Result<(), YamlError> {
     let is_at_hand = ranks.is_some_and(|ranks| ranks.mpi && !ranks.head_apart);
     let wrong = |message: String| Err(settings.wrong("allreduce.engine", message));
     if !settings.topology.uses_mpi() {

@@ -1,69 +1,56 @@
-//! A process that is waited for, but not for ever.
+//! Programs that are waited for, but not for ever. All waiting of this crate for a program's end is here.
+//!
+//! A program is in a process group of its own: Ctrl-C at the terminal does not reach it, and what it started itself is
+//! killed with it.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::process::{Signal, signal_own_group};
 
-/// How a process ended.
+/// How a program ended, and what it said.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct ProgramOutcome {
     /// None if it was still running at its deadline, and was killed.
-    pub status: Option<ExitStatus>,
-    pub stdout: Vec<u8>,
-    pub stderr: String,
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
 }
 
-impl Outcome {
-    pub fn succeeded(&self) -> bool {
+impl ProgramOutcome {
+    pub(crate) fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 }
 
-/// How often an end is looked for.
-const LOOK: Duration = Duration::from_millis(5);
-
 /// Runs a command, gives it its input and takes what it says. One that is not done in time is killed.
-pub fn run(command: &mut Command, input: impl Read + Send, time: Duration) -> io::Result<Outcome> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let deadline = Instant::now() + time;
-    thread::scope(|scope| {
-        scope.spawn(move || feed(stdin, input));
-        let stdout = scope.spawn(move || all_of(stdout));
-        let stderr = scope.spawn(move || all_of(stderr));
-        let status = loop {
-            match child.try_wait()? {
-                Some(status) => break Some(status),
-                None if Instant::now() > deadline => {
-                    child.kill()?;
-                    child.wait()?;
-                    break None;
-                }
-                None => thread::sleep(LOOK),
-            }
-        };
-        let stderr = String::from_utf8_lossy(&stderr.join().unwrap_or_default()).into_owned();
-        Ok(Outcome { status, stdout: stdout.join().unwrap_or_default(), stderr })
-    })
+pub(crate) fn run(
+    command: &mut Command,
+    input: impl Read + Send,
+    time: Duration,
+) -> io::Result<ProgramOutcome> {
+    let (stdout, outcome) = stream(command, input, time, |stdout| all_of(Some(stdout)))?;
+    Ok(ProgramOutcome { stdout, ..outcome })
 }
 
-/// Runs a command without input and hands what it prints to a reader as it comes.
-pub fn stream<T>(
+/// The same, but `read` gets what the command prints as it comes.
+pub(crate) fn stream<T>(
     command: &mut Command,
+    input: impl Read + Send,
     time: Duration,
     read: impl FnOnce(&mut dyn Read) -> T,
-) -> io::Result<(T, Outcome)> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+) -> io::Result<(T, ProgramOutcome)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
-    let (stdout, stderr, leader) = (child.stdout.take(), child.stderr.take(), child.id());
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (leader, deadline) = (child.id(), Instant::now() + time);
     let (done, is_done) = sync_channel::<()>(0);
     thread::scope(|scope| {
+        scope.spawn(move || feed(stdin, input));
         let stderr = scope.spawn(move || all_of(stderr));
         let watchdog = scope.spawn(move || {
             let is_late = is_done.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
@@ -78,10 +65,34 @@ pub fn stream<T>(
         };
         drop(done);
         let is_late = watchdog.join().unwrap_or(true);
-        let status = child.wait()?;
+        let status = await_end(&mut child, deadline)?.filter(|_| !is_late);
         let stderr = String::from_utf8_lossy(&stderr.join().unwrap_or_default()).into_owned();
-        Ok((result, Outcome { status: (!is_late).then_some(status), stdout: Vec::new(), stderr }))
+        Ok((result, ProgramOutcome { status, stdout: Vec::new(), stderr }))
     })
+}
+
+/// Runs a command whose input and output are settled already. None if it was not done in time, and was killed.
+pub(crate) fn wait(command: &mut Command, time: Duration) -> io::Result<Option<ExitStatus>> {
+    let mut child = command.process_group(0).spawn()?;
+    await_end(&mut child, Instant::now() + time)
+}
+
+/// Looks for the end of a process again and again: often at first, so that what ends soon is not kept waiting, and more
+/// rarely the longer it takes.
+fn await_end(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() > deadline {
+            signal_own_group(child.id(), Signal::Kill);
+            child.wait()?;
+            return Ok(None);
+        }
+        let pause = started.elapsed() / 16;
+        thread::sleep(pause.clamp(Duration::from_millis(1), Duration::from_millis(20)));
+    }
 }
 
 /// One who does not want all of the input says so by its end.
@@ -103,7 +114,7 @@ fn all_of(pipe: Option<impl Read>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn sh(script: &str, input: &str, time: Duration) -> Outcome {
+    fn sh(script: &str, input: &str, time: Duration) -> ProgramOutcome {
         run(Command::new("sh").args(["-c", script]), input.as_bytes(), time).expect("a shell")
     }
 
@@ -135,7 +146,7 @@ mod tests {
                 let mut text = String::new();
                 out.read_to_string(&mut text).map(|_| text)
             };
-            let (text, outcome) = stream(&mut command, time, all).expect("a shell");
+            let (text, outcome) = stream(&mut command, io::empty(), time, all).expect("a shell");
             (text.expect("UTF-8"), outcome)
         };
         let (text, outcome) = read("echo one; echo two >&2; exit 3", Duration::from_secs(60));

@@ -12,16 +12,18 @@
 //! | one word a line | a plain list of addresses |
 //!
 //! `host:22` is a port to Ansible and a number of processes to MPICH. With a section, a range or an `ansible_` variable
-//! in the file it is a port. Without, `host:2` is slots, and `host:22` or a number above 1023, which are likely ports, are refused.
+//! in the file it is a port. Without, `host:2` is slots, and `host:22` or a number above 1023, which are likely ports,
+//! are refused.
 //!
 //! In Ansible's formats, `group_vars` and `host_vars` beside the file are read too. What counts is how to reach a host
-//! (`ansible_host`, `ansible_user`, `ansible_port`, `ansible_ssh_private_key_file`, `ansible_ssh_common_args` and their older names) and
-//! `slots`; all other variables are Ansible's own business.
+//! (`ansible_host`, `ansible_user`, `ansible_port`, `ansible_ssh_private_key_file`, `ansible_ssh_common_args` and their
+//! older names) and `slots`; all other variables are Ansible's own business.
 //!
-//! The way through: `format.rs` recognises, `ini.rs`, `yaml.rs` and `listing.rs` fill one `graph.rs`, `connection.rs` makes hosts of it;
-//! `hostfile.rs` and `host_list.rs` make hosts at once.
+//! The way through: `format.rs` recognises; `ini.rs`, `yaml.rs` and `listing.rs`, the last two over `document.rs`, fill
+//! one `graph.rs`; `connection.rs` makes hosts of it. `hostfile.rs` and `host_list.rs` make hosts at once.
 
 mod connection;
+mod document;
 mod error;
 mod format;
 mod graph;
@@ -32,7 +34,6 @@ mod listing;
 mod pattern;
 #[cfg(test)]
 mod tests;
-mod tree;
 mod variables;
 mod vars_folder;
 mod words;
@@ -45,7 +46,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::InventoryError;
 
-use format::Format;
+use format::InventoryFormat;
 use graph::Graph;
 
 /// More than any list of hosts that a person has, and little enough to read at once.
@@ -91,7 +92,8 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Reads the hosts of one group of a file. Without a group: those of `pool` if there is such a group, otherwise all.
+    /// Reads the hosts of one group of a file. Without a group: those of `pool` if there is such a group, otherwise
+    /// all.
     ///
     /// # Errors
     /// When the file cannot be read or understood, the group is not there, no host is left, or a key file is missing.
@@ -99,9 +101,9 @@ impl Inventory {
         let text = read(path)?;
         let format = format::recognise(path, &text)?;
         let graph = match format {
-            Format::Ini => ini::read(path, &text)?,
-            Format::Yaml => yaml::read(path, &text)?,
-            Format::Hostfile => return ungrouped(path, hostfile::read(path, &text)?, group),
+            InventoryFormat::Ini => ini::read(path, &text)?,
+            InventoryFormat::Yaml => yaml::read(path, &text)?,
+            InventoryFormat::Hostfile => return ungrouped(path, hostfile::read(path, &text)?, group),
         };
         from_graph(path, graph, group)
     }

@@ -1,17 +1,17 @@
 //! A cluster on one machine: hosts that are network namespaces, each with an address, a link and an sshd of its own.
 //!
-//! To whoever comes in over ssh, a host of a lab is a machine: it has its own name, processes, home, `/tmp` and network. What
-//! it shares with the machine below is the processor, and the programs in `/usr`.
+//! To whoever comes in over ssh, a host of a lab is a machine: it has its own name, processes, home, `/tmp` and
+//! network. What it shares with the machine below is the processor, and the programs in `/usr`.
 //!
-//! The way up: [`Lab::up`] writes the state first (`state.rs`), then the bridge (`network.rs`), then host after host (`machine.rs`, `shape.rs`).
-//! Everything that the kernel keeps for a lab has the lab's name in its own, so the way down (`teardown.rs`) finds it also
-//! when the way up was cut short. Processes of the system's own tools do the work (`tool.rs`), each with a deadline.
+//! The way up: [`Lab::up`] writes the state first (`state.rs`), then the bridge (`network.rs`), then host after host
+//! (`host.rs`, `shape.rs`). Everything that the kernel keeps for a lab has the lab's name in its own, so the way down
+//! (`teardown.rs`) finds it also when the way up was cut short. The system's own tools do the work (`tool.rs`), each
+//! with a deadline.
 //!
 //! Linux only, and only for root.
 
-mod machine;
+mod host;
 mod network;
-mod process;
 mod shape;
 mod state;
 mod teardown;
@@ -23,15 +23,14 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use shape::{Delay, Rate, Shape};
+pub use shape::{Delay, LinkShape, Rate};
 
-use machine::Machine;
-use process::Process;
-use state::State;
+use host::LabHost;
+use state::LabState;
 use tool::Tools;
 
 /// As many hosts as a lab may have.
-pub const MAX_HOSTS: usize = 200;
+const MAX_HOSTS: usize = 200;
 /// With it and a number, a link has a name of 15 bytes, which is what the kernel allows.
 const MAX_NAME: usize = 8;
 
@@ -63,14 +62,14 @@ pub struct LabSpec {
     /// One to eight lower-case letters and digits.
     pub name: String,
     pub hosts: usize,
-    pub shape: Shape,
+    pub shape: LinkShape,
     /// Where the lab keeps its files; must be new or empty. Without one, a place below `/var/lib`.
     pub folder: Option<PathBuf>,
 }
 
 /// How far a lab has come.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct LabProgress {
     pub hosts: usize,
     pub of: usize,
 }
@@ -78,7 +77,7 @@ pub struct Progress {
 /// A lab that is there, whole or in part.
 #[derive(Clone, Debug)]
 pub struct Lab {
-    state: State,
+    state: LabState,
 }
 
 impl Lab {
@@ -86,14 +85,18 @@ impl Lab {
     ///
     /// # Errors
     /// When this machine cannot have such a lab, something goes wrong, or `stop` is set.
-    pub fn up(spec: &LabSpec, stop: &AtomicBool, tell: &mut dyn FnMut(Progress)) -> Result<Self, LabError> {
+    pub fn up(
+        spec: &LabSpec,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(LabProgress),
+    ) -> Result<Self, LabError> {
         check_name(&spec.name)?;
         if !(1..=MAX_HOSTS).contains(&spec.hosts) {
             let message = format!("expected 1 to {MAX_HOSTS} hosts, found {}", spec.hosts);
             return Err(LabError::Unfit(message));
         }
         let tools = Tools::find()?;
-        let state = State::begin(spec)?;
+        let state = LabState::begin(spec)?;
         let mut lab = Self { state };
         match lab.build(&tools, stop, tell) {
             Ok(()) => Ok(lab),
@@ -108,29 +111,29 @@ impl Lab {
         &mut self,
         tools: &Tools,
         stop: &AtomicBool,
-        tell: &mut dyn FnMut(Progress),
+        tell: &mut dyn FnMut(LabProgress),
     ) -> Result<(), LabError> {
         self.state.subnet = Some(network::claim_subnet(tools, &self.state.name)?);
         self.state.save()?;
         network::make_bridge(tools, &self.state)?;
-        machine::make_user_key(tools, &self.state)?;
+        host::make_user_key(tools, &self.state)?;
         let of = self.state.hosts;
         for number in 1..=of {
             if stop.load(Ordering::Relaxed) {
                 return Err(LabError::Stopped);
             }
-            let machine = Machine::new(&self.state, number);
-            network::plug_in(tools, &machine)?;
-            shape::apply(tools, &machine, self.state.shape)?;
-            let process = machine.start(tools, self.state.folder())?;
+            let host = LabHost::new(&self.state, number);
+            network::plug_in(tools, &host)?;
+            shape::apply(tools, &host, self.state.shape)?;
+            let process = host.start(tools, self.state.folder())?;
             self.state.processes.push(process);
             self.state.save()?;
-            tell(Progress { hosts: number, of });
+            tell(LabProgress { hosts: number, of });
         }
         for number in 1..=of {
-            Machine::new(&self.state, number).await_ssh(self.state.processes[number - 1], stop)?;
+            LabHost::new(&self.state, number).await_ssh(&self.state.processes[number - 1], stop)?;
         }
-        machine::write_guides(&self.state)
+        host::write_guides(&self.state)
     }
 
     /// All labs of this machine, by name.
@@ -147,7 +150,7 @@ impl Lab {
     /// When the name cannot be one, or the state cannot be read.
     pub fn find(name: &str) -> Result<Option<Self>, LabError> {
         check_name(name)?;
-        Ok(State::find(name)?.map(|state| Self { state }))
+        Ok(LabState::find(name)?.map(|state| Self { state }))
     }
 
     /// Ends every process of the lab, and deletes its namespaces, links and files. May be called again.
@@ -173,12 +176,11 @@ impl Lab {
     /// How many of them run.
     #[must_use]
     pub fn running(&self) -> usize {
-        let runs = |process: &&Process| self.state.is_of_this_boot() && process.runs();
-        self.state.processes.iter().filter(runs).count()
+        self.state.processes.iter().filter(|process| process.is_alive()).count()
     }
 
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> LinkShape {
         self.state.shape
     }
 
@@ -204,13 +206,13 @@ impl Lab {
     /// The inventory of its hosts.
     #[must_use]
     pub fn inventory(&self) -> PathBuf {
-        self.state.folder().join(machine::INVENTORY)
+        self.state.folder().join(host::INVENTORY)
     }
 
     /// A configuration for `ssh -F`.
     #[must_use]
     pub fn ssh_config(&self) -> PathBuf {
-        self.state.folder().join(machine::SSH_CONFIG)
+        self.state.folder().join(host::SSH_CONFIG)
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 const LONGEST_LINE: u64 = 8 << 10;
 
 /// Writes what is at a path. Files that `leave_out` names are left out, and so are links and devices.
-pub fn pack(path: &Path, leave_out: &[&str], out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn pack(path: &Path, leave_out: &[&str], out: &mut impl Write) -> io::Result<()> {
     let mut files = Vec::new();
     if path.is_dir() {
         list(path, Path::new(""), &mut files)?;
@@ -52,7 +52,7 @@ fn list(folder: &Path, below: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io:
 }
 
 /// Reads a parcel into a folder, which is made if it is not there. Returns how many bytes its files have.
-pub fn unpack(parcel: impl Read, folder: &Path) -> io::Result<u64> {
+pub(crate) fn unpack(parcel: impl Read, folder: &Path) -> io::Result<u64> {
     let mut parcel = BufReader::new(parcel);
     let mut bytes = 0;
     fs::create_dir_all(folder)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What a process of a run is, as far as its place matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum ProcessRole {
     Head,
     Relay,
     Worker,
@@ -17,14 +17,14 @@ pub enum Role {
 /// The roles that no host is left for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    roles: Vec<Role>,
+    roles: Vec<ProcessRole>,
     places: usize,
     are_slots: bool,
 }
 
 /// For each role the number of its host, given how many processes each host may take: in the order of the inventory, a
 /// host with several slots in a row.
-pub fn in_order(roles: &[Role], slots: &[usize]) -> Result<Vec<usize>, Shortage> {
+pub fn in_order(roles: &[ProcessRole], slots: &[usize]) -> Result<Vec<usize>, Shortage> {
     let mut places: Vec<usize> =
         slots.iter().enumerate().flat_map(|(host, &slots)| std::iter::repeat_n(host, slots)).collect();
     if places.len() < roles.len() {
@@ -36,13 +36,17 @@ pub fn in_order(roles: &[Role], slots: &[usize]) -> Result<Vec<usize>, Shortage>
 }
 
 /// The same with the head and the relays on the quickest hosts; the others follow in the order of the inventory.
-pub fn fastest_first(roles: &[Role], slots: &[usize], speeds: &[f64]) -> Result<Vec<usize>, Shortage> {
+pub(crate) fn fastest_first(
+    roles: &[ProcessRole],
+    slots: &[usize],
+    speeds: &[f64],
+) -> Result<Vec<usize>, Shortage> {
     assert_eq!(slots.len(), speeds.len(), "every host has a speed");
     in_order(roles, slots)?;
     let mut free = slots.to_vec();
     let mut by_speed: Vec<usize> = (0..slots.len()).collect();
     by_speed.sort_by(|&a, &b| speeds[b].total_cmp(&speeds[a]));
-    let leads = |role: &Role| matches!(role, Role::Head | Role::Relay);
+    let leads = |role: &ProcessRole| matches!(role, ProcessRole::Head | ProcessRole::Relay);
     let mut quick = by_speed.iter().copied().filter(|&host| slots[host] > 0).cycle();
     let mut places: Vec<Option<usize>> = Vec::new();
     for role in roles {
@@ -57,12 +61,12 @@ pub fn fastest_first(roles: &[Role], slots: &[usize], speeds: &[f64]) -> Result<
 }
 
 /// `1 head, 2 relays and 4 workers`
-fn in_words(roles: &[Role]) -> String {
+fn in_words(roles: &[ProcessRole]) -> String {
     let names = [
-        (Role::Head, "head"),
-        (Role::Relay, "relay"),
-        (Role::Worker, "worker"),
-        (Role::Evaluator, "evaluator"),
+        (ProcessRole::Head, "head"),
+        (ProcessRole::Relay, "relay"),
+        (ProcessRole::Worker, "worker"),
+        (ProcessRole::Evaluator, "evaluator"),
     ];
     let count = |role| roles.iter().filter(|&&other| other == role).count();
     let parts: Vec<String> = names
@@ -97,14 +101,14 @@ impl std::error::Error for Shortage {}
 
 #[cfg(test)]
 mod tests {
-    use super::Role::{Evaluator, Head, Relay, Worker};
+    use super::ProcessRole::{Evaluator, Head, Relay, Worker};
     use super::*;
 
-    const HIERARCHY: &[Role] = &[Head, Relay, Worker, Worker, Relay, Worker, Worker];
+    const HIERARCHY: &[ProcessRole] = &[Head, Relay, Worker, Worker, Relay, Worker, Worker];
 
     #[test]
     fn roles_go_down_the_inventory() {
-        let check = |roles: &[Role], slots: &[usize], expect: &[usize]| {
+        let check = |roles: &[ProcessRole], slots: &[usize], expect: &[usize]| {
             assert_eq!(in_order(roles, slots).as_deref(), Ok(expect), "{slots:?}");
         };
         check(&[Head, Worker, Worker], &[1, 1, 1], &[0, 1, 2]);
@@ -116,7 +120,7 @@ mod tests {
 
     #[test]
     fn too_few_hosts_are_said_in_words() {
-        let check = |roles: &[Role], slots: &[usize], expect: &str| {
+        let check = |roles: &[ProcessRole], slots: &[usize], expect: &str| {
             assert_eq!(in_order(roles, slots).expect_err("too few").to_string(), expect);
         };
         check(
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn who_leads_is_on_the_quickest_hosts() {
-        let check = |roles: &[Role], slots: &[usize], speeds: &[f64], expect: &[usize]| {
+        let check = |roles: &[ProcessRole], slots: &[usize], speeds: &[f64], expect: &[usize]| {
             assert_eq!(fastest_first(roles, slots, speeds).as_deref(), Ok(expect), "{speeds:?}");
         };
         check(&[Head, Worker, Worker], &[1, 1, 1], &[1.0, 2.0, 9.0], &[2, 0, 1]);

@@ -7,17 +7,21 @@ use serde::{Deserialize, Serialize};
 
 /// A process of this machine, for good.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessId {
+pub(crate) struct ProcessId {
+    /// The states of labs once had other names, and no `boot`. A process without one counts as gone.
+    #[serde(alias = "id")]
     pub pid: u32,
     /// When it started, in the kernel's ticks since the machine did.
+    #[serde(alias = "started")]
     pub start: u64,
     /// Which start of the machine that was.
+    #[serde(default)]
     pub boot: String,
 }
 
 /// How a process is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub(crate) enum Signal {
     /// In order.
     Term,
     /// At once.
@@ -26,20 +30,20 @@ pub enum Signal {
 
 impl ProcessId {
     /// The process that has this number now; none if there is none.
-    pub fn of(pid: u32) -> Option<Self> {
+    pub(crate) fn of(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         Some(Self { pid, start: start_of(&stat)?, boot: boot()? })
     }
 
     /// Whether it is still there. One that has ended and was not waited for yet is not.
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.pid)) else { return false };
         start_of(&stat) == Some(self.start) && !is_ended(&stat) && boot().as_ref() == Some(&self.boot)
     }
 
     /// Sends a signal to this process, and to no other that may have its number by now. False if it is gone.
     #[cfg(target_os = "linux")]
-    pub fn signal(&self, signal: Signal) -> io::Result<bool> {
+    pub(crate) fn signal(&self, signal: Signal) -> io::Result<bool> {
         use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
         // SAFETY: the call takes two numbers and returns a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid as libc::pid_t, 0) };
@@ -113,6 +117,13 @@ mod tests {
         assert_eq!(start_of("77 (cut) S 1"), None);
         assert_eq!(start_of(""), None);
         assert!(is_ended("7 (x) Z 1") && !is_ended("7 (x) S 1") && is_ended(""));
+    }
+
+    #[test]
+    fn what_labs_once_wrote_of_a_process_is_read() {
+        let old: ProcessId = serde_json::from_str(r#"{"id": 7, "started": 9}"#).expect("a process");
+        assert_eq!(old, ProcessId { pid: 7, start: 9, boot: String::new() });
+        assert!(!old.is_alive());
     }
 
     #[cfg(target_os = "linux")]

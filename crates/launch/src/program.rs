@@ -35,7 +35,7 @@ chmod 700 "$part" && mv -f "$part" "$target"
 "#;
 
 /// A connection that brings less than this many bytes a second is as good as none.
-const SLOWEST: u64 = 50_000;
+pub(crate) const SLOWEST: u64 = 50_000;
 
 impl Program {
     /// The one that runs now, of this version.
@@ -82,7 +82,7 @@ impl Program {
 }
 
 /// Runs the program that stands at a place of a host; what it printed if it went well.
-pub fn call(
+pub(crate) fn call(
     remote: &Remote,
     place: &str,
     arguments: &[&str],
@@ -99,7 +99,7 @@ pub fn call(
 }
 
 /// The same for output that may be large: `read` gets it as it comes.
-pub fn call_and_read<T>(
+pub(crate) fn call_and_read<T>(
     remote: &Remote,
     place: &str,
     arguments: &[&str],
@@ -108,7 +108,7 @@ pub fn call_and_read<T>(
 ) -> Result<T, Trouble> {
     let all: Vec<&str> = [place].into_iter().chain(arguments.iter().copied()).collect();
     let mut command = remote.command(START, &all);
-    let ran = deadline::stream(&mut command, time, read);
+    let ran = deadline::stream(&mut command, io::empty(), time, read);
     let (result, outcome) = ran.map_err(|error| Trouble::NoSsh(error.to_string()))?;
     match outcome.status {
         None => Err(Trouble::TimedOut),
@@ -118,7 +118,7 @@ pub fn call_and_read<T>(
 }
 
 /// Starts the program at `$1` with the arguments behind it.
-pub const START: &str = r#"program="$HOME/$1"; shift; exec "$program" "$@""#;
+pub(crate) const START: &str = r#"program="$HOME/$1"; shift; exec "$program" "$@""#;
 
 struct Counted<R, F> {
     inner: R,
@@ -141,7 +141,7 @@ mod tests {
     use std::process::Command;
 
     /// Installs `content` in a home folder, by the same script, without ssh in between.
-    fn install(home: &std::path::Path, content: &[u8], sha256: &str) -> deadline::Outcome {
+    fn install(home: &std::path::Path, content: &[u8], sha256: &str) -> deadline::ProgramOutcome {
         let mut sh = Command::new("sh");
         sh.args(["-c", INSTALL, "sh", ".bonfire/bin/it's here", sha256]).env("HOME", home);
         deadline::run(&mut sh, content, Duration::from_secs(20)).expect("a shell")

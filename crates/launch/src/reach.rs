@@ -14,14 +14,14 @@ pub struct Speed {
     pub mb_per_s: f64,
 }
 
-/// What both sides were given, so that no stranger is served.
-pub type Token = [u8; 16];
+/// What both sides were given, so that no stranger is served: hexadecimal digits.
+pub(crate) type Token = [u8; 32];
 
 /// A token from the system's randomness.
-pub fn new_token() -> io::Result<Token> {
-    let mut token = Token::default();
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut token)?;
-    Ok(token)
+pub(crate) fn new_token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 const PINGS: usize = 8;
@@ -35,7 +35,7 @@ const MOST_TIME: Duration = Duration::from_millis(700);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Connects and hangs up again; how long that took.
-pub fn reach(address: &str, time: Duration) -> io::Result<Duration> {
+pub(crate) fn reach(address: &str, time: Duration) -> io::Result<Duration> {
     let started = Instant::now();
     connect(address, time).map(|_| started.elapsed())
 }
@@ -52,7 +52,7 @@ fn connect(address: &str, time: Duration) -> io::Result<TcpStream> {
 }
 
 /// Answers those that show the token, one after the other, until `is_over`.
-pub fn answer(listener: &TcpListener, token: &Token, is_over: &dyn Fn() -> bool) -> io::Result<()> {
+pub(crate) fn answer(listener: &TcpListener, token: &Token, is_over: &dyn Fn() -> bool) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     while !is_over() {
         match listener.accept() {
@@ -85,7 +85,7 @@ fn answer_one(mut stream: TcpStream, token: &Token) -> io::Result<()> {
 }
 
 /// Measures the way to whoever answers at an address.
-pub fn measure(address: &str, token: &Token) -> io::Result<Speed> {
+pub(crate) fn measure(address: &str, token: &Token) -> io::Result<Speed> {
     let mut stream = connect(address, PATIENCE)?;
     prepare(&stream)?;
     stream.write_all(token)?;
@@ -131,10 +131,10 @@ mod tests {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let is_over = || over.load(Ordering::Relaxed);
-            let answering = scope.spawn(move || answer(&listener, &[1; 16], &is_over));
-            assert!(measure(&address, &[2; 16]).is_err());
+            let answering = scope.spawn(move || answer(&listener, &[1; 32], &is_over));
+            assert!(measure(&address, &[2; 32]).is_err());
             assert!(reach(&address, PATIENCE).is_ok());
-            let speed = measure(&address, &[1; 16]).expect("a speed");
+            let speed = measure(&address, &[1; 32]).expect("a speed");
             assert!(speed.round_trip_ms < 1000.0 && speed.mb_per_s > 1.0, "{speed:?}");
             over.store(true, Ordering::Relaxed);
             answering.join().expect("no panic").expect("no error");

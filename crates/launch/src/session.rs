@@ -12,7 +12,7 @@ use crate::trouble::Trouble;
 
 /// A program that runs on a host as long as this is held: it sees the end of its input.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     ssh: Child,
     stdin: Option<ChildStdin>,
     stderr: Option<JoinHandle<String>>,
@@ -21,7 +21,7 @@ pub struct Session {
 
 /// What a session has to tell.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub(crate) enum SessionNews {
     /// Without its end.
     Line(String),
     Nothing,
@@ -34,7 +34,12 @@ const LINES: usize = 1024;
 
 impl Session {
     /// Starts the program at a place of a host, with a first line of input.
-    pub fn start(remote: &Remote, place: &str, arguments: &[&str], first: &str) -> Result<Self, Trouble> {
+    pub(crate) fn start(
+        remote: &Remote,
+        place: &str,
+        arguments: &[&str],
+        first: &str,
+    ) -> Result<Self, Trouble> {
         let all: Vec<&str> = [place].into_iter().chain(arguments.iter().copied()).collect();
         let mut ssh = remote.command(START, &all);
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -62,17 +67,17 @@ impl Session {
     }
 
     /// Waits for a line, but not longer than this.
-    pub fn next(&self, time: Duration) -> Heard {
+    pub(crate) fn next(&self, time: Duration) -> SessionNews {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
         match self.lines.recv_timeout(time) {
-            Ok(line) => Heard::Line(line),
-            Err(Timeout) => Heard::Nothing,
-            Err(Disconnected) => Heard::End,
+            Ok(line) => SessionNews::Line(line),
+            Err(Timeout) => SessionNews::Nothing,
+            Err(Disconnected) => SessionNews::End,
         }
     }
 
-    /// How it ended, after [`Heard::End`].
-    pub fn end(mut self) -> Result<(), Trouble> {
+    /// How it ended, after [`SessionNews::End`].
+    pub(crate) fn end(mut self) -> Result<(), Trouble> {
         drop(self.stdin.take());
         let said = self.stderr.take().and_then(|stderr| stderr.join().ok()).unwrap_or_default();
         match self.ssh.wait() {

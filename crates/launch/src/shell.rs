@@ -1,12 +1,8 @@
 //! Words for the shell of another machine.
 
 /// A word as the shell reads it back, whatever is in it. Within single quotes nothing has a meaning but the quote
-/// itself.
-///
-/// ```
-/// assert_eq!(bonfire_launch::shell::quote("it's"), r"'it'\''s'");
-/// ```
-pub fn quote(word: &str) -> String {
+/// itself: `it's` becomes `'it'\''s'`.
+pub(crate) fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -15,13 +11,13 @@ pub fn quote(word: &str) -> String {
 }
 
 /// Words as one line.
-pub fn line<I: IntoIterator<Item: AsRef<str>>>(words: I) -> String {
+pub(crate) fn line<I: IntoIterator<Item: AsRef<str>>>(words: I) -> String {
     let words: Vec<String> = words.into_iter().map(|word| quote(word.as_ref())).collect();
     words.join(" ")
 }
 
 /// A script for `sh` with its arguments `$1`, `$2`…, as one line that any login shell hands on unread.
-pub fn script(script: &str, arguments: &[&str]) -> String {
+pub(crate) fn script(script: &str, arguments: &[&str]) -> String {
     line(["sh", "-c", script, "sh"].iter().chain(arguments))
 }
 

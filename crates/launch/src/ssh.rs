@@ -6,16 +6,16 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::deadline::{self, Outcome};
+use crate::deadline::{self, ProgramOutcome};
 use crate::inventory::Host;
 use crate::shell;
 use crate::trouble::Trouble;
 
 /// A private folder with the sockets of all logins of this process. Dropped, all are logged out.
 #[derive(Debug)]
-pub struct Ssh {
+pub(crate) struct Ssh {
     sockets: PathBuf,
     /// For a connection to come about.
     patience: Duration,
@@ -34,7 +34,7 @@ const ALIVE: [&str; 4] = ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCount
 const LONGEST_SOCKET: usize = 80;
 
 impl Ssh {
-    pub fn new(patience: Duration) -> io::Result<Self> {
+    pub(crate) fn new(patience: Duration) -> io::Result<Self> {
         let process = std::process::id().to_string();
         let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".bonfire").join("ssh"));
         let short = |folder: &PathBuf| folder.as_os_str().len() + process.len() < LONGEST_SOCKET;
@@ -53,7 +53,7 @@ impl Ssh {
     }
 
     /// A host of an inventory, not yet logged into.
-    pub fn host(&self, number: usize, host: &Host) -> Remote {
+    pub(crate) fn host(&self, number: usize, host: &Host) -> Remote {
         let mut options: Vec<String> = ["-o", "BatchMode=yes", "-T"].map(str::to_owned).into();
         options.extend(ALIVE.map(str::to_owned));
         let connect = format!("ConnectTimeout={}", self.patience.as_secs().max(1));
@@ -88,7 +88,7 @@ impl Drop for Ssh {
 
 fn log_out(socket: &Path) {
     let mut ssh = Command::new("ssh");
-    ssh.args(["-O", "exit", "-o", &format!("ControlPath={}", socket.display()), "host"]).process_group(0);
+    ssh.args(["-O", "exit", "-o", &format!("ControlPath={}", socket.display()), "host"]);
     // One that does not hear it ends when it was idle for a while.
     let _ = deadline::run(&mut ssh, io::empty(), Duration::from_secs(5));
 }
@@ -129,12 +129,12 @@ impl Remote {
         let stderr = fs::File::create(&words).map_err(|error| Trouble::NoSsh(error.to_string()))?;
         ssh.args(["-f", "-N", "-o", "ControlMaster=yes", "-o", &format!("ControlPersist={IDLE_S}")]);
         ssh.arg("--").arg(&self.address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        let status = wait(&mut ssh, self.patience + Duration::from_secs(10));
+        let status = deadline::wait(&mut ssh, self.patience + Duration::from_secs(10));
         let said = fs::read_to_string(&words).unwrap_or_default();
         let _ = fs::remove_file(&words);
         match status.map_err(|error| Trouble::NoSsh(error.to_string()))? {
-            Some(true) => Ok(()),
-            Some(false) => Err(Trouble::of_ssh(&said)),
+            Some(status) if status.success() => Ok(()),
+            Some(_) => Err(Trouble::of_ssh(&said)),
             None => Err(Trouble::TimedOut),
         }
     }
@@ -147,20 +147,20 @@ impl Remote {
     }
 
     /// A script for `sh` there, with its arguments.
-    pub fn command(&self, script: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, script: &str, arguments: &[&str]) -> Command {
         let mut ssh = self.ssh();
         ssh.args(["-o", "ControlMaster=no", "--"]).arg(&self.address).arg(shell::script(script, arguments));
         ssh
     }
 
     /// Runs a script there to its end. Exit codes of the script are the caller's; all else is trouble.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         script: &str,
         arguments: &[&str],
         input: impl Read + Send,
         time: Duration,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<ProgramOutcome, Trouble> {
         let outcome = deadline::run(&mut self.command(script, arguments), input, time)
             .map_err(|error| Trouble::NoSsh(error.to_string()))?;
         match outcome.status {
@@ -172,30 +172,13 @@ impl Remote {
     }
 
     /// The same for a script that must succeed; what it printed.
-    pub fn ask(&self, script: &str, arguments: &[&str], time: Duration) -> Result<String, Trouble> {
+    pub(crate) fn ask(&self, script: &str, arguments: &[&str], time: Duration) -> Result<String, Trouble> {
         let outcome = self.run(script, arguments, io::empty(), time)?;
         if outcome.succeeded() {
             Ok(String::from_utf8_lossy(&outcome.stdout).into_owned())
         } else {
             Err(Trouble::of_ssh(&outcome.stderr))
         }
-    }
-}
-
-/// Whether a command succeeded; none if it was not done in time and was killed.
-fn wait(command: &mut Command, time: Duration) -> io::Result<Option<bool>> {
-    let mut child = command.spawn()?;
-    let deadline = Instant::now() + time;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.success()));
-        }
-        if Instant::now() > deadline {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -82,12 +82,12 @@ impl Trouble {
 }
 
 /// Whether a program on the other side complains of the disk.
-pub fn is_disk_full(stderr: &str) -> bool {
+pub(crate) fn is_disk_full(stderr: &str) -> bool {
     stderr.contains("No space left on device") || stderr.contains("Disk quota exceeded")
 }
 
 /// The last line that says something.
-pub fn last_line(text: &str) -> String {
+pub(crate) fn last_line(text: &str) -> String {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     line.unwrap_or("it did not say why").to_owned()
 }
@@ -154,7 +154,8 @@ mod tests {
             Trouble::HostKeyChanged,
         );
         check(
-            "No ED25519 host key is known for 10.0.0.9 and you have requested strict checking.\nHost key verification failed.",
+            "No ED25519 host key is known for 10.0.0.9 and you have requested strict checking.\n\
+             Host key verification failed.",
             Trouble::HostKeyUnknown,
         );
         check(

@@ -1,8 +1,9 @@
-//! The gradient of a linear layer's weights before it is multiplied out: what came in, and the slope of what went out.
+//! The gradient of a linear layer's weights before it is multiplied out: the layer's inputs, and the gradient of its
+//! outputs.
 //!
-//! The weights of a large layer outnumber a batch's activations by far. Who only wants to update them need not write their
-//! gradient to memory and read it again: the update multiplies the factors a block at a time, while the block is in the cache,
-//! and what it gets is the same to the bit.
+//! The weights of a large layer outnumber a batch's activations by far. An update of them need not write
+//! their gradient to memory and read it again: the update multiplies the factors a block at a time, while the block is
+//! in the cache, and what it gets is the same to the bit.
 
 use std::ops::Range;
 
@@ -14,13 +15,13 @@ pub struct Factors {
     /// `(samples, inputs)`: the first matrix, transposed.
     inputs: Vec<f32>,
     /// `(samples, outputs)`: the second.
-    slopes: Vec<f32>,
+    upstream: Vec<f32>,
     /// Samples, inputs and outputs.
     sizes: [usize; 3],
 }
 
-/// How far apart rows of so many floats are kept: a cache line more. Rows a multiple of 4 KiB apart would displace each
-/// other in the first-level cache.
+/// How far apart rows of `columns` floats are kept: a cache line more than they are long. Rows a multiple of 4 KiB
+/// apart would displace each other in the first-level cache.
 fn stride(columns: usize) -> usize {
     columns + 16
 }
@@ -29,36 +30,36 @@ fn stride(columns: usize) -> usize {
 const LEAST: usize = 1 << 16;
 
 impl Factors {
-    /// Whether factors are worth keeping: if they are small beside their product. A long sum is added to in the course of a
-    /// product, and would not come out the same after another.
-    pub fn pay(a: Matrix<'_>, b: Matrix<'_>) -> bool {
+    /// Whether factors are worth keeping: if they are small beside their product. Sums longer than [`DEPTH`] are
+    /// written in between, and added to another product they would not come out the same.
+    pub(crate) fn are_worthwhile(a: Matrix<'_>, b: Matrix<'_>) -> bool {
         let (inputs, samples, outputs) = (a.rows(), a.columns(), b.columns());
         let is_small = 2 * samples * (inputs + outputs) < inputs * outputs;
         is_small && samples <= DEPTH && inputs * outputs >= LEAST
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.sizes[0] == 0
     }
 
     /// Forgets the factors, and keeps their memory.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.sizes[0] = 0;
     }
 
     /// Keeps copies of two matrices.
-    pub fn keep(&mut self, a: Matrix<'_>, b: Matrix<'_>) {
+    pub(crate) fn keep(&mut self, a: Matrix<'_>, b: Matrix<'_>) {
         self.sizes = [a.columns(), a.rows(), b.columns()];
         a.transposed().copy_to(&mut self.inputs, stride(a.rows()));
-        b.copy_to(&mut self.slopes, stride(b.columns()));
+        b.copy_to(&mut self.upstream, stride(b.columns()));
     }
 
     /// Computes some of the product's values, which lie in the order of its rows, or adds them to what is there.
-    pub fn multiply(&self, range: Range<usize>, values: &mut [f32], add: bool) {
+    pub(crate) fn multiply(&self, range: Range<usize>, values: &mut [f32], add: bool) {
         assert_eq!(values.len(), range.len(), "a place for every value");
         let [samples, inputs, outputs] = self.sizes;
         let inputs = Matrix::strided(&self.inputs, samples, inputs, stride(inputs)).transposed();
-        let slopes = Matrix::strided(&self.slopes, samples, outputs, stride(outputs));
+        let upstream = Matrix::strided(&self.upstream, samples, outputs, stride(outputs));
         let (mut at, mut values) = (range.start, values);
         while at < range.end {
             // As many whole rows as there are, or what there is of one.
@@ -70,7 +71,7 @@ impl Factors {
                 part,
                 columns.len(),
                 inputs.part(row..row + rows, 0..samples),
-                slopes.part(0..samples, columns),
+                upstream.part(0..samples, columns),
                 add,
             );
             at += part.len();
@@ -94,7 +95,7 @@ mod tests {
         let b = Matrix::new(&dy, samples, outputs);
         let mut whole = vec![1.0; inputs * outputs];
         matmul(&mut whole, outputs, a, b, true);
-        assert!(Factors::pay(a, b));
+        assert!(Factors::are_worthwhile(a, b));
         let mut factors = Factors::default();
         factors.keep(b.transposed(), a.transposed());
         factors.keep(a, b);

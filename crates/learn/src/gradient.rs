@@ -1,34 +1,34 @@
-//! A gradient: a flat vector of the model's layout, in which of a table of rows only the touched ones count.
+//! A gradient: a flat vector of the model's layout. Of a table of rows, only the touched rows count.
 
 use std::ops::Range;
 
 use crate::factors::Factors;
 use crate::kernels::matmul::{Matrix, matmul_shared};
-use crate::layout::{Kind, Layout, Slot};
+use crate::layout::{Layout, Slot, TensorKind};
 use crate::sum::Addend;
 
 /// The sum over samples of the gradients of their losses.
 #[derive(Clone, Debug)]
 pub struct Gradient {
-    /// One value a parameter. In a table, rows that are not touched hold remains of earlier steps.
+    /// One value for each parameter. In a table, rows that are not touched hold values of earlier steps.
     pub values: Vec<f32>,
     /// How many losses were summed: samples, or words of a tagger; where classes have weights, how much they weigh.
     pub weight: f64,
-    tensors: Vec<State>,
+    tensors: Vec<TensorGradient>,
     keeps_factors: bool,
 }
 
 #[derive(Clone, Debug)]
-struct State {
+struct TensorGradient {
     range: Range<usize>,
-    content: Content,
+    content: GradientContent,
 }
 
 #[derive(Clone, Debug)]
-enum Content {
+enum GradientContent {
     Dense {
         written: bool,
-        /// If there are any, they are the tensor's gradient, and its values are remains of earlier steps.
+        /// If there are any, they are the tensor's gradient, and `values` has values of earlier steps.
         factors: Factors,
     },
     Rows(Rows),
@@ -46,16 +46,22 @@ pub struct Rows {
 impl Gradient {
     /// A gradient of nothing.
     pub fn new(layout: &Layout) -> Self {
-        let content = |kind: Kind, len: usize| match kind {
-            Kind::Dense | Kind::Buffer => Content::Dense { written: false, factors: Factors::default() },
-            Kind::Rows { width } => {
+        let content = |kind: TensorKind, len: usize| match kind {
+            TensorKind::Dense | TensorKind::Buffer => {
+                GradientContent::Dense { written: false, factors: Factors::default() }
+            }
+            TensorKind::Rows { width } => {
                 let is_touched = vec![false; len / width];
-                Content::Rows(Rows { width, touched: Vec::with_capacity(is_touched.len()), is_touched })
+                GradientContent::Rows(Rows {
+                    width,
+                    touched: Vec::with_capacity(is_touched.len()),
+                    is_touched,
+                })
             }
         };
         let tensors = layout.tensors().iter();
-        let tensors =
-            tensors.map(|t| State { range: t.range.clone(), content: content(t.kind, t.range.len()) });
+        let tensors = tensors
+            .map(|t| TensorGradient { range: t.range.clone(), content: content(t.kind, t.range.len()) });
         Self {
             values: vec![0.0; layout.len()],
             weight: 0.0,
@@ -64,8 +70,8 @@ impl Gradient {
         }
     }
 
-    /// A gradient that keeps the [factors](Factors) of large products instead of computing them. It can be added and applied,
-    /// and does not have all of its values.
+    /// A gradient that keeps the factors of large products instead of computing them. It can be added and
+    /// applied, and does not have all of its values.
     pub fn in_factors(layout: &Layout) -> Self {
         Self { keeps_factors: true, ..Self::new(layout) }
     }
@@ -73,13 +79,13 @@ impl Gradient {
     /// Forgets everything, in time that depends on what was touched.
     pub fn clear(&mut self) {
         self.weight = 0.0;
-        for State { content, .. } in &mut self.tensors {
+        for TensorGradient { content, .. } in &mut self.tensors {
             match content {
-                Content::Dense { written, factors } => {
+                GradientContent::Dense { written, factors } => {
                     *written = false;
                     factors.clear();
                 }
-                Content::Rows(rows) => {
+                GradientContent::Rows(rows) => {
                     for row in rows.touched.drain(..) {
                         rows.is_touched[row as usize] = false;
                     }
@@ -88,10 +94,10 @@ impl Gradient {
         }
     }
 
-    /// Fills with zeros what no layer wrote. To be called once the last layer has.
+    /// Fills with zeros what no layer wrote. To be called after the last layer.
     pub fn finish(&mut self) {
-        for State { range, content } in &mut self.tensors {
-            if let Content::Dense { written: written @ false, .. } = content {
+        for TensorGradient { range, content } in &mut self.tensors {
+            if let GradientContent::Dense { written: written @ false, .. } = content {
                 self.values[range.clone()].fill(0.0);
                 *written = true;
             }
@@ -99,8 +105,8 @@ impl Gradient {
     }
 
     /// The place of a dense tensor, and whether to add to it: a tensor used twice in a step gets the sum.
-    pub fn dense(&mut self, slot: &Slot) -> (&mut [f32], bool) {
-        let Content::Dense { written, factors } = &mut self.tensors[slot.tensor].content else {
+    pub(crate) fn dense(&mut self, slot: &Slot) -> (&mut [f32], bool) {
+        let GradientContent::Dense { written, factors } = &mut self.tensors[slot.tensor].content else {
             unreachable!("tensor {} is a table of rows", slot.tensor);
         };
         assert!(factors.is_empty(), "a tensor is a product or not");
@@ -109,10 +115,11 @@ impl Gradient {
     }
 
     /// Adds the product of two matrices to a dense tensor of the product's sizes.
-    pub fn add_product(&mut self, slot: &Slot, a: Matrix<'_>, b: Matrix<'_>) {
-        if let Content::Dense { written: written @ false, factors } = &mut self.tensors[slot.tensor].content
+    pub(crate) fn add_product(&mut self, slot: &Slot, a: Matrix<'_>, b: Matrix<'_>) {
+        if let GradientContent::Dense { written: written @ false, factors } =
+            &mut self.tensors[slot.tensor].content
             && self.keeps_factors
-            && Factors::pay(a, b)
+            && Factors::are_worthwhile(a, b)
         {
             *written = true;
             factors.keep(a, b);
@@ -122,36 +129,36 @@ impl Gradient {
         matmul_shared(product, b.columns(), a, b, add);
     }
 
-    /// Adds `slope` to one row of a table.
+    /// Adds the gradient of one row of a table.
     #[inline]
-    pub fn add_row(&mut self, slot: &Slot, row: u32, slope: &[f32]) {
-        let Content::Rows(rows) = &mut self.tensors[slot.tensor].content else {
+    pub(crate) fn add_row(&mut self, slot: &Slot, row: u32, gradient: &[f32]) {
+        let GradientContent::Rows(rows) = &mut self.tensors[slot.tensor].content else {
             unreachable!("tensor {} is dense", slot.tensor);
         };
         let start = slot.range.start + row as usize * rows.width;
         let values = &mut self.values[start..start + rows.width];
         if std::mem::replace(&mut rows.is_touched[row as usize], true) {
-            for (value, slope) in values.iter_mut().zip(slope) {
-                *value += slope;
+            for (value, gradient) in values.iter_mut().zip(gradient) {
+                *value += gradient;
             }
         } else {
             rows.touched.push(row);
-            values.copy_from_slice(slope);
+            values.copy_from_slice(gradient);
         }
     }
 
     /// The touched rows of tensor `tensor`, if it is a table.
     pub fn rows(&self, tensor: usize) -> Option<&Rows> {
         match &self.tensors[tensor].content {
-            Content::Rows(rows) => Some(rows),
-            Content::Dense { .. } => None,
+            GradientContent::Rows(rows) => Some(rows),
+            GradientContent::Dense { .. } => None,
         }
     }
 
     /// A row of a table, which counts as touched from now on.
     pub fn touch(&mut self, tensor: usize, row: u32) -> &mut [f32] {
-        let State { range, content } = &mut self.tensors[tensor];
-        let Content::Rows(rows) = content else { unreachable!("tensor {tensor} is dense") };
+        let TensorGradient { range, content } = &mut self.tensors[tensor];
+        let GradientContent::Rows(rows) = content else { unreachable!("tensor {tensor} is dense") };
         if !std::mem::replace(&mut rows.is_touched[row as usize], true) {
             rows.touched.push(row);
         }
@@ -161,8 +168,8 @@ impl Gradient {
 
     /// The values of a tensor that is no table, which counts as written from now on.
     pub fn write(&mut self, tensor: usize) -> &mut [f32] {
-        let State { range, content } = &mut self.tensors[tensor];
-        let Content::Dense { written, .. } = content else {
+        let TensorGradient { range, content } = &mut self.tensors[tensor];
+        let GradientContent::Dense { written, .. } = content else {
             unreachable!("tensor {tensor} is a table of rows")
         };
         *written = true;
@@ -181,13 +188,15 @@ impl Addend for Gradient {
 
     fn factors(&self, tensor: usize) -> Option<&Factors> {
         match &self.tensors[tensor].content {
-            Content::Dense { factors, .. } if !factors.is_empty() => Some(factors),
+            GradientContent::Dense { factors, .. } if !factors.is_empty() => Some(factors),
             _ => None,
         }
     }
 
     fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {
-        let State { range, content: Content::Rows(rows) } = &self.tensors[tensor] else { return None };
+        let TensorGradient { range, content: GradientContent::Rows(rows) } = &self.tensors[tensor] else {
+            return None;
+        };
         let start = range.start + row as usize * rows.width;
         rows.is_touched(row).then(|| &self.values[start..start + rows.width])
     }
@@ -229,13 +238,13 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{Init, Order};
+    use crate::layout::{Init, MemoryOrder};
 
     #[test]
     fn touched_rows_are_summed_and_forgotten() {
         let mut layout = Layout::default();
         let table = layout.rows("table".into(), 4, 2, Init::Uniform(1.0));
-        let dense = layout.dense("dense".into(), &[2], Order::plain(&[2]), Init::Uniform(1.0));
+        let dense = layout.dense("dense".into(), &[2], MemoryOrder::plain(&[2]), Init::Uniform(1.0));
         let mut gradient = Gradient::new(&layout);
         gradient.values.fill(9.0);
         gradient.add_row(&table, 2, &[1.0, 2.0]);

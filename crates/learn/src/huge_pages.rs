@@ -29,8 +29,9 @@ fn stretched(layout: Layout) -> Layout {
     Layout::from_size_align(layout.size(), HUGE).unwrap_or(layout)
 }
 
-// SAFETY: every call goes to `System` with the layout of `stretched`, which depends on nothing but the layout it is given,
-// so that a block is given back with the layout it was taken with; `stretched` keeps the size and only widens the alignment.
+// SAFETY: every call goes to `System` with the layout of `stretched`, which depends on nothing but the layout it is
+// given, so that a block is given back with the layout it was taken with; `stretched` keeps the size and only widens
+// the alignment.
 unsafe impl GlobalAlloc for HugePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise of a size above 0 holds for the stretched layout too.

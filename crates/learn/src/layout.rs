@@ -1,5 +1,6 @@
 //! The list of named tensors of a model, with their places in one flat vector.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::random::Random;
@@ -12,24 +13,26 @@ pub struct Layout {
 }
 
 /// One named tensor. Its name and shape are PyTorch's; its memory order is the one the kernels like best.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Tensor {
     pub name: String,
+    /// What the tensor is called in files of others.
+    alias: Option<String>,
     pub shape: Vec<usize>,
     pub range: Range<usize>,
-    pub kind: Kind,
-    order: Order,
+    pub kind: TensorKind,
+    order: MemoryOrder,
     init: Init,
 }
 
-/// How a tensor's gradient looks and travels.
+/// What kind of gradient a tensor has, and how it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TensorKind {
     /// Every value has a gradient in every step.
     Dense,
     /// A table of rows, of which a step touches a few: an embedding.
     Rows { width: usize },
-    /// No parameter but a statistic: averaged between workers, never touched by the optimiser.
+    /// A statistic, not a parameter: averaged between workers, never changed by the optimiser.
     Buffer,
 }
 
@@ -54,20 +57,28 @@ pub struct Slot {
 
 /// The memory order of a tensor: `axes` lists PyTorch's axes from the slowest to the fastest. `factors` is PyTorch's
 /// shape, cut finer where one of its axes hides several (a linear layer behind a flattened image).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Order {
+#[derive(Clone, PartialEq)]
+pub(crate) struct MemoryOrder {
     factors: Vec<usize>,
     axes: Vec<usize>,
 }
 
-impl Order {
+/// Part of the text of a [`Tensor`], and so of the checksums of checkpoints. They know it as `Order`.
+impl fmt::Debug for MemoryOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { factors, axes } = self;
+        f.debug_struct("Order").field("factors", factors).field("axes", axes).finish()
+    }
+}
+
+impl MemoryOrder {
     /// The same order as PyTorch's.
-    pub fn plain(shape: &[usize]) -> Self {
+    pub(crate) fn plain(shape: &[usize]) -> Self {
         Self { factors: shape.to_vec(), axes: (0..shape.len()).collect() }
     }
 
     /// `axes` of `factors`, from the slowest to the fastest.
-    pub fn permuted(factors: &[usize], axes: &[usize]) -> Self {
+    pub(crate) fn permuted(factors: &[usize], axes: &[usize]) -> Self {
         assert_eq!(factors.len(), axes.len(), "an order names every axis once");
         Self { factors: factors.to_vec(), axes: axes.to_vec() }
     }
@@ -92,9 +103,30 @@ impl Order {
     }
 }
 
+/// Checkpoints contain a checksum of this text, so it must not change: with another text, every checkpoint would be one
+/// of another model. The alias is left out for the same reason.
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, alias: _, shape, range, kind, order, init } = self;
+        f.debug_struct("Tensor")
+            .field("name", name)
+            .field("shape", shape)
+            .field("range", range)
+            .field("kind", kind)
+            .field("order", order)
+            .field("init", init)
+            .finish()
+    }
+}
+
 impl Tensor {
-    /// The order of memory: PyTorch's shape, cut finer where one of its axes hides several, and these axes from the slowest
-    /// to the fastest.
+    /// The names under which a file may hold the tensor, its own first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.name).chain(self.alias.as_deref())
+    }
+
+    /// The order of memory: PyTorch's shape, cut finer where one of its axes hides several, and these axes from the
+    /// slowest to the fastest.
     pub fn memory_order(&self) -> (&[usize], &[usize]) {
         (&self.order.factors, &self.order.axes)
     }
@@ -128,36 +160,43 @@ impl Tensor {
 
 impl Layout {
     /// Adds a tensor whose every value has a gradient in every step.
-    pub fn dense(&mut self, name: String, shape: &[usize], order: Order, init: Init) -> Slot {
-        self.add(name, shape, Kind::Dense, order, init)
+    pub(crate) fn dense(&mut self, name: String, shape: &[usize], order: MemoryOrder, init: Init) -> Slot {
+        self.add(name, shape, TensorKind::Dense, order, init)
     }
 
     /// Adds a table of rows, of which a step touches a few.
     pub fn rows(&mut self, name: String, rows: usize, width: usize, init: Init) -> Slot {
         let shape = [rows, width];
-        self.add(name, &shape, Kind::Rows { width }, Order::plain(&shape), init)
+        self.add(name, &shape, TensorKind::Rows { width }, MemoryOrder::plain(&shape), init)
     }
 
     /// Adds a row of parameters.
     pub fn vector(&mut self, name: String, len: usize, init: Init) -> Slot {
-        self.dense(name, &[len], Order::plain(&[len]), init)
+        self.dense(name, &[len], MemoryOrder::plain(&[len]), init)
     }
 
     /// Adds a row of statistics.
     pub fn buffer(&mut self, name: String, len: usize, init: Init) -> Slot {
-        self.add(name, &[len], Kind::Buffer, Order::plain(&[len]), init)
+        self.add(name, &[len], TensorKind::Buffer, MemoryOrder::plain(&[len]), init)
     }
 
-    /// How many parameters the model has: statistics are none.
+    /// How many parameters the model has. Statistics do not count.
     pub fn parameters(&self) -> usize {
         self.tensors
             .iter()
-            .filter(|tensor| tensor.kind != Kind::Buffer)
+            .filter(|tensor| tensor.kind != TensorKind::Buffer)
             .map(|tensor| tensor.range.len())
             .sum()
     }
 
-    fn add(&mut self, name: String, shape: &[usize], kind: Kind, order: Order, init: Init) -> Slot {
+    fn add(
+        &mut self,
+        name: String,
+        shape: &[usize],
+        kind: TensorKind,
+        order: MemoryOrder,
+        init: Init,
+    ) -> Slot {
         assert!(self.tensors.iter().all(|t| t.name != name), "two tensors are named {name}");
         let range = self.len..self.len + shape.iter().product::<usize>();
         assert_eq!(
@@ -166,12 +205,22 @@ impl Layout {
             "order of {name} does not cover its shape"
         );
         self.len = range.end;
-        self.tensors.push(Tensor { name, shape: shape.to_vec(), range: range.clone(), kind, order, init });
+        let (shape, alias) = (shape.to_vec(), None);
+        self.tensors.push(Tensor { name, alias, shape, range: range.clone(), kind, order, init });
         Slot { tensor: self.tensors.len() - 1, range }
     }
 
-    /// Has every tensor begin as normal numbers of one deviation; padding stays zero.
-    pub fn begin_normal(&mut self, deviation: f32) {
+    /// Says that files of others may call the layer `name` by another name, `alias`.
+    pub fn alias(&mut self, name: &str, alias: &str) {
+        for tensor in &mut self.tensors {
+            if let Some(part) = tensor.name.strip_prefix(name).filter(|part| part.starts_with('.')) {
+                tensor.alias = Some(format!("{alias}{part}"));
+            }
+        }
+    }
+
+    /// Initialises every tensor with normal numbers of one deviation; padding stays zero.
+    pub(crate) fn init_normal(&mut self, deviation: f32) {
         for tensor in &mut self.tensors {
             let zero_row = match tensor.init {
                 Init::Normal { zero_row, .. } => zero_row,
@@ -222,7 +271,7 @@ mod tests {
 
     #[test]
     fn orders_map_memory_to_pytorch_and_back() {
-        let check = |shape: &[usize], order: Order, expect: &[f32]| {
+        let check = |shape: &[usize], order: MemoryOrder, expect: &[f32]| {
             let mut layout = Layout::default();
             layout.dense("t".into(), shape, order, Init::Uniform(1.0));
             let flat: Vec<f32> = (0..layout.len()).map(|i| i as f32).collect();
@@ -232,11 +281,52 @@ mod tests {
             layout.tensors()[0].set_from_torch(&torch, &mut back);
             assert_eq!(back, flat);
         };
-        check(&[2, 3], Order::plain(&[2, 3]), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        check(&[2, 3], MemoryOrder::plain(&[2, 3]), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         // (in, out) in memory, (out, in) in PyTorch.
-        check(&[2, 3], Order::permuted(&[2, 3], &[1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+        check(&[2, 3], MemoryOrder::permuted(&[2, 3], &[1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
         // One output behind an image of 2 channels of 1×3: memory runs over width, then channel.
-        check(&[1, 6], Order::permuted(&[1, 2, 1, 3], &[2, 3, 1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+        check(&[1, 6], MemoryOrder::permuted(&[1, 2, 1, 3], &[2, 3, 1, 0]), &[0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+    }
+
+    /// Checkpoints of all versions have a checksum of this text. It must not change.
+    #[test]
+    fn the_text_that_checkpoints_are_sealed_with_stays() {
+        let mut layout = Layout::default();
+        let normal = Init::Normal { deviation: 0.1, zero_row: Some(0) };
+        layout.rows("embedding.weight".into(), 3, 2, normal);
+        layout.dense(
+            "fc.weight".into(),
+            &[2, 3],
+            MemoryOrder::permuted(&[2, 3], &[1, 0]),
+            Init::Uniform(0.5),
+        );
+        layout.buffer("bn.running_var".into(), 2, Init::Constant(1.0));
+        layout.alias("fc", "classifier.1");
+        let expect = [
+            "Layout { tensors: [",
+            r#"Tensor { name: "embedding.weight", shape: [3, 2], range: 0..6, kind: Rows { width: 2 }, "#,
+            "order: Order { factors: [3, 2], axes: [0, 1] }, ",
+            "init: Normal { deviation: 0.1, zero_row: Some(0) } }, ",
+            r#"Tensor { name: "fc.weight", shape: [2, 3], range: 6..12, kind: Dense, "#,
+            "order: Order { factors: [2, 3], axes: [1, 0] }, init: Uniform(0.5) }, ",
+            r#"Tensor { name: "bn.running_var", shape: [2], range: 12..14, kind: Buffer, "#,
+            "order: Order { factors: [2], axes: [0] }, init: Constant(1.0) }], len: 14 }",
+        ];
+        assert_eq!(format!("{layout:?}"), expect.concat());
+    }
+
+    #[test]
+    fn a_layer_may_have_another_name_in_files_of_others() {
+        let mut layout = Layout::default();
+        for name in ["fc.1.weight", "fc.1.bias", "fc.10.bias"] {
+            layout.vector(name.into(), 1, Init::Constant(0.0));
+        }
+        layout.alias("fc.1", "fc.0");
+        let names: Vec<Vec<&str>> = layout.tensors().iter().map(|tensor| tensor.names().collect()).collect();
+        assert_eq!(
+            names,
+            [vec!["fc.1.weight", "fc.0.weight"], vec!["fc.1.bias", "fc.0.bias"], vec!["fc.10.bias"]]
+        );
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Learning on one machine: models, data sets and optimisers over flat slices of floats. Knows no network.
+//! Learning on one machine: models and optimisers over flat slices of floats. Knows no network and no files of data.
 //!
-//! Read in this order: [`layout`] (named tensors in one flat vector), [`model`] (what everything above sees), [`tape`] and
-//! [`layers`] (how a model computes its gradient), [`kernels`] (the loops), [`optim`] (the update), [`data`] (samples).
+//! Read in this order: [`layout`] (named tensors in one flat vector), [`Batch`] (what goes into a model), [`Model`]
+//! (what everything above sees), [`Tape`] and [`layers`] (how a model computes its gradient), [`kernels`] (the loops),
+//! [`optim`] (the update).
 //!
 //! ```
-//! use bonfire_learn::data::{Batch, Shape};
-//! use bonfire_learn::{Gradient, ModelSpec, Optimizer, OptimizerSpec, Tally};
+//! use bonfire_learn::{Batch, Gradient, ModelSpec, Optimizer, OptimizerSpec, Shape, Tally};
 //!
 //! let shape = Shape::Images { height: 28, width: 28, channels: 1, classes: 10 };
 //! let mut model = ModelSpec::default().build(&shape)?;
@@ -24,29 +24,30 @@
 //! # Ok::<(), bonfire_learn::Error>(())
 //! ```
 
-pub mod buffer;
-pub mod class_weights;
-pub mod data;
-pub mod error;
-pub mod factors;
-pub mod gradient;
+mod batch;
+mod buffer;
+mod class_weights;
+mod error;
+mod factors;
+mod gradient;
 pub mod huge_pages;
 pub mod kernels;
 pub mod layers;
 pub mod layout;
-pub mod model;
+mod model;
 pub mod models;
 pub mod optim;
 pub mod random;
 pub mod schedule;
 pub mod sum;
 pub mod tally;
-pub mod tape;
+mod tape;
 pub mod torch_file;
 
 #[cfg(test)]
 mod oracle;
 
+pub use batch::{Batch, IGNORED, Inputs, PADDING, Shape};
 pub use class_weights::ClassWeights;
 pub use error::{Error, Result};
 pub use gradient::Gradient;

@@ -1,7 +1,7 @@
 //! What everything above sees of a model.
 
+use crate::batch::Batch;
 use crate::class_weights::ClassWeights;
-use crate::data::Batch;
 use crate::error::Result;
 use crate::gradient::Gradient;
 use crate::layout::Layout;
@@ -15,17 +15,18 @@ pub trait Model: Send {
     /// How many classes the model tells apart.
     fn classes(&self) -> usize;
 
-    /// Whether the threads of a worker had better share the model's products than the samples of its batch: if the weights
-    /// outnumber everything else, so that every thread would read all of them for a few samples.
+    /// Whether the threads of a worker should share the model's products rather than the samples of its batch. They
+    /// should if the weights outnumber everything else: otherwise every thread would read all weights for a few
+    /// samples.
     fn shares_products(&self) -> bool {
         false
     }
 
-    /// Has the losses of some classes count for more than those of others from now on; an error if the weights are not one a class.
+    /// From now on, weighs the losses of the classes differently; an error unless there is one weight for each class.
     fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<()>;
 
-    /// Replaces `gradient` by that of a batch, and adds the batch's answers to `tally`. Chance, such as dropout, depends on
-    /// `seed` alone.
+    /// Replaces `gradient` by that of a batch, and adds the batch's answers to `tally`. Chance, such as dropout,
+    /// depends on `seed` alone.
     fn gradient(
         &mut self,
         parameters: &[f32],
@@ -39,7 +40,7 @@ pub trait Model: Send {
     fn evaluate(&mut self, parameters: &[f32], batch: &Batch, tally: &mut Tally);
 }
 
-/// A model described by its way forward; the way back follows from its layers.
+/// A model described by its forward pass; the backward pass follows from its layers.
 pub trait Network: Send {
     /// Computes scores from the tape's batch, and ends with a loss.
     fn forward(&self, tape: &mut Tape<'_>);
@@ -101,7 +102,7 @@ impl<N: Network> Model for Net<N> {
         gradient.clear();
         let mut tape =
             Tape::training(&mut self.work, &self.weights, parameters, batch, seed, gradient, tally);
-        // The last round of an epoch may have nothing for a worker.
+        // In the last round of an epoch a worker may have no samples.
         if batch.samples > 0 {
             self.network.forward(&mut tape);
         }

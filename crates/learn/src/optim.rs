@@ -61,8 +61,8 @@ pub enum RowRule {
     /// All, as PyTorch's dense optimisers do: rows of words that did not occur move on by their momentum.
     #[default]
     All,
-    /// Only those whose words occurred, as PyTorch's `SparseAdam` does. Cheaper for large vocabularies, and learns a little
-    /// slower: 88.5 instead of 89.4 % for the tagger on English EWT after five epochs, one seed each.
+    /// Only those whose words occurred, as PyTorch's `SparseAdam` does. Cheaper for large vocabularies, and learns a
+    /// little slower: 88.5 instead of 89.4 % for the tagger on English EWT after five epochs, one seed each.
     Touched,
 }
 
@@ -134,7 +134,7 @@ pub struct Optimizer {
 
 /// The rule of one step, with its numbers worked out.
 #[derive(Clone, Copy, Debug)]
-enum Rule {
+enum UpdateRule {
     Sgd(Sgd),
     Adam(Adam),
 }
@@ -150,8 +150,8 @@ impl Optimizer {
         Self { spec, layout: layout.clone(), steps: 0, moments, squares: Vec::new() }
     }
 
-    /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given. With
-    /// `clip`, a mean that is longer is shortened to it. Gradients of no sample at all change nothing.
+    /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given.
+    /// With `clip`, a mean that is longer is shortened to it. Gradients of no sample at all change nothing.
     pub fn step<A: Addend>(&mut self, parameters: &mut [f32], gradients: &[A], lr: f32, clip: Option<f32>) {
         let summed = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() };
         let weight = summed.weight();
@@ -180,12 +180,12 @@ impl Optimizer {
         }
     }
 
-    fn rule(&self, lr: f32) -> Rule {
+    fn rule(&self, lr: f32) -> UpdateRule {
         let adam = |options: &AdamOptions, weight_decay: f32, decay: f32| {
             let [beta1, beta2] = options.betas;
             let steps = self.steps as f64;
             let correction = |beta: f32| 1.0 - f64::from(beta).powf(steps);
-            Rule::Adam(Adam {
+            UpdateRule::Adam(Adam {
                 lr: (f64::from(lr) / correction(beta1)) as f32,
                 correction: (1.0 / correction(beta2).sqrt()) as f32,
                 beta1,
@@ -196,7 +196,7 @@ impl Optimizer {
             })
         };
         match &self.spec {
-            OptimizerSpec::Sgd(options) => Rule::Sgd(Sgd {
+            OptimizerSpec::Sgd(options) => UpdateRule::Sgd(Sgd {
                 lr,
                 momentum: options.momentum,
                 nesterov: options.nesterov,
@@ -229,7 +229,7 @@ impl Optimizer {
     }
 }
 
-impl Rule {
+impl UpdateRule {
     #[inline]
     fn apply(self, parameters: &mut [f32], [first, second]: [&mut [f32]; 2], gradient: &[f32], scale: f32) {
         match self {
@@ -244,7 +244,7 @@ impl Rule {
 fn apply<A: Addend>(
     summed: &Summed<'_, A>,
     start: usize,
-    (rule, scale): (Rule, f32),
+    (rule, scale): (UpdateRule, f32),
     parameters: &mut [f32],
     moments: [&mut [f32]; 2],
 ) {

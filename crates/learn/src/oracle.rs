@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use self::layers::Layers;
-use crate::data::{Batch, IGNORED, Inputs, Shape};
-use crate::layout::Kind;
+use crate::batch::{Batch, IGNORED, Inputs, Shape};
+use crate::layout::TensorKind;
 use crate::{ClassWeights, Gradient, Layout, Model, ModelSpec, Optimizer, OptimizerSpec, Tally};
 
 #[derive(Deserialize)]
-struct Case {
+struct OracleCase {
     name: String,
     #[serde(flatten)]
     subject: Subject,
     class_weights: Option<Vec<f32>>,
-    shape: CaseShape,
+    shape: OracleShape,
     loss: f64,
     /// How far single precision is off in PyTorch, as a share of a tensor's norm.
     rounding: f64,
     /// Gradients, and what running statistics become.
-    tensors: BTreeMap<String, Record>,
+    tensors: BTreeMap<String, ExpectedTensor>,
     steps: Vec<Steps>,
 }
 
@@ -37,14 +37,14 @@ enum Subject {
 /// All values of a tensor, or its dot products with two noises and its norm.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Record {
+enum ExpectedTensor {
     All(Vec<f64>),
     Digest([f64; 3]),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum CaseShape {
+enum OracleShape {
     Images { samples: usize, height: usize, width: usize, channels: usize, classes: usize },
     Tagging { words: usize, tags: usize },
     Texts { words: usize, classes: usize },
@@ -62,7 +62,7 @@ struct Steps {
     rounding: f64,
 }
 
-/// Numbers without order in ±height, the same on any machine.
+/// Pseudo-random numbers in ±height, the same on any machine.
 fn noise(count: usize, phase: usize, height: f64) -> Vec<f32> {
     let number = |i: usize| {
         let x = (i as u32).wrapping_mul(2_654_435_761).wrapping_add((phase as u32 + 1) * 974_711);
@@ -109,16 +109,16 @@ fn words(vocabulary: usize) -> Inputs {
     Inputs::Words { steps, numbers, lengths: LENGTHS.to_vec() }
 }
 
-fn shape_and_batch(shape: &CaseShape) -> (Shape, Batch) {
+fn shape_and_batch(shape: &OracleShape) -> (Shape, Batch) {
     let samples = LENGTHS.len();
     match *shape {
-        CaseShape::Images { samples, height, width, channels, classes } => {
+        OracleShape::Images { samples, height, width, channels, classes } => {
             let pixels = noise(samples * height * width * channels, 3, 0.5).iter().map(|x| x + 0.5).collect();
             let inputs = Inputs::Images { size: [height, width, channels], pixels };
             let targets = (0..samples as u32).map(|i| i % 3).collect();
             (Shape::Images { height, width, channels, classes }, Batch { samples, inputs, targets })
         }
-        CaseShape::Tagging { words: vocabulary, tags } => {
+        OracleShape::Tagging { words: vocabulary, tags } => {
             let mut targets = vec![IGNORED; 5 * samples];
             for (b, &length) in LENGTHS.iter().enumerate() {
                 for t in 0..length as usize {
@@ -130,7 +130,7 @@ fn shape_and_batch(shape: &CaseShape) -> (Shape, Batch) {
                 Batch { samples, inputs: words(vocabulary), targets },
             )
         }
-        CaseShape::Texts { words: vocabulary, classes } => {
+        OracleShape::Texts { words: vocabulary, classes } => {
             let targets = (0..samples as u32).map(|b| (2 * b + 1) % 5).collect();
             (
                 Shape::Texts { words: vocabulary, classes },
@@ -140,7 +140,7 @@ fn shape_and_batch(shape: &CaseShape) -> (Shape, Batch) {
     }
 }
 
-fn check_gradients(case: &Case, model: &mut dyn Model, batch: &Batch) {
+fn check_gradients(case: &OracleCase, model: &mut dyn Model, batch: &Batch) {
     let layout = model.layout().clone();
     let mut gradient = Gradient::new(&layout);
     // Remains of an earlier step must not show.
@@ -151,7 +151,7 @@ fn check_gradients(case: &Case, model: &mut dyn Model, batch: &Batch) {
     assert_eq!(gradient.weight, tally.weight);
     assert_eq!(layout.tensors().len(), case.tensors.len(), "{}: tensors", case.name);
     for (number, tensor) in layout.tensors().iter().enumerate() {
-        let scale = if tensor.kind == Kind::Buffer { 1.0 } else { gradient.weight };
+        let scale = if tensor.kind == TensorKind::Buffer { 1.0 } else { gradient.weight };
         let is_touched =
             |i: usize| gradient.rows(number).is_none_or(|rows| rows.is_touched((i / rows.width) as u32));
         let values = tensor.to_torch(&gradient.values).into_iter().enumerate();
@@ -165,9 +165,9 @@ fn check_gradients(case: &Case, model: &mut dyn Model, batch: &Batch) {
     }
 }
 
-fn check_tensor(name: &str, values: &[f64], expect: &Record, rounding: f64) {
+fn check_tensor(name: &str, values: &[f64], expect: &ExpectedTensor, rounding: f64) {
     let norm = values.iter().map(|value| value * value).sum::<f64>().sqrt();
-    // A bias before a batch norm has no slope but what rounding makes of it.
+    // A bias before a batch norm has no gradient but what rounding makes of it.
     let least = if rounding > 0.0 { 2e-6 } else { 1e-7 };
     let limit = least + norm * (8.0 * rounding).max(2e-5);
     let check = |what: &str, got: f64, expect: f64| {
@@ -175,13 +175,13 @@ fn check_tensor(name: &str, values: &[f64], expect: &Record, rounding: f64) {
         assert!(off < limit, "{name}{what} is {got}, not {expect}; the norm is {norm}");
     };
     match expect {
-        Record::All(expect) => {
+        ExpectedTensor::All(expect) => {
             assert_eq!(values.len(), expect.len(), "{name}");
             for (i, (&got, &expect)) in values.iter().zip(expect).enumerate() {
                 check(&format!("[{i}]"), got, expect);
             }
         }
-        Record::Digest([first, second, length]) => {
+        ExpectedTensor::Digest([first, second, length]) => {
             for (phase, expect) in [(5, first), (6, second)] {
                 let noise = noise(values.len(), phase, 1.0);
                 let product = values.iter().zip(noise).map(|(value, noise)| value * f64::from(noise)).sum();
@@ -192,7 +192,7 @@ fn check_tensor(name: &str, values: &[f64], expect: &Record, rounding: f64) {
     }
 }
 
-fn check_steps(case: &Case, steps: &Steps, model: &mut dyn Model, batch: &Batch) {
+fn check_steps(case: &OracleCase, steps: &Steps, model: &mut dyn Model, batch: &Batch) {
     let mut parameters = parameters(model.layout());
     let mut gradient = Gradient::new(model.layout());
     let mut optimizer = Optimizer::new(steps.optimizer.clone(), model.layout());
@@ -215,7 +215,7 @@ fn check_steps(case: &Case, steps: &Steps, model: &mut dyn Model, batch: &Batch)
 
 #[test]
 fn models_and_optimisers_compute_what_pytorch_computes() {
-    let cases: Vec<Case> =
+    let cases: Vec<OracleCase> =
         serde_json::from_str(include_str!("../fixtures/oracle.json")).expect("the fixture");
     let has = |name: &&str| {
         cases.iter().any(|case| matches!(&case.subject, Subject::Model(spec) if spec.name() == *name))

@@ -1,4 +1,4 @@
-//! Chance that depends on a seed and a place, and on nothing else.
+//! Random numbers that depend on a seed and a place, and on nothing else.
 //!
 //! Every random number of a run is a function of the seed and of what it is for, so that two runs with one seed are
 //! equal on every machine, in every order of execution, and after a resume. A general-purpose crate promises that

@@ -14,7 +14,7 @@ pub enum Schedule {
     /// Half a cosine from the optimiser's rate down to `final_lr` at the end of the run.
     Cosine(Cosine),
     /// One rate after the other; the last holds to the end.
-    Steps(Vec<Step>),
+    Steps(Vec<RateStep>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Cosine {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct RateStep {
     pub epochs: u64,
     pub lr: f32,
 }
@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for ScheduleVisitor {
         #[serde(rename_all = "lowercase")]
         enum Named {
             Cosine(Cosine),
-            Steps(Vec<Step>),
+            Steps(Vec<RateStep>),
         }
         Named::deserialize(MapAccessDeserializer::new(map)).map(|named| match named {
             Named::Cosine(cosine) => Schedule::Cosine(cosine),
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for ScheduleVisitor {
 
 /// Where in a run a round is.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct SchedulePosition {
     /// From 0.
     pub round: u64,
     /// Of the whole run.
@@ -86,17 +86,17 @@ pub struct Place {
 
 impl Schedule {
     /// The rate of a round; `base` is the optimiser's.
-    pub fn lr(&self, base: f32, place: Place) -> f32 {
+    pub fn lr(&self, base: f32, position: SchedulePosition) -> f32 {
         let lr = match self {
             Self::Constant => base,
             Self::Cosine(Cosine { final_lr }) => {
-                let rounds = place.rounds.saturating_sub(place.warmup).max(1);
-                let done = place.round.saturating_sub(place.warmup) as f64 / rounds as f64;
+                let rounds = position.rounds.saturating_sub(position.warmup).max(1);
+                let done = position.round.saturating_sub(position.warmup) as f64 / rounds as f64;
                 let share = 0.5 * (1.0 + (std::f64::consts::PI * done.min(1.0)).cos());
                 final_lr + (base - final_lr) * share as f32
             }
             Self::Steps(steps) => {
-                let epoch = place.round / place.rounds_per_epoch.max(1);
+                let epoch = position.round / position.rounds_per_epoch.max(1);
                 let mut end = 0;
                 let current = steps.iter().find(|step| {
                     end += step.epochs;
@@ -105,7 +105,11 @@ impl Schedule {
                 current.or(steps.last()).map_or(base, |step| step.lr)
             }
         };
-        if place.round < place.warmup { lr * ((place.round + 1) as f32 / place.warmup as f32) } else { lr }
+        if position.round < position.warmup {
+            lr * ((position.round + 1) as f32 / position.warmup as f32)
+        } else {
+            lr
+        }
     }
 }
 
@@ -123,16 +127,16 @@ mod tests {
         check("\"constant\"", Schedule::Constant);
         check("\"cosine\"", Schedule::Cosine(Cosine::default()));
         check("{\"cosine\": {\"final_lr\": 0.1}}", Schedule::Cosine(Cosine { final_lr: 0.1 }));
-        check("[{\"epochs\": 3, \"lr\": 0.1}]", Schedule::Steps(vec![Step { epochs: 3, lr: 0.1 }]));
+        check("[{\"epochs\": 3, \"lr\": 0.1}]", Schedule::Steps(vec![RateStep { epochs: 3, lr: 0.1 }]));
         assert!(serde_json::from_str::<Schedule>("\"linear\"").is_err());
     }
 
     #[test]
     fn rates() {
-        let steps = Schedule::Steps(vec![Step { epochs: 2, lr: 0.1 }, Step { epochs: 1, lr: 0.01 }]);
+        let steps = Schedule::Steps(vec![RateStep { epochs: 2, lr: 0.1 }, RateStep { epochs: 1, lr: 0.01 }]);
         let cosine = Schedule::Cosine(Cosine { final_lr: 0.0 });
         let check = |schedule: &Schedule, round, warmup, expect: f32| {
-            let lr = schedule.lr(1.0, Place { round, rounds: 100, rounds_per_epoch: 10, warmup });
+            let lr = schedule.lr(1.0, SchedulePosition { round, rounds: 100, rounds_per_epoch: 10, warmup });
             assert!((lr - expect).abs() < 1e-6, "{schedule:?} in round {round}: {lr}, not {expect}");
         };
         check(&Schedule::Constant, 99, 0, 1.0);

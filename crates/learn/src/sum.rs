@@ -1,17 +1,17 @@
-//! Sums of gradients: of the threads of a worker, of the workers of a round. They are added in the order in which they are
-//! given, so that the same gradients give the same bits wherever they are summed.
+//! Sums of gradients: of the threads of a worker, of the workers of a round. They are added in the order in which they
+//! are given, so that the same gradients give the same bits wherever they are summed.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::buffer::{Buffer, Pool};
+use crate::buffer::{FloatBuffer, FloatPool};
 use crate::factors::Factors;
 use crate::gradient::Gradient;
 use crate::kernels::pointwise::add;
 use crate::kernels::update::{sum_of, sum_of_squares};
-use crate::layout::{Kind, Layout};
+use crate::layout::{Layout, TensorKind};
 use crate::optim::RowRule;
 
 /// What can be summed: a gradient in memory, or one as it came from another machine.
@@ -22,7 +22,7 @@ pub trait Addend: Sync {
     /// The values of `range` of the flat vector, which lies in one tensor that is no table.
     fn values(&self, tensor: usize, range: Range<usize>) -> &[f32];
 
-    /// A tensor that is no table, if its values are not there but as a product.
+    /// The factors of a tensor that is no table, if its values are not multiplied out.
     fn factors(&self, _tensor: usize) -> Option<&Factors> {
         None
     }
@@ -42,7 +42,7 @@ pub(crate) enum Change<'a> {
     Value(&'a [f32]),
 }
 
-/// Gradients on their way into one pass over memory.
+/// Gradients that are summed in one pass over memory.
 pub(crate) struct Summed<'a, A> {
     pub layout: &'a Layout,
     pub addends: &'a [A],
@@ -58,7 +58,7 @@ pub(crate) const BLOCK: usize = 1 << 15;
 
 thread_local! {
     /// Where a thread multiplies a block of a product.
-    static PRODUCT: RefCell<Buffer> = RefCell::new(Pool::default().take(BLOCK));
+    static PRODUCT: RefCell<FloatBuffer> = RefCell::new(FloatPool::default().take(BLOCK));
 }
 
 /// Replaces `sum` by the sum of some gradients; of a statistic it holds the mean.
@@ -68,14 +68,14 @@ pub fn sum<A: Addend>(layout: &Layout, addends: &[A], sum: &mut Gradient) {
     sum.weight = summed.weight();
     for (number, tensor) in layout.tensors().iter().enumerate() {
         match tensor.kind {
-            Kind::Rows { .. } => {
-                for addend in summed.heavy() {
+            TensorKind::Rows { .. } => {
+                for addend in summed.nonempty() {
                     addend.for_each_row(number, &mut |row| {
                         sum.touch(number, row);
                     });
                 }
             }
-            Kind::Dense | Kind::Buffer => {
+            TensorKind::Dense | TensorKind::Buffer => {
                 sum.write(number);
             }
         }
@@ -98,8 +98,8 @@ impl<'a, A: Addend> Summed<'a, A> {
         self.addends.iter().map(A::weight).sum()
     }
 
-    /// Those that hold anything.
-    fn heavy(&self) -> impl Iterator<Item = &'a A> + Clone {
+    /// The addends that hold anything.
+    fn nonempty(&self) -> impl Iterator<Item = &'a A> + Clone {
         self.addends.iter().filter(|addend| addend.weight() > 0.0)
     }
 
@@ -120,8 +120,8 @@ impl<'a, A: Addend> Summed<'a, A> {
         squares.iter().sum::<f64>().sqrt()
     }
 
-    /// Calls `each` with a place in the flat vector and the change from there on, for every place of the block that this
-    /// sum changes.
+    /// Calls `each` with a place in the flat vector and the change from there on, for every place of the block that
+    /// this sum changes.
     pub(crate) fn for_each_chunk(&self, start: usize, len: usize, mut each: impl FnMut(usize, Change<'_>)) {
         let end = start + len;
         let mut sum = [0.0; CHUNK];
@@ -133,17 +133,17 @@ impl<'a, A: Addend> Summed<'a, A> {
             }
             let range = tensor.range.start.max(start)..tensor.range.end.min(end);
             match tensor.kind {
-                Kind::Dense if self.heavy().any(|addend| addend.factors(number).is_some()) => {
+                TensorKind::Dense if self.nonempty().any(|addend| addend.factors(number).is_some()) => {
                     self.for_product(number, tensor.range.start, range, &mut each);
                 }
-                Kind::Dense => {
+                TensorKind::Dense => {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
-                        let parts = self.heavy().map(|addend| addend.values(number, part.clone()));
+                        let parts = self.nonempty().map(|addend| addend.values(number, part.clone()));
                         each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
                     }
                 }
-                Kind::Buffer => {
+                TensorKind::Buffer => {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
                         let mean = &mut sum[..part.len()];
@@ -151,7 +151,7 @@ impl<'a, A: Addend> Summed<'a, A> {
                         each(at, Change::Value(mean));
                     }
                 }
-                Kind::Rows { width } => {
+                TensorKind::Rows { width } => {
                     let row_at = |at: usize| (at - tensor.range.start) / width;
                     for row in row_at(range.start)..=row_at(range.end - 1) {
                         let row_start = tensor.range.start + row * width;
@@ -173,7 +173,7 @@ impl<'a, A: Addend> Summed<'a, A> {
     ) {
         PRODUCT.with_borrow_mut(|product| {
             let sum = &mut product[..range.len()];
-            for (i, addend) in self.heavy().enumerate() {
+            for (i, addend) in self.nonempty().enumerate() {
                 match addend.factors(tensor) {
                     Some(factors) => factors.multiply(range.start - start..range.end - start, sum, i > 0),
                     None if i == 0 => sum.copy_from_slice(addend.values(tensor, range.clone())),
@@ -188,7 +188,7 @@ impl<'a, A: Addend> Summed<'a, A> {
     fn mean_value(&self, tensor: usize, range: Range<usize>, mean: &mut [f32]) {
         let weight = self.weight();
         mean.fill(0.0);
-        for addend in self.heavy() {
+        for addend in self.nonempty() {
             let share = (addend.weight() / weight) as f32;
             for (mean, value) in mean.iter_mut().zip(addend.values(tensor, range.clone())) {
                 *mean += share * value;
@@ -205,7 +205,7 @@ impl<'a, A: Addend> Summed<'a, A> {
         sum: &mut [f32; CHUNK],
         each: &mut impl FnMut(usize, Change<'_>),
     ) {
-        let touching = || self.heavy().filter_map(|addend| addend.row(tensor, row));
+        let touching = || self.nonempty().filter_map(|addend| addend.row(tensor, row));
         if self.rows == RowRule::Touched && touching().next().is_none() {
             return;
         }

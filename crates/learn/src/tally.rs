@@ -1,11 +1,11 @@
-//! What was right and what was wrong.
+//! How many answers of a model were right, and their loss.
 
 /// Sums over the answers of a model. Sums, not means: they can be added up in any grouping.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// The summed loss.
     pub loss: f64,
-    /// How much the answers count in the loss: as many as they are, unless their classes weigh differently.
+    /// The summed weight of the answers in the loss: their number, unless classes have weights.
     pub weight: f64,
     /// How many answers were given: samples, or words of a tagger, without padding.
     pub answers: u64,
@@ -27,7 +27,7 @@ impl Tally {
         Self { confusion: Some(Confusion { classes, counts }), ..Self::default() }
     }
 
-    /// One answer.
+    /// Counts one answer.
     #[inline]
     pub fn count(&mut self, given: usize, right: usize) {
         self.answers += 1;
@@ -37,9 +37,9 @@ impl Tally {
         }
     }
 
-    /// The loss of an answer that counts so much, and is scaled by it.
+    /// Adds the loss of an answer. It is already scaled by the answer's weight.
     #[inline]
-    pub fn lose(&mut self, loss: f32, weight: f32) {
+    pub(crate) fn add_loss(&mut self, loss: f32, weight: f32) {
         self.loss += f64::from(loss);
         self.weight += f64::from(weight);
     }
@@ -83,7 +83,7 @@ impl Tally {
     }
 }
 
-/// The mean of losses that weigh so much together. Answers that weigh nothing lose nothing; without answers there is none.
+/// The mean of losses with a summed weight. It is 0 if the answers weigh nothing, and NaN without answers.
 pub fn mean_loss(loss: f64, weight: f64, answers: u64) -> f64 {
     if weight == 0.0 && answers > 0 { 0.0 } else { loss / weight }
 }

@@ -1,69 +1,83 @@
 //! The tape: what a forward pass did, so that the backward pass can undo it in reverse.
 //!
-//! A layer computes its result at once, leaves a record of what the way back needs, and hands out a [`Var`]. All
+//! A layer computes its result at once, leaves a record of what the backward pass needs, and hands out a [`Var`]. All
 //! memory comes from the workspace's pool and goes back to it, so a step after the first allocates nothing.
+//!
+//! An evaluation has no backward pass. It keeps no record, and the memory of a value serves the next layers as soon as
+//! nobody has the value's [`Var`] any more.
 
-use crate::buffer::{Buffer, Pool};
+use std::sync::Arc;
+
+use crate::batch::{Batch, Inputs};
+use crate::buffer::{FloatBuffer, FloatPool};
 use crate::class_weights::ClassWeights;
-use crate::data::{Batch, Inputs};
 use crate::gradient::Gradient;
 use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise;
-use crate::layers::Record;
+use crate::layers::LayerRecord;
 use crate::layout::Slot;
 use crate::random::mix;
 use crate::tally::Tally;
 
-/// A value on the tape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Var(usize);
+/// A value on the tape. A layer takes the values that it reads; a network that reads a value twice clones its `Var`.
+#[derive(Clone, Debug)]
+pub struct Var {
+    number: usize,
+    /// A clone of the tape's handle of this value: as long as there is one, the value may still be read.
+    handle: Arc<()>,
+}
 
 /// The sizes of a value: `(N, H, W, C)` of images, `(T, B, 1, F)` of sequences, `(N, 1, 1, F)` of plain rows.
-pub type Dims = [usize; 4];
+pub(crate) type Dims = [usize; 4];
 
 /// How a value lies in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum MemoryFormat {
     /// In the order of its sizes, features innermost.
     #[default]
     Rows,
-    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. Small nets are faster
-    /// so; see [`lanes`](crate::kernels::lanes).
+    /// With the samples of `(N, H, W, C)` innermost, rounded up to full registers: `(H, W, C, L)`. This is
+    /// faster for small nets; see [`lanes`](crate::kernels::lanes).
     Lanes,
 }
 
 /// Where the floats of a value are.
 #[derive(Debug)]
-enum Data {
-    Own(Buffer),
+enum ValueData {
+    Own(FloatBuffer),
     /// The pixels of the batch, as they are.
     Pixels,
+    /// Nowhere: nobody reads this value any more, and its number is free for another.
+    Released,
 }
 
 #[derive(Debug)]
-struct Value {
-    data: Data,
-    slope: Option<Buffer>,
+struct TapeValue {
+    data: ValueData,
+    /// The gradient of the loss with respect to this value: the upstream gradient of the layer that made it.
+    upstream: Option<FloatBuffer>,
     dims: Dims,
-    form: Form,
-    wants_slope: bool,
+    format: MemoryFormat,
+    requires_grad: bool,
 }
 
 /// The memory of a tape, kept from step to step.
 #[derive(Debug, Default)]
-pub struct Workspace {
-    values: Vec<Value>,
+pub(crate) struct Workspace {
+    values: Vec<TapeValue>,
+    /// One handle for each number of a value. They are kept from step to step.
+    handles: Vec<Arc<()>>,
     /// How many of the values have a record.
     recorded: usize,
-    done: Vec<Done>,
-    pool: Pool,
+    entries: Vec<TapeEntry>,
+    pool: FloatPool,
 }
 
 /// What one layer did.
 #[derive(Debug)]
-struct Done {
-    record: Record,
-    /// Where the layer's values begin. No earlier layer reads them, so they go when the layer is undone.
+struct TapeEntry {
+    record: LayerRecord,
+    /// Where the layer's values begin. No earlier layer reads them, so they are released with the layer.
     first_value: usize,
 }
 
@@ -71,27 +85,39 @@ impl Workspace {
     /// Takes back the memory of all values from `first` on.
     fn release(&mut self, first: usize) {
         for value in self.values.drain(first..) {
-            if let Data::Own(data) = value.data {
+            if let ValueData::Own(data) = value.data {
                 self.pool.give(data);
             }
-            self.pool.give(value.slope.unwrap_or_default());
+            self.pool.give(value.upstream.unwrap_or_default());
         }
         self.recorded = first;
     }
+
+    /// Takes back the memory of all values whose handle nobody has any more.
+    fn release_unheld(&mut self) {
+        for (value, handle) in self.values.iter_mut().zip(&mut self.handles) {
+            if Arc::get_mut(handle).is_some()
+                && let ValueData::Own(data) = std::mem::replace(&mut value.data, ValueData::Released)
+            {
+                self.pool.give(data);
+            }
+        }
+    }
 }
 
-fn floats<'a>(data: &'a Data, batch: &'a Batch) -> &'a [f32] {
+fn floats<'a>(data: &'a ValueData, batch: &'a Batch) -> &'a [f32] {
     match (data, &batch.inputs) {
-        (Data::Own(buffer), _) => buffer,
-        (Data::Pixels, Inputs::Images { pixels, .. }) => pixels,
-        (Data::Pixels, Inputs::Words { .. }) => unreachable!("words have no pixels"),
+        (ValueData::Own(buffer), _) => buffer,
+        (ValueData::Pixels, Inputs::Images { pixels, .. }) => pixels,
+        (ValueData::Pixels, Inputs::Words { .. }) => unreachable!("words have no pixels"),
+        (ValueData::Released, _) => unreachable!("a value is kept as long as anybody can read it"),
     }
 }
 
 /// How many floats a value has, the unused lanes included.
-pub(crate) fn formed_len(dims: Dims, form: Form) -> usize {
+pub(crate) fn len_in_format(dims: Dims, format: MemoryFormat) -> usize {
     let [samples, height, width, channels] = dims;
-    let samples = if form == Form::Lanes { lanes(samples) } else { samples };
+    let samples = if format == MemoryFormat::Lanes { lanes(samples) } else { samples };
     samples * height * width * channels
 }
 
@@ -109,7 +135,7 @@ pub struct Tape<'a> {
 
 impl<'a> Tape<'a> {
     /// A tape on which to compute the gradient of `batch`. `seed` decides what dropout drops.
-    pub fn training(
+    pub(crate) fn training(
         work: &'a mut Workspace,
         weights: &'a ClassWeights,
         parameters: &'a [f32],
@@ -122,7 +148,7 @@ impl<'a> Tape<'a> {
     }
 
     /// A tape on which to measure `batch`.
-    pub fn evaluating(
+    pub(crate) fn evaluating(
         work: &'a mut Workspace,
         weights: &'a ClassWeights,
         parameters: &'a [f32],
@@ -132,10 +158,10 @@ impl<'a> Tape<'a> {
         Self { batch, parameters, gradient: None, tally, work, weights, seed: 0 }
     }
 
-    /// Goes back from the loss to every parameter, if training, and empties the tape: what a layer held serves the slopes
-    /// of those before it.
-    pub fn finish(mut self) {
-        while let Some(Done { mut record, first_value }) = self.work.done.pop() {
+    /// Runs the backward pass, if training, and empties the tape. The memory of a layer that is done serves the
+    /// gradients of the layers before it.
+    pub(crate) fn finish(mut self) {
+        while let Some(TapeEntry { mut record, first_value }) = self.work.entries.pop() {
             if self.is_training() {
                 record.backward(&mut self);
             }
@@ -148,30 +174,35 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Whether dropout drops and slopes are wanted.
+    /// Whether this is a training step, in which dropout drops and gradients are computed.
     pub fn is_training(&self) -> bool {
         self.gradient.is_some()
     }
 
     /// The sizes of a value.
-    pub fn dims(&self, var: Var) -> Dims {
-        self.work.values[var.0].dims
+    pub fn dims(&self, var: &Var) -> Dims {
+        self.at(var).dims
     }
 
     /// How a value lies in memory.
-    pub fn form(&self, var: Var) -> Form {
-        self.work.values[var.0].form
+    pub(crate) fn format(&self, var: &Var) -> MemoryFormat {
+        self.at(var).format
     }
 
     /// How many rows of features a value has, and how many features.
-    pub fn rows(&self, var: Var) -> (usize, usize) {
+    pub(crate) fn rows(&self, var: &Var) -> (usize, usize) {
         let [a, b, c, features] = self.dims(var);
         (a * b * c, features)
     }
 
     /// A value of the forward pass.
-    pub fn value(&self, var: Var) -> &[f32] {
-        floats(&self.work.values[var.0].data, self.batch)
+    pub fn value(&self, var: &Var) -> &[f32] {
+        floats(&self.at(var).data, self.batch)
+    }
+
+    fn at(&self, var: &Var) -> &TapeValue {
+        debug_assert!(Arc::ptr_eq(&self.work.handles[var.number], &var.handle), "a value of another tape");
+        &self.work.values[var.number]
     }
 
     // What follows is for layers.
@@ -180,18 +211,18 @@ impl<'a> Tape<'a> {
         &self.parameters[slot.range.clone()]
     }
 
-    /// Whether anything that a slope could reach lies behind this value.
-    pub(crate) fn wants_slope(&self, var: Var) -> bool {
-        self.work.values[var.0].wants_slope
+    /// Whether any parameter lies behind this value, so that its gradient is of use.
+    pub(crate) fn requires_grad(&self, var: &Var) -> bool {
+        self.at(var).requires_grad
     }
 
-    pub(crate) fn pool(&mut self) -> &mut Pool {
+    pub(crate) fn pool(&mut self) -> &mut FloatPool {
         &mut self.work.pool
     }
 
     /// A seed that differs for every layer of a step.
     pub(crate) fn layer_seed(&self) -> u64 {
-        mix(self.seed ^ mix(self.work.done.len() as u64))
+        mix(self.seed ^ mix(self.work.entries.len() as u64))
     }
 
     /// How much the classes count in the loss.
@@ -205,67 +236,95 @@ impl<'a> Tape<'a> {
     }
 
     /// Puts a new value on the tape.
-    pub(crate) fn push(&mut self, data: Buffer, dims: Dims, wants_slope: bool) -> Var {
-        self.push_formed(data, dims, Form::Rows, wants_slope)
+    pub(crate) fn push(&mut self, data: FloatBuffer, dims: Dims, requires_grad: bool) -> Var {
+        self.push_in_format(data, dims, MemoryFormat::Rows, requires_grad)
     }
 
-    /// Puts a new value of either form on the tape.
-    pub(crate) fn push_formed(&mut self, data: Buffer, dims: Dims, form: Form, wants_slope: bool) -> Var {
-        debug_assert_eq!(data.len(), formed_len(dims, form));
-        self.work.values.push(Value { data: Data::Own(data), slope: None, dims, form, wants_slope });
-        Var(self.work.values.len() - 1)
+    /// Puts a new value of either format on the tape.
+    pub(crate) fn push_in_format(
+        &mut self,
+        data: FloatBuffer,
+        dims: Dims,
+        format: MemoryFormat,
+        requires_grad: bool,
+    ) -> Var {
+        debug_assert_eq!(data.len(), len_in_format(dims, format));
+        self.push_value(TapeValue { data: ValueData::Own(data), upstream: None, dims, format, requires_grad })
     }
 
     /// Puts the pixels of the batch on the tape, where they are.
     pub(crate) fn push_pixels(&mut self, dims: Dims) -> Var {
-        self.work.values.push(Value {
-            data: Data::Pixels,
-            slope: None,
+        let format = MemoryFormat::Rows;
+        self.push_value(TapeValue {
+            data: ValueData::Pixels,
+            upstream: None,
             dims,
-            form: Form::Rows,
-            wants_slope: false,
-        });
-        Var(self.work.values.len() - 1)
+            format,
+            requires_grad: false,
+        })
     }
 
-    /// Remembers how the values since the last record came about.
-    pub(crate) fn record(&mut self, record: Record) {
+    fn push_value(&mut self, value: TapeValue) -> Var {
+        let evaluates = !self.is_training();
+        let Workspace { values, handles, .. } = &mut *self.work;
+        let is_released = |value: &TapeValue| matches!(value.data, ValueData::Released);
+        // While training, a value's number also says which layer made it.
+        let number = if evaluates { values.iter().position(is_released) } else { None };
+        let number = number.unwrap_or(values.len());
+        match values.get_mut(number) {
+            Some(released) => *released = value,
+            None => values.push(value),
+        }
+        if handles.len() < values.len() {
+            handles.push(Arc::default());
+        }
+        Var { number, handle: Arc::clone(&handles[number]) }
+    }
+
+    /// Remembers how the values since the last record came about. An evaluation has no use for it, nor for the values
+    /// that only this layer read.
+    pub(crate) fn record(&mut self, record: LayerRecord) {
+        if !self.is_training() {
+            record.recycle(&mut self.work.pool);
+            self.work.release_unheld();
+            return;
+        }
         let first_value = self.work.recorded;
         self.work.recorded = self.work.values.len();
-        self.work.done.push(Done { record, first_value });
+        self.work.entries.push(TapeEntry { record, first_value });
     }
 
-    /// Takes the slope of a value off the tape; none if nothing depends on it.
-    pub(crate) fn take_slope(&mut self, var: Var) -> Option<Buffer> {
-        self.work.values[var.0].slope.take()
+    /// Takes the upstream gradient of the layer that made a value off the tape; none if nothing depends on the value.
+    pub(crate) fn take_upstream(&mut self, var: &Var) -> Option<FloatBuffer> {
+        self.work.values[var.number].upstream.take()
     }
 
-    /// Adds to the slope of a value.
-    pub(crate) fn add_slope(&mut self, var: Var, slope: Buffer) {
-        let value = &mut self.work.values[var.0];
-        debug_assert_eq!(slope.len(), formed_len(value.dims, value.form));
-        match &mut value.slope {
-            None => value.slope = Some(slope),
+    /// Adds to the upstream gradient of the layer that made a value.
+    pub(crate) fn add_upstream(&mut self, var: &Var, gradient: FloatBuffer) {
+        let value = &mut self.work.values[var.number];
+        debug_assert_eq!(gradient.len(), len_in_format(value.dims, value.format));
+        match &mut value.upstream {
+            None => value.upstream = Some(gradient),
             Some(sum) => {
-                pointwise::add(sum, &slope);
-                self.work.pool.give(slope);
+                pointwise::add(sum, &gradient);
+                self.work.pool.give(gradient);
             }
         }
     }
 
-    /// The gradient; only layers on their way back ask for it.
+    /// The gradient; only layers in the backward pass ask for it.
     pub(crate) fn gradient(&mut self) -> &mut Gradient {
         match &mut self.gradient {
             Some(gradient) => gradient,
-            None => unreachable!("a tape that evaluates has no way back"),
+            None => unreachable!("an evaluation has no backward pass"),
         }
     }
 
     /// The gradient together with a value of the forward pass.
-    pub(crate) fn gradient_and_value(&mut self, var: Var) -> (&mut Gradient, &[f32]) {
+    pub(crate) fn gradient_and_value(&mut self, var: &Var) -> (&mut Gradient, &[f32]) {
         match &mut self.gradient {
-            Some(gradient) => (gradient, floats(&self.work.values[var.0].data, self.batch)),
-            None => unreachable!("a tape that evaluates has no way back"),
+            Some(gradient) => (gradient, floats(&self.work.values[var.number].data, self.batch)),
+            None => unreachable!("an evaluation has no backward pass"),
         }
     }
 }

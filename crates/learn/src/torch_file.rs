@@ -1,8 +1,8 @@
 //! Weights that PyTorch saved with `torch.save(model.state_dict(), "model.pt")`.
 //!
-//! Such a file is a ZIP archive (`zip`) of raw numbers and of a pickle (`pickle`), which says what they mean. A pickle is
-//! a program; of this one only what builds dicts and tensors is understood, and nothing is ever executed. No length in
-//! the file is believed before it was held against the length of the file.
+//! Such a file is a ZIP archive (`zip`) of raw numbers and of a pickle (`pickle`), which says what they mean. A pickle
+//! is a program. Only the instructions that build dicts and tensors are understood, and nothing is ever executed. Every
+//! length in the file is checked against the length of the file before it is used.
 
 mod pickle;
 mod scalar;
@@ -12,10 +12,10 @@ mod zip;
 
 use std::collections::HashSet;
 
-use pickle::{Pickle, Value, View};
+use pickle::{Pickle, PickleValue, StorageView};
 use zip::Archive;
 
-pub use scalar::Scalar;
+pub use scalar::ScalarType;
 
 /// A named tensor with its values in PyTorch's order.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,13 +66,13 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Weight>, String> {
 }
 
 /// The tensors of the state dict with their names.
-fn state_dict(pickle: &Pickle) -> Result<Vec<(&str, &View)>, String> {
-    let Value::Dict(top) = pickle.top() else {
+fn state_dict(pickle: &Pickle) -> Result<Vec<(&str, &StorageView)>, String> {
+    let PickleValue::Dict(top) = pickle.top() else {
         return Err("holds no state dict; save model.state_dict()".to_owned());
     };
     let nested = |key: &&str| {
         top.iter().rev().find_map(|&(k, v)| match (pickle.value(k), pickle.value(v)) {
-            (Value::Text(text), Value::Dict(dict)) if **text == **key => Some(dict),
+            (PickleValue::Text(text), PickleValue::Dict(dict)) if **text == **key => Some(dict),
             _ => None,
         })
     };
@@ -80,10 +80,10 @@ fn state_dict(pickle: &Pickle) -> Result<Vec<(&str, &View)>, String> {
     let mut seen = HashSet::new();
     let mut views = Vec::new();
     for &(key, value) in dict {
-        let Value::Text(name) = pickle.value(key) else {
+        let PickleValue::Text(name) = pickle.value(key) else {
             return Err("holds a dict whose keys are not names; save model.state_dict()".to_owned());
         };
-        let Value::Tensor(view) = pickle.value(value) else {
+        let PickleValue::Tensor(view) = pickle.value(value) else {
             let keys = NESTED.join(", ");
             return Err(format!(
                 "{name:?} is no tensor; save model.state_dict(), alone or in a dict under one of {keys}"
@@ -101,8 +101,13 @@ fn state_dict(pickle: &Pickle) -> Result<Vec<(&str, &View)>, String> {
 }
 
 /// The values of a tensor, row by row, wherever they lie. `limit` is how many more the file may ask for.
-fn values(archive: &Archive<'_>, folder: &str, view: &View, limit: &mut usize) -> Result<Vec<f32>, String> {
-    let View { storage, offset, shape, strides } = view;
+fn values(
+    archive: &Archive<'_>,
+    folder: &str,
+    view: &StorageView,
+    limit: &mut usize,
+) -> Result<Vec<f32>, String> {
+    let StorageView { storage, offset, shape, strides } = view;
     let entry = format!("{folder}data/{}", storage.key);
     let bytes = archive.get(&entry).ok_or_else(|| format!("{entry} is missing"))?;
     let size = storage.scalar.size();

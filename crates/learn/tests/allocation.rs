@@ -3,24 +3,23 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use bonfire_learn::data::{Batch, Shape};
 use bonfire_learn::optim::{AdamOptions, SgdOptions};
-use bonfire_learn::{Gradient, ModelSpec, Optimizer, OptimizerSpec, Tally};
+use bonfire_learn::{Batch, Gradient, ModelSpec, Optimizer, OptimizerSpec, Shape, Tally};
 
 /// The system's allocator, which counts what each thread asks of it.
-struct Counting;
+struct AllocationCounter;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 fn count() {
-    // A thread that is ending has no counter any more, and nobody who asks.
+    // A thread that is ending has no counter any more, and nobody asks for it.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
 // SAFETY: every call goes to the system's allocator unchanged; counting touches a number of the thread's own.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for AllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -40,12 +39,14 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: AllocationCounter = AllocationCounter;
 
 /// How many allocations a training step and an evaluation make once they have been done a few times.
 fn allocations(spec: &str, shape: &Shape, optimizer: &OptimizerSpec) -> u64 {
     let spec: ModelSpec = serde_json::from_str(spec).expect("a model's name and options");
     let mut model = spec.build(shape).expect("a model");
+    // A model that only evaluates has less memory to begin with.
+    let mut evaluator = spec.build(shape).expect("a model");
     let batch = Batch::random(shape, 5, 6, 1);
     let mut parameters = model.layout().initial(1);
     let mut gradient = Gradient::in_factors(model.layout());
@@ -56,6 +57,7 @@ fn allocations(spec: &str, shape: &Shape, optimizer: &OptimizerSpec) -> u64 {
             model.gradient(&parameters, &batch, step, &mut gradient, &mut tally);
             optimizer.step(&mut parameters, std::slice::from_ref(&gradient), 0.01, Some(1.0));
             model.evaluate(&parameters, &batch, &mut tally);
+            evaluator.evaluate(&parameters, &batch, &mut tally);
         }
     };
     steps(3);

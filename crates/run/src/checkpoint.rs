@@ -310,8 +310,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use bonfire_learn::data::Shape;
-    use bonfire_learn::layout::{Init, Order};
+    use bonfire_learn::Shape;
     use bonfire_learn::models::{ModelSpec, mlp};
 
     fn layout(hidden: usize) -> Layout {
@@ -349,18 +348,15 @@ mod tests {
 
     #[test]
     fn parameters_are_written_in_pytorchs_order() {
-        let mut layout = Layout::default();
-        for (i, axes) in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].iter().enumerate()
-        {
-            layout.dense(format!("t{i}"), &[2, 15], Order::permuted(&[2, 3, 5], axes), Init::Uniform(1.0));
-        }
-        let flat = layout.initial(1);
-        for tensor in layout.tensors() {
-            assert_eq!(
-                in_torch_order(tensor, &flat).collect::<Vec<_>>(),
-                tensor.to_torch(&flat),
-                "{tensor:?}"
-            );
+        for model in ["lenet5", "cnn", "mlp", "resnet20"] {
+            let spec: ModelSpec = serde_json::from_value(serde_json::json!({model: {}})).expect("a model");
+            let shape = Shape::Images { height: 28, width: 28, channels: 1, classes: 10 };
+            let layout = spec.build(&shape).expect("a model").layout().clone();
+            let flat = layout.initial(1);
+            for tensor in layout.tensors() {
+                let values: Vec<f32> = in_torch_order(tensor, &flat).collect();
+                assert_eq!(values, tensor.to_torch(&flat), "{} of {model}", tensor.name);
+            }
         }
     }
 

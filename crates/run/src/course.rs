@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bonfire_learn::schedule::Place;
+use bonfire_learn::schedule::SchedulePosition;
 
 use crate::loader::Plan;
 use crate::replica::Step;
@@ -91,7 +91,7 @@ impl Course {
             Span::Epochs(epochs) => epochs.saturating_mul(self.rounds_per_epoch),
             Span::Rounds(updates) => updates.saturating_mul(self.rounds_per_epoch) / self.updates_per_epoch,
         };
-        let place = Place {
+        let place = SchedulePosition {
             round: units / self.settings.workers as u64,
             rounds,
             rounds_per_epoch: self.rounds_per_epoch,

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use bonfire_learn::data::{Batch, Samples};
+use bonfire_data::Samples;
 use bonfire_learn::random::Random;
-use bonfire_learn::{Gradient, Layout, Tally};
+use bonfire_learn::{Batch, Gradient, Layout, Tally};
 use rayon::prelude::*;
 
 use crate::loader::{self, Loader, Plan, Shares};
@@ -206,8 +206,8 @@ impl Loading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bonfire_data::Source;
     use bonfire_learn::ModelSpec;
-    use bonfire_learn::data::Source;
     use serde_json::json;
 
     /// Who measures which part, and how many samples at a time, changes no bit of the sums.

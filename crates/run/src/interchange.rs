@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::Layout;
-use bonfire_learn::torch_file::{self, Scalar, Weight};
+use bonfire_learn::torch_file::{self, ScalarType, Weight};
 use bonfire_report::{Event, Log, RunFolder, write_atomically};
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype;
@@ -98,18 +98,18 @@ fn read_safetensors(bytes: &[u8]) -> Result<Vec<Weight>> {
     weights.collect()
 }
 
-fn scalar(dtype: Dtype) -> Option<Scalar> {
+fn scalar(dtype: Dtype) -> Option<ScalarType> {
     Some(match dtype {
-        Dtype::F64 => Scalar::F64,
-        Dtype::F32 => Scalar::F32,
-        Dtype::F16 => Scalar::F16,
-        Dtype::BF16 => Scalar::BF16,
-        Dtype::I64 => Scalar::I64,
-        Dtype::I32 => Scalar::I32,
-        Dtype::I16 => Scalar::I16,
-        Dtype::I8 => Scalar::I8,
-        Dtype::U8 => Scalar::U8,
-        Dtype::BOOL => Scalar::Bool,
+        Dtype::F64 => ScalarType::F64,
+        Dtype::F32 => ScalarType::F32,
+        Dtype::F16 => ScalarType::F16,
+        Dtype::BF16 => ScalarType::BF16,
+        Dtype::I64 => ScalarType::I64,
+        Dtype::I32 => ScalarType::I32,
+        Dtype::I16 => ScalarType::I16,
+        Dtype::I8 => ScalarType::I8,
+        Dtype::U8 => ScalarType::U8,
+        Dtype::BOOL => ScalarType::Bool,
         _ => return None,
     })
 }
@@ -170,11 +170,12 @@ fn fit(layout: &Layout, model: &str, weights: &[Weight]) -> Result<Vec<f32>, Str
     let (mut flat, mut missing) = (vec![0.0; layout.len()], Vec::new());
     for tensor in layout.tensors() {
         let (name, expect) = (&tensor.name, &tensor.shape);
-        match given.remove(&**name) {
+        match tensor.names().find_map(|name| given.remove(name)) {
             None => missing.push(format!("{name} {expect:?}")),
             Some(weight) if weight.shape == *expect => tensor.set_from_torch(&weight.values, &mut flat),
             Some(weight) => {
-                return Err(format!("{name} has the shape {:?}; {model} expects {expect:?}", weight.shape));
+                let Weight { name, shape, .. } = weight;
+                return Err(format!("{name} has the shape {shape:?}; {model} expects {expect:?}"));
             }
         }
     }
@@ -214,8 +215,8 @@ fn few(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_learn::data::Shape;
-    use bonfire_learn::models::{ModelSpec, mlp};
+    use bonfire_learn::Shape;
+    use bonfire_learn::models::{ModelSpec, mlp, vgg};
     use safetensors::tensor::TensorView;
 
     fn layout() -> Layout {
@@ -246,6 +247,39 @@ mod tests {
         weights.reverse();
         weights.push(named("bn.num_batches_tracked", &[]));
         assert_eq!(fit(&layout, "mlp", &weights), Ok(flat));
+    }
+
+    /// torchvision's VGGs have their dropout behind the linear layers, so these are `classifier.0`, `3` and `6`; ours have it
+    /// before them, and are `classifier.1`, `4` and `6`.
+    #[test]
+    fn vggs_are_read_under_torchvisions_names_and_under_ours() {
+        let spec = ModelSpec::Vgg11(vgg::Options { width: 2, hidden: 3, ..vgg::Options::default() });
+        let shape = Shape::Images { height: 32, width: 32, channels: 1, classes: 3 };
+        let layout = spec.build(&shape).expect("a model").layout().clone();
+        let flat = layout.initial(1);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("vgg11.safetensors");
+        let check = |rename: &dyn Fn(&str) -> String| {
+            let weights = weights(&layout, &flat);
+            let bytes: Vec<Vec<u8>> = weights
+                .iter()
+                .map(|weight| weight.values.iter().flat_map(|value| value.to_le_bytes()).collect())
+                .collect();
+            let views = weights.iter().zip(&bytes).map(|(weight, bytes)| {
+                let view = TensorView::new(Dtype::F32, weight.shape.clone(), bytes).expect("a tensor");
+                (rename(&weight.name), view)
+            });
+            fs::write(&path, safetensors::serialize(views, None).expect("a file")).expect("written");
+            let found = fit(&layout, "vgg11", &read_weights(&path).expect("weights"));
+            found.map(|found| found == flat)
+        };
+        let theirs = |name: &str| {
+            name.replace("classifier.1.", "classifier.0.").replace("classifier.4.", "classifier.3.")
+        };
+        assert_eq!(check(&str::to_owned), Ok(true));
+        assert_eq!(check(&theirs), Ok(true));
+        let error = check(&|name| name.replace("classifier.6.", "classifier.5.")).expect_err("a wrong name");
+        assert!(error.starts_with("has no tensor classifier.6.weight [3, 3]"), "{error}");
     }
 
     #[test]

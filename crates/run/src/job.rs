@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use bonfire_learn::data::{Dataset, Shape};
-use bonfire_learn::{Error, Layout, Model, Tally};
+use bonfire_data::{Dataset, Error};
+use bonfire_learn::{Layout, Model, Shape, Tally};
 use bonfire_report::Event;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -204,8 +204,8 @@ pub fn weigh_classes(settings: &Settings, model: &mut dyn Model) -> Result<()> {
 }
 
 /// An error about what a key asks for gets the key's line, unless it names a file of its own.
-fn located(settings: &Settings, key: &str, error: Error) -> anyhow::Error {
-    match error {
+fn located(settings: &Settings, key: &str, error: impl Into<Error>) -> anyhow::Error {
+    match error.into() {
         Error::Mismatch(message) => {
             let prefix = format!("{key}: ");
             settings.wrong(key, message.strip_prefix(&prefix).unwrap_or(&message)).into()

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use bonfire_learn::data::order::Order;
-use bonfire_learn::data::{Batch, Chance, Effort, Samples};
+use bonfire_data::{Effort, EpochOrder, EpochSeed, Samples};
+use bonfire_learn::Batch;
 
 use crate::run_file::Settings;
 
@@ -33,7 +33,7 @@ impl Plan {
     pub fn of(settings: &Settings, samples: usize, hands: usize) -> Self {
         let workers = settings.workers;
         let round_size = settings.file.batch_size.saturating_mul(workers).min(samples);
-        let rounds_per_epoch = Order::rounds(samples, round_size) as u64;
+        let rounds_per_epoch = EpochOrder::rounds(samples, round_size) as u64;
         Self { seed: settings.file.seed, workers, hands, round_size, rounds_per_epoch }
     }
 }
@@ -42,7 +42,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct Shares {
     plan: Plan,
-    order: Order,
+    order: EpochOrder,
     /// The epoch that `order` is of.
     epoch: Option<u64>,
     /// Within the epoch.
@@ -51,7 +51,7 @@ pub struct Shares {
 
 impl Shares {
     pub fn new(plan: Plan) -> Self {
-        Self { plan, order: Order::default(), epoch: None, round: 0 }
+        Self { plan, order: EpochOrder::default(), epoch: None, round: 0 }
     }
 
     pub fn plan(&self) -> Plan {
@@ -81,8 +81,8 @@ impl Shares {
         // Dealt out like the round itself.
         let mut place = 0..;
         numbers.retain(|_| place.next().is_some_and(|place: usize| place % self.plan.hands == hand));
-        let chance = Chance { seed: self.plan.seed, epoch: self.epoch.unwrap_or_default() };
-        batch.fill_augmented(samples, numbers, chance);
+        let seed = EpochSeed { seed: self.plan.seed, epoch: self.epoch.unwrap_or_default() };
+        samples.fill_augmented(batch, numbers, seed);
     }
 }
 
@@ -180,8 +180,8 @@ impl Drop for Loader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_learn::data::augment::Augment;
-    use bonfire_learn::data::{Images, Inputs, Sentences};
+    use bonfire_data::{Augment, Images, Sentences};
+    use bonfire_learn::Inputs;
 
     fn images(count: usize) -> Images {
         let pixels: Vec<u8> = (0..count * 12).map(|i| (i * 7) as u8).collect();
@@ -207,7 +207,7 @@ mod tests {
 
     fn plan(samples: &Samples, workers: usize) -> Plan {
         let round_size = 8 * workers;
-        let rounds_per_epoch = Order::rounds(samples.len(), round_size) as u64;
+        let rounds_per_epoch = EpochOrder::rounds(samples.len(), round_size) as u64;
         Plan { seed: 5, workers, hands: 1, round_size, rounds_per_epoch }
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use bonfire_learn::data::{Dataset, Samples, pack};
+use bonfire_data::{Dataset, Samples, pack};
 use bonfire_report::{FORMAT, GitFacts, HostFacts, write_json};
 use serde::Serialize;
 use sha2::{Digest, Sha256};

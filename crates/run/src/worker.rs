@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bonfire_learn::data::{Batch, Samples};
+use bonfire_data::Samples;
 use bonfire_learn::random::mix;
 use bonfire_learn::sum::sum;
-use bonfire_learn::{Gradient, Layout, Model, Tally};
+use bonfire_learn::{Batch, Gradient, Layout, Model, Tally};
 use rayon::prelude::*;
 
 use crate::loader::Shares;
@@ -173,7 +173,7 @@ impl Hand {
         let mut tally = Tally::with_confusion(self.model.classes());
         for block in order.chunks(EVAL_BLOCK).skip(part).step_by(portions.parts) {
             for numbers in block.chunks(portions.batch) {
-                self.batch.fill(samples, numbers);
+                samples.fill(&mut self.batch, numbers);
                 self.model.evaluate(parameters, &self.batch, &mut tally);
             }
         }

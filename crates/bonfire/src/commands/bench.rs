@@ -8,6 +8,8 @@ use bonfire_report::number;
 use bonfire_run::bench::step::{self, StepSpeed};
 use bonfire_run::{Overrides, Settings};
 
+use crate::terminal::print;
+
 /// Measure how fast this machine is.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
@@ -21,8 +23,9 @@ enum BenchCommand {
     #[command(
         after_help = "Examples:\n  bonfire bench step\n  bonfire bench step --model lenet5 --threads 2 --json\n  \
                       BONFIRE_INSTRUCTIONS=avx2 bonfire bench step --model lenet5\n\n\
-                      It computes with the best instructions of the machine. The environment variable BONFIRE_INSTRUCTIONS, \
-                      which holds for\nevery command, asks for others that it has: avx512, avx2, neon or portable."
+                      It computes with the best instructions of the machine. The environment variable \
+                      BONFIRE_INSTRUCTIONS, which holds for\nevery command, asks for others that it has: avx512, \
+                      avx2, neon or portable."
     )]
     Step(StepArgs),
     /// An exchange of gradients between processes on this machine: around a ring, or through a server
@@ -41,11 +44,11 @@ struct ExchangeArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     bytes: usize,
     /// How they exchange
-    #[arg(long, value_enum, default_value_t = Way::Ring)]
-    via: Way,
+    #[arg(long, value_enum, default_value_t = ExchangeWay::Ring)]
+    via: ExchangeWay,
     /// What carries the sums of all workers: our own links, or MPI under its launcher
-    #[arg(long, value_enum, default_value_t = Engine::Grpc)]
-    engine: Engine,
+    #[arg(long, value_enum, default_value_t = ExchangeEngine::Grpc)]
+    engine: ExchangeEngine,
     /// With TLS, as runs have it unless they are insecure
     #[arg(long)]
     tls: bool,
@@ -61,13 +64,13 @@ struct ExchangeArgs {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Way {
+enum ExchangeWay {
     Ring,
     Server,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Engine {
+enum ExchangeEngine {
     Grpc,
     Mpi,
 }
@@ -95,15 +98,15 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     match &args.command {
         BenchCommand::Step(args) => run_step(args),
         BenchCommand::Exchange(args) if args.member => exchange::take_part(),
-        BenchCommand::Exchange(args) if args.engine == Engine::Mpi => run_mpi(args),
+        BenchCommand::Exchange(args) if args.engine == ExchangeEngine::Mpi => run_mpi(args),
         BenchCommand::Exchange(args) => run_exchange(args),
     }
 }
 
 fn run_exchange(args: &ExchangeArgs) -> Result<()> {
     let via = match args.via {
-        Way::Ring => Via::Ring,
-        Way::Server => Via::Server,
+        ExchangeWay::Ring => Via::Ring,
+        ExchangeWay::Server => Via::Server,
     };
     let ExchangeArgs { bytes, seconds, tls, .. } = *args;
     let workers = args.workers.unwrap_or(2);
@@ -114,64 +117,57 @@ fn run_exchange(args: &ExchangeArgs) -> Result<()> {
         Ok(command)
     };
     let speed = exchange::measure(Task { via, workers, bytes, seconds, tls }, member)?;
-    print_exchange(&speed, args.json);
-    Ok(())
+    print(&if args.json { serde_json::to_string(&speed)? } else { exchange_in_words(&speed) })
 }
 
 /// One of the ranks that a launcher of MPI started.
 fn run_mpi(args: &ExchangeArgs) -> Result<()> {
-    ensure!(matches!(args.via, Way::Ring) && !args.tls, "--engine mpi is for --via ring without --tls");
+    ensure!(
+        matches!(args.via, ExchangeWay::Ring) && !args.tls,
+        "--engine mpi is for --via ring without --tls"
+    );
     ensure!(
         args.workers.is_none(),
         "--workers is the number of ranks with --engine mpi: mpirun -n {} bonfire bench exchange --engine mpi",
         args.workers.unwrap_or_default()
     );
-    if let Some(speed) = mpi::measure(args.bytes, args.seconds)? {
-        print_mpi(&speed, args.json);
-    }
-    Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the result of the command")]
-fn print_mpi(speed: &MpiSpeed, json: bool) {
-    if json {
-        println!("{}", serde_json::to_string(speed).unwrap_or_default());
-    } else {
-        println!(
-            "mpi of {}: {} in {:.3} ms, {:.3} GB/s; MPI_Allreduce alone {:.3} ms, {:.3} GB/s: {:.2} of its bandwidth",
-            speed.workers,
-            number::bytes(speed.bytes as u64),
-            speed.ms,
-            speed.gb_per_s,
-            speed.bare_ms,
-            speed.bare_gb_per_s,
-            speed.ratio
-        );
+    match mpi::measure(args.bytes, args.seconds)? {
+        Some(speed) => print(&if args.json { serde_json::to_string(&speed)? } else { mpi_in_words(&speed) }),
+        None => Ok(()),
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the result of the command")]
-fn print_exchange(speed: &ExchangeSpeed, json: bool) {
-    if json {
-        println!("{}", serde_json::to_string(speed).unwrap_or_default());
-    } else {
-        let via = if speed.via == Via::Ring { "ring" } else { "server" };
-        let tls = if speed.tls { ", TLS" } else { "" };
-        println!(
-            "{via} of {}{tls}: {} in {:.3} ms, {:.3} GB/s",
-            speed.workers,
-            number::bytes(speed.bytes as u64),
-            speed.ms,
-            speed.gb_per_s
-        );
-    }
+fn mpi_in_words(speed: &MpiSpeed) -> String {
+    format!(
+        "mpi of {}: {} in {:.3} ms, {:.3} GB/s; MPI_Allreduce alone {:.3} ms, {:.3} GB/s: {:.2} of its bandwidth",
+        speed.workers,
+        number::bytes(speed.bytes as u64),
+        speed.ms,
+        speed.gb_per_s,
+        speed.bare_ms,
+        speed.bare_gb_per_s,
+        speed.ratio
+    )
+}
+
+fn exchange_in_words(speed: &ExchangeSpeed) -> String {
+    let via = if speed.via == Via::Ring { "ring" } else { "server" };
+    let tls = if speed.tls { ", TLS" } else { "" };
+    format!(
+        "{via} of {}{tls}: {} in {:.3} ms, {:.3} GB/s",
+        speed.workers,
+        number::bytes(speed.bytes as u64),
+        speed.ms,
+        speed.gb_per_s
+    )
 }
 
 fn run_step(args: &StepArgs) -> Result<()> {
     let names = if args.model == "all" { ModelSpec::NAMES.to_vec() } else { vec![args.model.as_str()] };
     let specs: Vec<ModelSpec> = names.into_iter().map(spec).collect::<Result<_>>()?;
     for spec in specs {
-        print(&step::step(&spec, args.batch, args.threads, args.seconds)?, args.json);
+        let speed = step::step(&spec, args.batch, args.threads, args.seconds)?;
+        print(&if args.json { serde_json::to_string(&speed)? } else { step_in_words(&speed) })?;
     }
     Ok(())
 }
@@ -182,19 +178,14 @@ fn spec(name: &str) -> Result<ModelSpec> {
     Ok(Settings::read("", "", &Overrides { set: &set, ..Overrides::default() }, 1)?.file.model)
 }
 
-#[expect(clippy::print_stdout, reason = "the results of the command")]
-fn print(speed: &StepSpeed, json: bool) {
-    if json {
-        println!("{}", serde_json::to_string(speed).unwrap_or_default());
-    } else {
-        println!(
-            "{:10} batch {:>4}  threads {:>2}  {:>9.3} ms a step  {:>11} samples/s  {:>10} parameters",
-            speed.model,
-            speed.batch,
-            speed.threads,
-            speed.ms_per_step,
-            number::count(speed.samples_per_s as u64),
-            number::count(speed.params as u64),
-        );
-    }
+fn step_in_words(speed: &StepSpeed) -> String {
+    format!(
+        "{:10} batch {:>4}  threads {:>2}  {:>9.3} ms a step  {:>11} samples/s  {:>10} parameters",
+        speed.model,
+        speed.batch,
+        speed.threads,
+        speed.ms_per_step,
+        number::count(speed.samples_per_s as u64),
+        number::count(speed.params as u64),
+    )
 }

@@ -1,9 +1,11 @@
 //! `bonfire data`: the data sets that have a name, and how to get them.
 
 use crate::fetch::{self, Aside, COLLECTIONS, Collection, Origin};
+use crate::terminal::print;
 use anyhow::{Context, Result, bail, ensure};
-use bonfire_learn::data::source::{self, KNOWN, Known, known, nearest, user_folder};
-use bonfire_learn::data::{Source, conllu, digits, grammar, idx, reviews};
+use bonfire_data::source::{self, KNOWN, Known, known, nearest, user_folder};
+use bonfire_data::{Source, conllu, digits, grammar, idx, reviews};
+use bonfire_report::number;
 use std::path::{Path, PathBuf};
 
 /// List, make and get data sets.
@@ -63,31 +65,27 @@ struct GetArgs {
 }
 
 /// Does what `bonfire data` was asked.
-#[allow(clippy::print_stdout, reason = "what is found or written is what the command is for")]
 pub fn run(args: DataArgs) -> Result<()> {
     match args.command {
-        DataCommand::List => print!("{}", table(&KNOWN.iter().map(row).collect::<Vec<_>>())),
+        DataCommand::List => print(table(&KNOWN.iter().map(row).collect::<Vec<_>>()).trim_end()),
         DataCommand::Make(args) => {
             let source = make(&args)?;
-            let count = |half: Option<usize>| thousands(half.unwrap_or_default());
-            println!(
+            let count = |half: Option<usize>| number::count(half.unwrap_or_default() as u64);
+            print(&format!(
                 "{}: {} samples to train on, {} to measure on",
                 args.name,
                 count(source.train),
                 count(source.test)
-            );
-            println!("use it in a run file as  data: {}", args.out.display());
+            ))?;
+            print(&format!("use it in a run file as  data: {}", args.out.display()))
         }
         DataCommand::Get(args) => {
             let folder = get(&args)?;
-            println!("{} is in {}", args.name, folder.display());
-            println!(
-                "use it in a run file as  data: {}",
-                if args.out.is_some() { folder.display().to_string() } else { args.name }
-            );
+            print(&format!("{} is in {}", args.name, folder.display()))?;
+            let named = if args.out.is_some() { folder.display().to_string() } else { args.name };
+            print(&format!("use it in a run file as  data: {named}"))
         }
     }
-    Ok(())
 }
 
 const HEADING: [&str; 6] = ["NAME", "WHAT IT IS", "TRAIN", "TEST", "WHERE", "TO BEAT"];
@@ -99,7 +97,7 @@ fn row(known: &Known) -> [String; 6] {
         None if known.home.is_some() => format!("bonfire data get {} says where", known.name),
         None => format!("bonfire data get {}", known.name),
     };
-    let sizes = [known.train, known.test].map(thousands);
+    let sizes = [known.train, known.test].map(|count| number::count(count as u64));
     let [train, test] = sizes;
     [known.name.to_owned(), known.description.to_owned(), train, test, place, baseline(known.name)]
 }
@@ -145,19 +143,6 @@ fn table(rows: &[[String; 6]]) -> String {
 fn cell_of(column: usize, cell: &str, width: usize) -> String {
     let is_number = column == 2 || column == 3;
     if is_number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-}
-
-/// A count with commas: 20,000.
-fn thousands(count: usize) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Writes a made data set, and says which.
@@ -234,8 +219,14 @@ fn collection(name: &str) -> Result<&'static Collection> {
                 let folder = user_folder(name).unwrap_or_else(|| Path::new("data").join(name));
                 anyhow::anyhow!("{name} has to be fetched by hand; put into {}: {home}", folder.display())
             }
-            Some(_) => anyhow::anyhow!("{name} needs no getting: a run makes it; to write it as files: bonfire data make {name} -o DIR"),
-            None => anyhow::anyhow!("{name:?} is not known; {} can be got; did you mean {}?", names.join(" and "), nearest(name)),
+            Some(_) => anyhow::anyhow!(
+                "{name} needs no getting: a run makes it; to write it as files: bonfire data make {name} -o DIR"
+            ),
+            None => anyhow::anyhow!(
+                "{name:?} is not known; {} can be got; did you mean {}?",
+                names.join(" and "),
+                nearest(name)
+            ),
         }
     })
 }
@@ -243,17 +234,17 @@ fn collection(name: &str) -> Result<&'static Collection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_learn::data::Samples;
+    use bonfire_data::Samples;
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Program {
+    struct CommandLine {
         #[command(flatten)]
         data: DataArgs,
     }
 
     fn parse(line: &str) -> DataArgs {
-        Program::try_parse_from(std::iter::once("data").chain(line.split(' '))).unwrap().data
+        CommandLine::try_parse_from(std::iter::once("data").chain(line.split(' '))).unwrap().data
     }
 
     #[test]

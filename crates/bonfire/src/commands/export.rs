@@ -2,16 +2,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use bonfire_report::number;
-use bonfire_run::interchange::{self, Exported};
+use bonfire_run::interchange;
 
-use crate::terminal::say;
+use crate::terminal::{print, say};
 
 /// Write the parameters of a run for PyTorch, as safetensors.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  bonfire export runs/first\n  bonfire export runs/first --round 500 -o lenet5.safetensors\n\n\
-                        In Python:\n  model.load_state_dict(safetensors.torch.load_file(\"lenet5.safetensors\"))"
-)]
+#[command(after_help = "Examples:\n  bonfire export runs/first\n  \
+                        bonfire export runs/first --round 500 -o lenet5.safetensors\n\n\
+                        In Python:\n  model.load_state_dict(safetensors.torch.load_file(\"lenet5.safetensors\"))")]
 pub struct ExportArgs {
     /// The folder of the run
     run_dir: PathBuf,
@@ -33,8 +32,16 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         out.extension().is_some_and(|extension| ["pt", "pth", "bin"].iter().any(|e| extension == *e));
     ensure!(!is_torch, "{}: what is written is safetensors; let its name end so", out.display());
     let exported = interchange::export(&args.run_dir, args.round, &out)?;
-    print(&exported, &out.display().to_string());
-    Ok(())
+    for reason in &exported.skipped {
+        say(&format!("passed over {reason}"));
+    }
+    print(&format!(
+        "{}: {} tensors, {} parameters of round {}",
+        out.display(),
+        exported.tensors,
+        number::count(exported.parameters as u64),
+        number::count(exported.round)
+    ))
 }
 
 fn default_name(args: &ExportArgs) -> Result<PathBuf> {
@@ -43,17 +50,4 @@ fn default_name(args: &ExportArgs) -> Result<PathBuf> {
         run_dir.file_name().context("the folder of the run has no name; choose one with -o")?.to_owned();
     name.push(".safetensors");
     Ok(name.into())
-}
-
-#[expect(clippy::print_stdout, reason = "the result of the command")]
-fn print(exported: &Exported, out: &str) {
-    for reason in &exported.skipped {
-        say(&format!("passed over {reason}"));
-    }
-    println!(
-        "{out}: {} tensors, {} parameters of round {}",
-        exported.tensors,
-        number::count(exported.parameters as u64),
-        number::count(exported.round)
-    );
 }

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::foreign::RankPlace;
 use anyhow::{Context, Result, ensure};
 use bonfire_cluster::remote::Access;
-use bonfire_launch::foreign::Place;
 use bonfire_run::Ranks;
 
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
 use super::{ranks, stop_on_ctrl_c};
 use crate::failure::Failed;
+use crate::terminal::print;
 
 /// Start a run with workers on other machines.
 #[derive(Debug, clap::Args)]
@@ -66,14 +67,17 @@ pub fn run(args: HeadArgs) -> Result<ExitCode> {
         Some(path) => {
             write_ticket(path, &ticket).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        None => print_line(&ticket),
+        None => {
+            // Whoever starts nodes waits for this line. One who does not read it is no reason to end the run.
+            let _ = print(&ticket);
+        }
     }
     let summary = gate.lead(run, stop).context(Failed("the run failed".to_owned()))?;
     Ok(exit_code(&summary))
 }
 
 /// The first of several ranks: the others are `bonfire node`.
-fn as_rank(args: HeadArgs, place: &Place) -> Result<ExitCode> {
+fn as_rank(args: HeadArgs, place: &RankPlace) -> Result<ExitCode> {
     ensure!(
         place.rank == 0,
         "this is rank {} of {}, and only rank 0 can be the head: start the others as `bonfire node`, or all as \
@@ -99,10 +103,4 @@ fn write_ticket(path: &Path, ticket: &str) -> std::io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     writeln!(options.open(&aside)?, "{ticket}")?;
     std::fs::rename(&aside, path)
-}
-
-/// Whoever starts nodes waits for this line. One who does not read it is no reason to end the run.
-fn print_line(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -1,15 +1,11 @@
-use std::io::{self, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::io::{self, BufReader, BufWriter};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use bonfire_launch::reach::Token;
-use bonfire_launch::seat::{Seat, remove_run, run_folder, until_end_of};
-use bonfire_launch::{Signal, guard, parcel, reach};
+use anyhow::{Context, Result};
+use bonfire_launch::host_side;
 
 use crate::failure::Failed;
+use crate::terminal::print;
 
 /// What this program does on a host for the launcher. Nobody types these commands.
 #[derive(Debug, clap::Args)]
@@ -18,14 +14,15 @@ pub struct HostArgs {
     command: HostCommand,
 }
 
+// A run that an earlier version started is asked by these names, too: they stay as they are.
 #[derive(Debug, clap::Subcommand)]
 enum HostCommand {
     /// Start a process and watch over it: the order is the first line of the input
     Guard,
-    /// Print what is written to a file of a seat
+    /// Print what is written to a file of a process
     Follow {
         run: String,
-        seat: usize,
+        number: usize,
         file: PathBuf,
         /// Only what is there now
         #[arg(long)]
@@ -34,13 +31,14 @@ enum HostCommand {
     /// Ask the processes of a run to end, or one of them
     End {
         run: String,
-        #[arg(long)]
-        seat: Option<usize>,
+        #[arg(long = "seat")]
+        number: Option<usize>,
         #[arg(long)]
         now: bool,
     },
     /// Print what is known of the processes of a run
-    Seats { run: String },
+    #[command(name = "seats")]
+    Processes { run: String },
     /// Send what is at a path of a run's folder
     Send { run: String, path: PathBuf },
     /// Take files into a run's folder
@@ -55,110 +53,34 @@ enum HostCommand {
     Measure { address: String },
 }
 
-/// What a host knows of a process.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct SeatState {
-    pub seat: usize,
-    pub is_alive: bool,
-    /// With which it ended.
-    pub code: Option<i32>,
-}
-
-impl SeatState {
-    fn of(seat: &Seat) -> io::Result<Self> {
-        let record = seat.record()?;
-        let code = record.end.and_then(|end| end.code);
-        Ok(Self { seat: record.seat, is_alive: seat.is_alive(), code })
-    }
-}
-
-/// How long somebody who measures is waited for.
-const ANSWERS_FOR: Duration = Duration::from_secs(300);
-
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(4);
-
 pub fn run(args: HostArgs) -> Result<()> {
     let failed = || Failed("this host failed".to_owned());
     match args.command {
         HostCommand::Guard => {
-            guard::guard(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed)
+            host_side::guard(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed)
         }
-        HostCommand::Follow { run, seat, file, once } => {
-            let gone = until_end_of(BufReader::new(io::stdin()));
-            if once {
-                gone.store(true, Ordering::Relaxed);
-            }
-            Seat::of(&run, seat)?.follow(&file, 0, gone, &mut io::stdout().lock()).with_context(failed)
+        HostCommand::Follow { run, number, file, once } => {
+            let out = &mut io::stdout().lock();
+            host_side::follow(&run, number, &file, once, io::stdin(), out).with_context(failed)
         }
-        HostCommand::End { run, seat, now } => end(&run, seat, now),
-        HostCommand::Seats { run } => {
-            let states: io::Result<Vec<SeatState>> = Seat::all(&run)?.iter().map(SeatState::of).collect();
-            print(&states?)
-        }
+        HostCommand::End { run, number, now } => Ok(host_side::end(&run, number, now)?),
+        HostCommand::Processes { run } => print_json(&host_side::states(&run)?),
         HostCommand::Send { run, path } => {
-            let path = run_folder(&run)?.join(path);
-            // Whoever has the keys can let others join, and the run is over.
-            let mut out = io::BufWriter::new(io::stdout().lock());
-            parcel::pack(&path, &["keys.json"], &mut out).with_context(failed)
+            let mut out = BufWriter::new(io::stdout().lock());
+            host_side::send(&run, &path, &mut out).with_context(failed)
         }
         HostCommand::Receive { run, path } => {
-            let folder = run_folder(&run)?.join(path);
-            parcel::unpack(io::stdin().lock(), &folder).map(|_| ()).with_context(failed)
+            host_side::receive(&run, &path, io::stdin().lock()).with_context(failed)
         }
-        HostCommand::Remove { run } => remove_run(&run).with_context(failed),
-        HostCommand::Reach { addresses } => {
-            let try_one =
-                |address: &String| reach::reach(address, CONNECT).err().map(|error| error.to_string());
-            print(&addresses.iter().map(try_one).collect::<Vec<_>>())
-        }
-        HostCommand::Answer => answer().with_context(failed),
+        HostCommand::Remove { run } => host_side::remove_run(&run).with_context(failed),
+        HostCommand::Reach { addresses } => print_json(&host_side::try_to_reach(&addresses)),
+        HostCommand::Answer => host_side::answer(io::stdin(), &mut io::stdout()).with_context(failed),
         HostCommand::Measure { address } => {
-            let speed = reach::measure(&address, &token()?).with_context(failed)?;
-            print(&speed)
+            print_json(&host_side::measure(&address, io::stdin().lock()).with_context(failed)?)
         }
     }
 }
 
-fn print(value: &impl serde::Serialize) -> Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(value)?)?;
-    Ok(out.flush()?)
-}
-
-fn end(run: &str, seat: Option<usize>, now: bool) -> Result<()> {
-    for each in Seat::all(run)? {
-        let number = each.record()?.seat;
-        if seat.is_none_or(|seat| seat == number) && each.is_alive() {
-            each.end(if now { Signal::Kill } else { Signal::Term })
-                .with_context(|| format!("cannot end the process of seat {number}"))?;
-        }
-    }
-    Ok(())
-}
-
-fn answer() -> Result<()> {
-    let token = token()?;
-    let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
-    print(&listener.local_addr()?.port())?;
-    let (gone, until) = (until_end_of(BufReader::new(io::stdin())), Instant::now() + ANSWERS_FOR);
-    let is_over = || gone.load(Ordering::Relaxed) || Instant::now() > until;
-    Ok(reach::answer(&listener, &token, &is_over)?)
-}
-
-/// The first line of the input, in hexadecimal digits. Read byte by byte: the rest of the input is for others.
-fn token() -> Result<Token> {
-    let mut line = Vec::new();
-    for byte in io::stdin().lock().bytes().take(64) {
-        match byte? {
-            b'\n' => break,
-            byte => line.push(byte),
-        }
-    }
-    ensure!(line.len() == 32, "the token is missing");
-    let mut token = Token::default();
-    for (byte, digits) in token.iter_mut().zip(line.chunks(2)) {
-        *byte = u8::from_str_radix(&String::from_utf8_lossy(digits), 16)?;
-    }
-    Ok(token)
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&serde_json::to_string(value)?)
 }

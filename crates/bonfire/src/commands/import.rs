@@ -6,6 +6,8 @@ use anyhow::{Context, Result};
 use bonfire_report::{RunFolder, number};
 use bonfire_run::{Job, Overrides, Scale, Settings, interchange};
 
+use crate::terminal::print;
+
 /// Make a run folder from weights of PyTorch, to measure them or to go on training.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -41,15 +43,9 @@ pub fn run(args: &ImportArgs) -> Result<()> {
     let layout = job.layout();
     let (tensors, parameters) = (layout.tensors().len(), layout.parameters());
     interchange::import(job, &args.weights, &weights, &out)?;
-    print(&out, tensors, parameters);
-    Ok(())
+    print(&format!("{}: {tensors} tensors, {} parameters", out.display(), number::count(parameters as u64)))
 }
 
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read the run file {}", path.display()))
-}
-
-#[expect(clippy::print_stdout, reason = "the result of the command")]
-fn print(out: &Path, tensors: usize, parameters: usize) {
-    println!("{}: {tensors} tensors, {} parameters", out.display(), number::count(parameters as u64));
 }

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result};
-use bonfire_launch::{Delay, Lab, LabError, LabSpec, Progress, Rate, Shape};
+use anyhow::Result;
+use bonfire_launch::{Delay, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate};
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
-use crate::failure::Failed;
-use crate::terminal::{say, write};
+use crate::terminal::{print, say, write};
 
 /// Emulate a cluster on this machine.
 #[derive(Debug, clap::Args)]
@@ -68,11 +67,11 @@ pub fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Down(args) => down(&args),
         LabCommand::List => list(),
     };
-    done.map(|()| ExitCode::SUCCESS).map_err(told)
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn up(args: UpArgs) -> Result<ExitCode> {
-    let shape = Shape { rate: args.rate, delay: args.delay };
+    let shape = LinkShape { rate: args.rate, delay: args.delay };
     let spec = LabSpec { name: args.name, hosts: args.hosts, shape, folder: args.dir };
     let stop = stop_on_ctrl_c()?;
     let mut bar = Bar::new();
@@ -80,18 +79,18 @@ fn up(args: UpArgs) -> Result<ExitCode> {
     bar.end();
     match made {
         Ok(lab) => {
-            print_new(&lab);
+            print_new(&lab)?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error @ LabError::Stopped) => {
             say(&error.to_string());
             Ok(ExitCode::from(INTERRUPTED))
         }
-        Err(error) => Err(told(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn down(args: &DownArgs) -> Result<(), LabError> {
+fn down(args: &DownArgs) -> Result<()> {
     match Lab::find(&args.name)? {
         Some(lab) => {
             lab.down()?;
@@ -103,20 +102,19 @@ fn down(args: &DownArgs) -> Result<(), LabError> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "what the command is for")]
-fn list() -> Result<(), LabError> {
+fn list() -> Result<()> {
     let labs = Lab::list()?;
     if labs.is_empty() {
         say("there is no lab; bonfire lab up --hosts 4 makes one");
         return Ok(());
     }
-    println!(
+    print(&format!(
         "{:<8}  {:>9}  {:<15}  {:<8}  {:<6}  INVENTORY",
         "NAME", "HOSTS UP", "FIRST ADDRESS", "RATE", "DELAY"
-    );
+    ))?;
     for lab in labs {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        println!(
+        print(&format!(
             "{:<8}  {:>9}  {:<15}  {:<8}  {:<6}  {}",
             lab.name(),
             format!("{} of {}", lab.running(), lab.hosts()),
@@ -124,35 +122,26 @@ fn list() -> Result<(), LabError> {
             or_none(lab.shape().rate.map(|rate| rate.to_string())),
             or_none(lab.shape().delay.map(|delay| delay.to_string())),
             lab.inventory().display()
-        );
+        ))?;
     }
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "what the command is for")]
-fn print_new(lab: &Lab) {
+fn print_new(lab: &Lab) -> Result<()> {
     let address = |number| lab.address(number).map_or(String::new(), |address| address.to_string());
-    println!(
+    print(&format!(
         "hosts      {0}-1 to {0}-{1}, {2} to {3}",
         lab.name(),
         lab.hosts(),
         address(1),
         address(lab.hosts())
-    );
+    ))?;
     if let Some(gateway) = lab.gateway() {
-        println!("gateway    {gateway} is this machine as they see it");
+        print(&format!("gateway    {gateway} is this machine as they see it"))?;
     }
-    println!("inventory  {}", lab.inventory().display());
-    println!("go there   ssh -F {} {}-1", lab.ssh_config().display(), lab.name());
-    println!("end it     bonfire lab down --name {}", lab.name());
-}
-
-/// Wrong input, or a lab that failed on the way, by what the error says of itself.
-fn told(error: LabError) -> Error {
-    match error {
-        LabError::Failed(message) => Error::new(Failed(message)),
-        LabError::Unfit(_) | LabError::Stopped => Error::new(error),
-    }
+    print(&format!("inventory  {}", lab.inventory().display()))?;
+    print(&format!("go there   ssh -F {} {}-1", lab.ssh_config().display(), lab.name()))?;
+    print(&format!("end it     bonfire lab down --name {}", lab.name()))
 }
 
 /// A line that tells how far it is, once that takes longer than a person likes to wait in the dark.
@@ -168,7 +157,7 @@ impl Bar {
         Self { started: Instant::now(), shown: false }
     }
 
-    fn show(&mut self, progress: Progress) {
+    fn show(&mut self, progress: LabProgress) {
         if self.started.elapsed() < Self::PATIENCE {
             return;
         }

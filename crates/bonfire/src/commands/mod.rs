@@ -7,7 +7,7 @@ mod check;
 mod data;
 mod eval;
 mod export;
-mod fleet;
+mod fleet_args;
 mod head;
 mod host;
 mod import;
@@ -19,6 +19,7 @@ mod ranks;
 mod run;
 mod run_args;
 mod setup;
+mod show;
 mod stop;
 mod train;
 
@@ -29,15 +30,16 @@ use anyhow::{Context, Result};
 use bonfire_learn::kernels::instructions;
 use clap::{Parser, Subcommand};
 
-use crate::failure::Failed;
-use crate::terminal::say;
+use crate::failure::is_failure;
+use crate::terminal::{ReaderGone, say};
 
 /// Trains neural networks on the computers people already have.
 #[derive(Debug, Parser)]
 #[command(
     name = "bonfire",
     version,
-    after_help = "Examples:\n  bonfire train                                   lenet5 on the built-in digits, no set-up\n  \
+    after_help = "Examples:\n  \
+                  bonfire train                                   lenet5 on the built-in digits, no set-up\n  \
                   bonfire train run.yml --set epochs=10           a run file, with one key changed\n  \
                   bonfire train --set model=tagger --set data=grammar\n  \
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
@@ -129,10 +131,12 @@ impl Command {
 pub fn main() -> ExitCode {
     let command = Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command;
     command.run().unwrap_or_else(|error| {
+        if error.is::<ReaderGone>() {
+            return ExitCode::SUCCESS;
+        }
         // The one place where errors are printed.
         say(&format!("error: {error:#}"));
-        // Asked of the error as a whole: a `Failed` that was added as context is not among its causes.
-        ExitCode::from(if error.is::<Failed>() { FAILED } else { WRONG_INPUT })
+        ExitCode::from(if is_failure(&error) { FAILED } else { WRONG_INPUT })
     })
 }
 

@@ -1,6 +1,6 @@
+use crate::foreign::{self, Launcher, RankPlace};
 use anyhow::{Context, Result, bail, ensure};
 use bonfire_cluster::remote::{Meeting, Point};
-use bonfire_launch::foreign::{self, Launcher, Place};
 use bonfire_wire::Watchword;
 
 use super::node::cache;
@@ -8,7 +8,8 @@ use super::node::cache;
 /// Which of several processes this is, and how they find each other. Launchers tell most of it.
 #[derive(Debug, clap::Args)]
 #[command(
-    next_help_heading = "One of several ranks (mpirun, srun and torchrun say which; by hand: -n 3 -nr 1 --master ADDRESS)"
+    next_help_heading = "One of several ranks (mpirun, srun and torchrun say which; by hand: -n 3 -nr 1 \
+                         --master ADDRESS)"
 )]
 pub struct RankArgs {
     /// How many nodes there are; this command is given once on each
@@ -20,14 +21,14 @@ pub struct RankArgs {
     /// Where node 0 is reached
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     master: Option<Point>,
-    /// A word that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which nobody sees in a list of processes]
+    /// A word that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which no process list shows]
     #[arg(long, value_name = "WORD", hide_default_value = true)]
     secret: Option<String>,
 }
 
 impl RankArgs {
     /// The place of this process among others. None if it is alone; then what is only for others must not be asked for.
-    pub fn place(&self, insecure: bool) -> Result<Option<Place>> {
+    pub fn place(&self, insecure: bool) -> Result<Option<RankPlace>> {
         if let (Some(size), Some(rank)) = (self.nodes, self.node_rank) {
             ensure!(
                 rank < size,
@@ -35,7 +36,7 @@ impl RankArgs {
                 size.saturating_sub(1)
             );
             let (local_size, master, job) = (None, None, None);
-            let place = Place { launcher: Launcher::Hand, rank, size, local_size, master, job };
+            let place = RankPlace { launcher: Launcher::Hand, rank, size, local_size, master, job };
             return Ok((size > 1).then_some(place));
         }
         let place = foreign::place(&|name| std::env::var(name).ok())?;
@@ -49,7 +50,7 @@ impl RankArgs {
     }
 
     /// How the ranks are to meet.
-    pub fn meeting(&self, place: &Place, insecure: bool) -> Result<Meeting> {
+    pub fn meeting(&self, place: &RankPlace, insecure: bool) -> Result<Meeting> {
         let told = place.master.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let master = self.master.clone().or(told);
         let word = self
@@ -65,7 +66,8 @@ impl RankArgs {
             (master, None) => {
                 let Some(cache) = cache() else {
                     bail!(
-                        "neither HOME nor XDG_CACHE_HOME is set, so ranks share no folder: give all of them --secret WORD and --master ADDRESS"
+                        "neither HOME nor XDG_CACHE_HOME is set, so ranks share no folder: give all of them \
+                         --secret WORD and --master ADDRESS"
                     )
                 };
                 let here = place.local_size == Some(place.size);
@@ -76,8 +78,8 @@ impl RankArgs {
     }
 
     /// What the ranks of this start have in common, and no others.
-    fn job(&self, place: &Place) -> Result<String> {
-        let Place { launcher, size, local_size, master, job, .. } = place;
+    fn job(&self, place: &RankPlace) -> Result<String> {
+        let RankPlace { launcher, size, local_size, master, job, .. } = place;
         let job = match (job, &self.master, master) {
             (Some(job), ..) => job.clone(),
             (None, Some(master), _) => format!("{master:?}"),

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::foreign::RankPlace;
 use anyhow::{Context, Error, Result};
 use bonfire_cluster::remote::{Absent, Meeting, Part, Refused, Stage};
-use bonfire_launch::foreign::Place;
 use bonfire_report::Summary;
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
@@ -18,7 +18,8 @@ use crate::failure::Failed;
 /// Launchers tell all ranks to stop at once. A rank waits so long for rank 0, which stops them in order.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Launchers that stop a job kill all ranks as soon as one has ended. Rank 0 writes its summary last, and gets this time for it.
+/// Launchers that stop a job kill all ranks as soon as one has ended. Rank 0 writes its summary last, and gets this
+/// time for it.
 const SUMMARY: Duration = Duration::from_millis(400);
 
 /// Leads the run as rank 0, which also works unless it is to be the head only.
@@ -43,7 +44,7 @@ pub fn lead(training: Training<'_>, meeting: &Meeting, wait: Duration, head_apar
 
 /// Works as another rank until the run is over.
 pub fn follow(
-    place: &Place,
+    place: &RankPlace,
     meeting: &Meeting,
     part: &Part,
     wait: Duration,

@@ -1,20 +1,19 @@
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Mutex;
-use std::time::Instant;
 
-use anyhow::{Context, Result};
-use bonfire_launch::{Program, call};
+use anyhow::Result;
+use bonfire_launch::CheckedFleet;
 use bonfire_report::number;
 
-use super::fleet::{Checkup, Fleet, FleetArgs};
-use crate::failure::Failed;
+use super::fleet_args::FleetArgs;
 use crate::terminal::{say, write};
 
 /// Copy this program to every host of an inventory.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The program goes to ~/.bonfire/bin, under a name with its version and checksum; what is there already is \
-                  not copied again. `bonfire run` does the same by itself.\n\n\
+    after_help = "The program goes to ~/.bonfire/bin, under a name with its version and checksum; what is there \
+                  already is not copied again. `bonfire run` does the same by itself.\n\n\
                   Examples:\n  bonfire setup -i hosts.ini\n  bonfire setup -H pi1,pi2,pi3"
 )]
 pub struct SetupArgs {
@@ -22,79 +21,34 @@ pub struct SetupArgs {
     fleet: FleetArgs,
 }
 
-/// This program, as it is copied.
-pub fn own_program() -> Result<Program> {
-    Program::own(env!("CARGO_PKG_VERSION")).context("this program cannot read itself")
-}
-
 pub fn run(args: &SetupArgs) -> Result<()> {
-    let hosts = args.fleet.hosts()?;
-    let program = own_program()?;
-    let fleet = Fleet::of(hosts, args.fleet.patience())?;
-    let mut checkups = fleet.check(&program, 0);
-    install(&fleet, &program, &mut checkups, false);
-    for checkup in checkups.iter().filter(|checkup| checkup.is_usable) {
-        say(&format!("{}: bonfire {} is there", checkup.host, program.version));
+    let mut fleet = args.fleet.check(args.fleet.hosts()?, 0)?;
+    install(&mut fleet, false);
+    for checkup in fleet.checkups().iter().filter(|checkup| checkup.is_usable) {
+        say(&format!("{}: bonfire {} is there", checkup.host, fleet.program().version));
     }
-    refuse_unusable(&checkups)
+    Ok(fleet.require_all()?)
 }
 
-/// Copies the program to all hosts that can be used and do not have it. One that cannot take it cannot be used.
-pub fn install(fleet: &Fleet, program: &Program, checkups: &mut [Checkup], quiet: bool) {
-    let without = |checkup: &Checkup| checkup.is_usable && !checkup.has_program;
-    let wanting: Vec<usize> = (0..checkups.len()).filter(|&i| without(&checkups[i])).collect();
-    let progress = Progress::new(wanting.len() as u64 * program.bytes, quiet);
-    let installed = fleet.each_of(&wanting, |number, member| {
-        let started = Instant::now();
-        let copied = program.install(&member.remote, |bytes| progress.at(number, bytes));
-        // A program that does not start there, say for want of a library, is better found now.
-        let starts = copied.and_then(|()| {
-            let time = std::time::Duration::from_secs(20);
-            call(&member.remote, &program.place(), &["--version"], std::io::empty(), time).map(|_| ())
-        });
-        starts.map(|()| started.elapsed())
-    });
+/// Copies the program to all hosts that can be used and do not have it, and tells of it.
+pub fn install(fleet: &mut CheckedFleet, quiet: bool) {
+    let bytes = fleet.program().bytes;
+    let progress = CopyProgress::new(fleet.without_program().len() as u64 * bytes, quiet);
+    let copied = fleet.install(&|host, bytes| progress.at(host, bytes));
     progress.end();
-    for (number, result) in wanting.into_iter().zip(installed) {
-        let checkup = &mut checkups[number];
-        match result {
-            Ok(time) => {
-                checkup.has_program = true;
-                if !quiet {
-                    let (bytes, seconds) = (number::bytes(program.bytes), time.as_secs_f64());
-                    say(&format!("{}: copied {bytes} in {seconds:.1} s", checkup.host));
-                }
-            }
-            Err(trouble) => {
-                checkup.is_usable = false;
-                checkup.trouble = Some(format!("the program cannot be put there: {trouble}"));
-            }
-        }
+    for (host, time) in copied.iter().filter(|_| !quiet) {
+        say(&format!("{host}: copied {} in {:.1} s", number::bytes(bytes), time.as_secs_f64()));
     }
-}
-
-/// An error that names all hosts that cannot be used, if there are any.
-pub fn refuse_unusable(checkups: &[Checkup]) -> Result<()> {
-    let troubles: Vec<String> = checkups
-        .iter()
-        .filter_map(|checkup| Some(format!("{}: {}", checkup.host, checkup.trouble.as_ref()?)))
-        .collect();
-    if troubles.is_empty() {
-        return Ok(());
-    }
-    let (bad, all) = (troubles.len(), checkups.len());
-    let message = format!("{bad} of {all} hosts cannot be used\n  {}", troubles.join("\n  "));
-    Err(Failed(message).into())
 }
 
 /// How much is on its way to all hosts, on a terminal.
-struct Progress {
+struct CopyProgress {
     total: u64,
-    sent: Mutex<std::collections::BTreeMap<usize, u64>>,
+    sent: Mutex<BTreeMap<usize, u64>>,
     is_shown: bool,
 }
 
-impl Progress {
+impl CopyProgress {
     fn new(total: u64, quiet: bool) -> Self {
         let is_shown = !quiet && total > 0 && std::io::stderr().is_terminal();
         Self { total, sent: Mutex::default(), is_shown }

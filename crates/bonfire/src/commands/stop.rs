@@ -1,17 +1,13 @@
-use std::io;
-use std::time::Duration;
-
 use anyhow::Result;
-use bonfire_launch::{Ledger, call};
+use bonfire_launch::{RemoteRun, RunList};
 
-use super::attach::{find, seats, settle};
-use crate::failure::Failed;
 use crate::terminal::say;
 
 /// Stop a run: its head writes a checkpoint and ends, and its nodes with it.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Only processes that Bonfire started for this run are ended: each is known by its number and its start time.\n\n\
+    after_help = "Only processes that Bonfire started for this run are ended: each is known by its number and its \
+                  start time.\n\n\
                   Examples:\n  bonfire stop\n  bonfire stop --run 2026-11-15T18-02 --now"
 )]
 pub struct StopArgs {
@@ -23,52 +19,21 @@ pub struct StopArgs {
     now: bool,
 }
 
-const ASKS_FOR: Duration = Duration::from_secs(30);
-
 pub fn run(args: &StopArgs) -> Result<()> {
-    let ledger = Ledger::open()?;
-    let (record, fleet) = find(&ledger, args.run.as_deref())?;
+    let run = RemoteRun::find(RunList::open()?, args.run.as_deref())?;
+    let record = &run.record;
     if record.is_collected {
         say(&format!("run {} is over; its folder is {}", record.id, record.out.display()));
         return Ok(());
     }
-    let known = fleet.each(|_, member| {
-        member.remote.log_in()?;
-        seats(member, &record)
-    });
-    let alive = known.iter().flatten().flatten().filter(|seat| seat.is_alive).count();
-    let mut end = vec!["host", "end", record.id.as_str()];
-    if args.now {
-        end.push("--now");
-        fleet.each(|_, member| call(&member.remote, &record.program, &end, io::empty(), ASKS_FOR).is_ok());
-    } else if alive > 0 {
-        // The head tells its nodes.
-        end.extend(["--seat", "0"]);
-        let head = &fleet.members[record.seats[0].host];
-        call(&head.remote, &record.program, &end, io::empty(), ASKS_FOR)
-            .map_err(|t| Failed(t.to_string()))?;
-    }
-    settle(&fleet, &record);
-    let troubles: Vec<String> = fleet
-        .members
-        .iter()
-        .zip(&known)
-        .filter_map(|(member, known)| Some(format!("{}: {}", member.host.name, known.as_ref().err()?)))
-        .collect();
-    if !troubles.is_empty() {
-        let message = format!(
-            "some hosts are out of reach; what runs there ends by itself\n  {}",
-            troubles.join("\n  ")
-        );
-        return Err(Failed(message).into());
-    }
-    say(&match alive {
+    let ended = run.stop(args.now)?;
+    say(&match ended {
         0 => format!("nothing of run {} was running", record.id),
         1 => format!("run {}: 1 process has ended", record.id),
-        _ => format!("run {}: {alive} processes have ended", record.id),
+        _ => format!("run {}: {ended} processes have ended", record.id),
     });
-    if record.is_detached || alive == 0 {
-        say(&format!("its folder is on {}: bonfire attach {}", record.seats[0].name, record.id));
+    if record.is_detached || ended == 0 {
+        say(&format!("its folder is on {}: bonfire attach {}", run.head_name(), record.id));
     }
     Ok(())
 }

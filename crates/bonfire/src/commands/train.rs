@@ -1,8 +1,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::foreign::RankPlace;
 use anyhow::{Context, Result};
-use bonfire_launch::foreign::Place;
 use bonfire_run::Ranks;
 
 use super::rank_args::RankArgs;
@@ -53,7 +53,7 @@ fn alone(args: TrainArgs) -> Result<ExitCode> {
     Ok(exit_code(&summary))
 }
 
-fn as_rank(args: TrainArgs, place: &Place) -> Result<ExitCode> {
+fn as_rank(args: TrainArgs, place: &RankPlace) -> Result<ExitCode> {
     let meeting = args.ranks.meeting(place, args.insecure)?;
     let (wait, is_here) = (Duration::from_secs(args.wait), args.run.is_here());
     let started = Ranks { size: place.size as usize, head_apart: false, mpi: place.launcher.knows_mpi() };

@@ -10,22 +10,22 @@ const SMALL: Collection = Collection {
     address: "",
     package: Some("dataset-small"),
     parts: [
-        Part {
+        CollectionFile {
             name: "one",
             size: 3,
             checksum: "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed",
         },
-        Part {
+        CollectionFile {
             name: "two",
             size: 3,
             checksum: "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3",
         },
-        Part {
+        CollectionFile {
             name: "six",
             size: 3,
             checksum: "44778d82365e4af681c40d5f0eef5cf6f5899d3f0ac335050a7ed6779cf3f674",
         },
-        Part {
+        CollectionFile {
             name: "ten",
             size: 3,
             checksum: "e4432baa90819aaef51d2a7f8e148bf7e679610f3173752fabb4dcb2d0f418d3",

@@ -91,8 +91,8 @@ impl Bed {
         self.lab.dir.bonfire(arguments).env(&format!("TMPDIR={}", tmp.display()))
     }
 
-    /// Waits until no process is left that was started by, or for, a launch of this bed; and that there is no file of a run
-    /// on any host, or here.
+    /// Waits until no process is left that was started by, or for, a launch of this bed; and that there is no file of a
+    /// run on any host, or here.
     #[track_caller]
     pub fn is_clean(&self) {
         self.is_clean_but_for(&[]);

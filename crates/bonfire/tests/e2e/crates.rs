@@ -7,23 +7,27 @@ use serde_json::Value;
 
 /// Every crate of the workspace and those of the workspace that it may depend on.
 const EDGES: &[(&str, &[&str])] = &[
-    ("bonfire-learn", &["bonfire-spoil"]),
+    ("bonfire-learn", &[]),
+    ("bonfire-data", &["bonfire-learn", "bonfire-spoil"]),
     ("bonfire-strategy", &[]),
     ("bonfire-wire", &["bonfire-spoil"]),
     ("bonfire-report", &[]),
-    ("bonfire-run", &["bonfire-learn", "bonfire-report"]),
+    ("bonfire-run", &["bonfire-data", "bonfire-learn", "bonfire-report", "bonfire-yaml"]),
     (
         "bonfire-cluster",
         &[
             "bonfire-run",
+            "bonfire-data",
             "bonfire-learn",
             "bonfire-strategy",
             "bonfire-wire",
             "bonfire-report",
+            "bonfire-yaml",
             "bonfire-spoil",
         ],
     ),
-    ("bonfire-launch", &[]),
+    ("bonfire-yaml", &[]),
+    ("bonfire-launch", &["bonfire-yaml"]),
     // Tests only.
     ("bonfire-spoil", &[]),
     (
@@ -32,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "bonfire-launch",
             "bonfire-cluster",
             "bonfire-run",
+            "bonfire-data",
             "bonfire-learn",
             "bonfire-report",
             "bonfire-wire",
@@ -98,5 +103,13 @@ fn a_wrong_edge_is_noticed() {
     );
     let wire = ("bonfire-wire", &["h2"][..]);
     check(&[wire, ("bonfire-run", &["bonfire-wire"])], &["bonfire-run must not depend on bonfire-wire"]);
+    check(&[learn, ("bonfire-data", &["bonfire-learn"])], &[]);
+    check(
+        &[("bonfire-learn", &["bonfire-data"]), ("bonfire-data", &[])],
+        &["bonfire-learn must not depend on bonfire-data"],
+    );
+    let yaml = ("bonfire-yaml", &["serde"][..]);
+    check(&[yaml, ("bonfire-launch", &["bonfire-yaml"]), ("bonfire-cluster", &["bonfire-yaml"])], &[]);
+    check(&[learn, ("bonfire-yaml", &["bonfire-learn"])], &["bonfire-yaml must not depend on bonfire-learn"]);
     check(&[("bonfire-new", &[])], &["bonfire-new is not in the table"]);
 }

@@ -81,9 +81,31 @@ fn half_a_checkpoint_does_not_hide_the_others() {
     dir.bonfire("train --quiet --out run").set(TINY).set("checkpoint_every=1 round").succeed();
     let newest = Record::of(dir.path("run")).newest();
     fs::write(&newest, &fs::read(&newest).expect("a checkpoint")[..100]).expect("written");
-    let found = dir.bonfire("eval run --json").succeed().json_lines();
+    let outcome = dir.bonfire("eval run --json").run().expect(1);
+    let found = outcome.json_lines();
     assert_eq!(found[0]["event"], "measured");
     assert_eq!((&found[1]["event"], &found[1]["round"]), (&"missed".into(), &2.into()));
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_measured_is_a_failure_and_named() {
+    let dir = Dir::new();
+    let settings = "num_server_rounds=4\n checkpoint_every=1 round\n keep_checkpoints=1000";
+    dir.bonfire("train --quiet --out run").set(TINY).set(settings).succeed();
+    let check = |rounds: &[u64], expect: &str| {
+        for round in rounds {
+            let file = dir.path(&format!("run/checkpoints/step-{round:06}.safetensors"));
+            fs::write(&file, &fs::read(&file).expect("a checkpoint")[..100]).expect("written");
+        }
+        for command in ["eval run", "eval run --watch"] {
+            let outcome = dir.bonfire(command).run().expect(1);
+            assert_eq!(outcome.stderr, format!("error: {expect}\n"), "{command}");
+            assert_eq!(outcome.stdout.lines().count(), 4, "the others are measured: {}", outcome.stdout);
+        }
+    };
+    dir.bonfire("eval run").succeed();
+    check(&[2], "1 of 4 checkpoints could not be measured: that of round 2");
+    check(&[4], "2 of 4 checkpoints could not be measured: those of rounds 2, 4");
 }
 
 #[test]

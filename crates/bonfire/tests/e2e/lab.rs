@@ -19,7 +19,8 @@ fn hosts_are_machines_of_their_own() {
         return;
     }
     let lab = Lab::new('h');
-    lab.up(4, "--rate 20mbit").wait().expect(0);
+    // What it prints is read by nobody, and it is made all the same.
+    assert_eq!(lab.start_up(4, "--rate 20mbit").start_unread().wait().expect(0).stderr, "");
     for number in 1..=4 {
         assert_eq!(lab.said(number, "hostname"), lab.host(number));
         let address = lab.said(number, "ip -4 -o addr show dev eth0");
@@ -32,6 +33,7 @@ fn hosts_are_machines_of_their_own() {
     let listed = lab.dir.bonfire("lab list").succeed().stdout;
     let rows: Vec<&str> = listed.lines().filter(|line| line.starts_with(&lab.name)).collect();
     assert!(matches!(rows[..], [row] if row.contains("4 of 4") && row.contains("20mbit")), "{listed}");
+    assert_eq!(lab.dir.bonfire("lab list").start_unread().wait().expect(0).stderr, "");
     reached_by_its_inventory(&lab);
     reaches_the_machine_below(&lab);
     slows_what_goes_between_hosts(&lab);

@@ -9,8 +9,8 @@ use crate::record::Record;
 /// The files of the device-pool project, as it prints them.
 const COMMON: &str = "---\nnum_server_rounds: 5\ntarget_accuracy: 0.9\nbatch_size: 32\n\n";
 const FLAT: &str = "arch: flat\nparameter_server:\n    aggr_type: sync\n    num_workers: 4\n";
-const HIERARCHICAL: &str = "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    - type: async\n      \
-                            num_workers: 2\n    - type: async\n      num_workers: 2\n";
+const HIERARCHICAL: &str = "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    \
+                            - type: async\n      num_workers: 2\n    - type: async\n      num_workers: 2\n";
 
 /// A run that goes on until it is stopped.
 const ENDLESS: &str = "
@@ -26,19 +26,19 @@ pub fn endless(bed: &Bed, arguments: &str, workers: usize) -> Running {
 
 /// Every file that a run leaves, the logs of all hosts among them.
 #[track_caller]
-pub fn complete(record: &Record, seats: &[&str]) {
+pub fn complete(record: &Record, processes: &[&str]) {
     let expect =
         ["checkpoints", "events.jsonl", "hosts.json", "logs", "run.yml", "state.json", "summary.json"];
     assert_eq!(names(&record.0), expect);
-    let logs: Vec<String> = seats.iter().enumerate().map(|(i, host)| format!("{i}-{host}.log")).collect();
+    let logs: Vec<String> = processes.iter().enumerate().map(|(i, host)| format!("{i}-{host}.log")).collect();
     assert_eq!(names(&record.0.join("logs")), logs);
     let hosts = record.json("hosts.json");
-    for (i, host) in seats.iter().enumerate() {
-        let seat = &hosts["seats"][i];
-        assert_eq!(seat["name"], *host, "{seat}");
-        let command = seat["command"].as_array().expect("a command");
-        assert_eq!(command[1], if i == 0 { "head" } else { "node" }, "{seat}");
-        let facts = &hosts["hosts"][seat["host"].as_u64().expect("a number") as usize]["facts"];
+    for (i, host) in processes.iter().enumerate() {
+        let process = &hosts["seats"][i];
+        assert_eq!(process["name"], *host, "{process}");
+        let command = process["command"].as_array().expect("a command");
+        assert_eq!(command[1], if i == 0 { "head" } else { "node" }, "{process}");
+        let facts = &hosts["hosts"][process["host"].as_u64().expect("a number") as usize]["facts"];
         assert!(facts["cores"].as_u64() >= Some(1), "{facts}");
     }
     assert!(!hosts.to_string().contains("bonfire://"), "no ticket is written down");
@@ -97,20 +97,21 @@ fn the_files_of_the_device_pool_project_run_on_hosts_in_their_order() {
         let record = Record::only_in(&bed.lab.dir.path("runs"));
         assert_eq!(record.number("rounds"), 5.0);
         // The head has the first slot. Of two nodes on a host, the second to join is called `pi2-2`.
-        let host = |seat: usize| format!("pi{}", seat / 2 + 1);
+        let host = |process: usize| format!("pi{}", process / 2 + 1);
         let joined = record.told("node_joined");
         assert_eq!(joined.iter().map(|event| &event["role"]).collect::<Vec<_>>(), roles);
         for (i, event) in joined.iter().enumerate() {
             let name = event["name"].as_str().expect("a name");
             assert_eq!(name.split('-').next(), Some(host(i + 1).as_str()), "{event}");
         }
-        let seats: Vec<String> = (0..=roles.len()).map(host).collect();
-        complete(&record, &seats.iter().map(String::as_str).collect::<Vec<_>>());
+        let processes: Vec<String> = (0..=roles.len()).map(host).collect();
+        complete(&record, &processes.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
         bed.is_clean();
         // It can be read when its processes are gone.
         let logs = bed.here("logs pi1").succeed();
         assert!(logs.stdout.contains("0 pi1: ") && logs.stdout.contains("done in"), "{}", logs.stdout);
+        assert_eq!(bed.here("logs").start_unread().wait().expect(0).stderr, "");
         fs::remove_dir_all(bed.lab.dir.path("runs")).expect("removed");
     }
     bed.end();
@@ -154,6 +155,8 @@ fn a_detached_run_is_followed_stopped_and_fetched() {
     let mut follower = bed.here("logs pi1 -f").start();
     let line = follower.first_line();
     assert!(line.contains("lenet5-digits"), "{line}");
+    // One whose reader is gone does not wait for the end of the run.
+    assert_eq!(bed.here("logs -f").start_unread().wait().expect(0).stderr, "");
     let lines: Vec<String> = (1..=3).flat_map(|number| bed.processes_on(number)).collect();
     assert!(lines.iter().filter(|line| line.contains(" host guard")).count() == 3, "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains("bonfire://")), "a secret for all to see: {lines:#?}");

@@ -36,7 +36,8 @@ fn hosts_that_cannot_be_used_are_named_before_anything_starts() {
     ];
     let lines: String = bad.iter().map(|(_, line, _)| line.as_str()).collect();
     bed.lab.dir.write("all.ini", format!("[pool]\n{good}{lines}"));
-    let settings = "data={name: digits, train: 500, test: 50}\n epochs=1\n arch=flat\n parameter_server={num_workers: 2}";
+    let settings = "data={name: digits, train: 500, test: 50}\n epochs=1\n arch=flat\n \
+                    parameter_server={num_workers: 2}";
     for command in ["check", "setup", "run"] {
         let mut asked = bed.here(&format!("{command} -i all.ini --timeout 2"));
         if command == "run" {
@@ -89,7 +90,8 @@ fn a_disk_that_fills_up_during_the_copy_is_named() {
 
 /// A run of three workers that goes on for some seconds.
 fn some_seconds(bed: &Bed) -> Running {
-    let settings = "data={name: digits, train: 4000, test: 200}\n epochs=40\n arch=flat\n parameter_server={num_workers: 3}";
+    let settings = "data={name: digits, train: 4000, test: 200}\n epochs=40\n arch=flat\n \
+                    parameter_server={num_workers: 3}";
     bed.bonfire("run --out out").set(settings).start()
 }
 
@@ -136,8 +138,8 @@ fn a_host_whose_network_is_gone_ends_its_node_by_itself() {
     did_without_pi3(&bed);
     wait_until("the guard", || nodes() == 0);
     let runs = bed.lab.home(3).join(".bonfire/runs");
-    let seat = fs::read_to_string(runs.join(&names(&runs)[0]).join("2/seat.json")).expect("a record");
-    assert!(seat.contains("the launcher gave no sign of life"), "{seat}");
+    let process = fs::read_to_string(runs.join(&names(&runs)[0]).join("2/seat.json")).expect("a record");
+    assert!(process.contains("the launcher gave no sign of life"), "{process}");
     bed.is_clean_but_for(&[3]);
     // Its sshd hears that the other end of the old login is gone, and the host is as good as before.
     bed.lab.plug_in(3);

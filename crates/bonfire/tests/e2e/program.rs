@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -127,6 +127,17 @@ impl Bonfire {
         let stdout = Ear::at(child.stdout.take().expect("a pipe"));
         let stderr = Ear::at(child.stderr.take().expect("a pipe"));
         Running { child, line, stdout, stderr, deadline: Instant::now() + DEADLINE }
+    }
+
+    /// Starts it with a stdout that nobody reads any more, as `| head -1` leaves it.
+    pub fn start_unread(mut self) -> Running {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        self.0.stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
+        let line = format!("{:?}", self.0);
+        let mut child = self.0.spawn().expect("the program");
+        let stderr = Ear::at(child.stderr.take().expect("a pipe"));
+        Running { child, line, stdout: Ear::at(io::empty()), stderr, deadline: Instant::now() + DEADLINE }
     }
 
     #[track_caller]

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_learn::data::pack;
+use bonfire_data::pack;
 use bonfire_report::{Event, HostFacts, Summary};
 use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Secret, Ticket, Watchword, Wire};
 use bytes::Bytes;

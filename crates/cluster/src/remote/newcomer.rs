@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use bonfire_learn::data::{Dataset, Source, pack};
+use bonfire_data::{Dataset, Source, pack};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 use bytes::Bytes;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bonfire_data::Dataset;
 use bonfire_learn::Layout;
-use bonfire_learn::data::Dataset;
 use bonfire_wire::proto::assignment::Role;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use bonfire_data::Dataset;
 use bonfire_learn::Layout;
-use bonfire_learn::data::Dataset;
 use bonfire_report::{RunFolder, Summary};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Outbox, proto};

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use bonfire_learn::data::Dataset;
+use bonfire_data::Dataset;
 use bonfire_learn::random::Random;
 use bonfire_report::{Event, Exit, Summary, read_events};
 

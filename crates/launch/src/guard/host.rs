@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use super::{GRACE, Order, Report, SILENCE, Word};
+use super::{GRACE, GuardOrder, Report, SILENCE, Word};
 use crate::process::{ProcessId, Signal, signal_own_group};
-use crate::seat::{End, Seat, SeatRecord};
+use crate::run_process::{ProcessEnd, ProcessRecord, RunProcess};
 
 /// How often a guard looks at its process.
 const LOOK: Duration = Duration::from_millis(50);
@@ -18,48 +18,47 @@ const LOOK: Duration = Duration::from_millis(50);
 pub fn guard(mut input: impl BufRead + Send + 'static, out: &mut impl Write) -> io::Result<()> {
     let mut line = String::new();
     input.read_line(&mut line)?;
-    let order: Order = serde_json::from_str(&line)?;
+    let order: GuardOrder = serde_json::from_str(&line)?;
     let started = start(&order);
-    let (seat, child, record) = match started {
+    let (process, child, record) = match started {
         Ok(started) => started,
         Err(error) => {
             tell(out, &Report::Failed { reason: error.to_string() });
             return Ok(());
         }
     };
-    let (process, command) = (record.process.clone(), record.command.clone());
-    tell(out, &Report::Started { process, command });
+    tell(out, &Report::Started { process: record.process.clone(), command: record.command.clone() });
     let words = listen(input);
     let mut guard =
-        Guard { seat, child, awaited: order.awaited, is_detached: order.is_detached, ending: None };
+        Guard { process, child, awaited: order.awaited, is_detached: order.is_detached, ending: None };
     let end = guard.watch(&words, out)?;
-    let record = SeatRecord { end: Some(end.clone()), ..record };
+    let record = ProcessRecord { end: Some(end.clone()), ..record };
     // A full disk costs the record of the end, not the end.
-    let _ = guard.seat.save(&record);
+    let _ = guard.process.save(&record);
     tell(out, &Report::Ended { end });
     Ok(())
 }
 
-fn start(order: &Order) -> io::Result<(Seat, Child, SeatRecord)> {
+fn start(order: &GuardOrder) -> io::Result<(RunProcess, Child, ProcessRecord)> {
     let own = std::process::id();
     let guard = ProcessId::of(own).ok_or_else(|| io::Error::other("/proc does not tell of processes"))?;
-    let seat = Seat::create(&order.run, order.seat)?;
+    let run_process = RunProcess::create(&order.run, order.number)?;
     for (name, content) in &order.files {
-        seat.write(name, content.as_bytes())?;
+        run_process.write(name, content.as_bytes())?;
     }
-    seat.write("log", b"")?;
-    let log = File::options().append(true).open(seat.log())?;
+    run_process.write("log", b"")?;
+    let log = File::options().append(true).open(run_process.log())?;
     let program = std::env::current_exe()?;
     let mut command = Command::new(&program);
-    command.args(&order.arguments).current_dir(seat.folder());
+    command.args(&order.arguments).current_dir(run_process.folder());
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
     die_with_guard(&mut command, own);
     let child = command.spawn()?;
     let process = ProcessId::of(child.id()).ok_or_else(|| io::Error::other("the process is gone at once"))?;
     let words = std::iter::once(program.display().to_string()).chain(order.arguments.iter().cloned());
-    let record = SeatRecord {
+    let record = ProcessRecord {
         run: order.run.clone(),
-        seat: order.seat,
+        number: order.number,
         role: order.role.clone(),
         command: words.collect(),
         process,
@@ -68,13 +67,13 @@ fn start(order: &Order) -> io::Result<(Seat, Child, SeatRecord)> {
         end: None,
     };
     let mut child = child;
-    if let Err(error) = seat.save(&record) {
+    if let Err(error) = run_process.save(&record) {
         // One that is not recorded could not be found again.
         signal_own_group(child.id(), Signal::Kill);
         child.wait()?;
         return Err(error);
     }
-    Ok((seat, child, record))
+    Ok((run_process, child, record))
 }
 
 /// A guard that is killed takes its process with it.
@@ -111,7 +110,7 @@ fn listen(input: impl BufRead + Send + 'static) -> Receiver<Word> {
 }
 
 struct Guard {
-    seat: Seat,
+    process: RunProcess,
     child: Child,
     awaited: Option<String>,
     is_detached: bool,
@@ -120,16 +119,16 @@ struct Guard {
 }
 
 impl Guard {
-    fn watch(&mut self, words: &Receiver<Word>, out: &mut impl Write) -> io::Result<End> {
+    fn watch(&mut self, words: &Receiver<Word>, out: &mut impl Write) -> io::Result<ProcessEnd> {
         let mut heard = Instant::now();
         loop {
-            if let Some(content) = self.awaited.as_ref().and_then(|name| self.seat.take(name)) {
+            if let Some(content) = self.awaited.as_ref().and_then(|name| self.process.take(name)) {
                 self.awaited = None;
                 tell(out, &Report::Awaited { content: content.trim_end().to_owned() });
             }
             if let Some(status) = self.child.try_wait()? {
                 let reason = self.ending.take().map(|(_, reason)| reason);
-                return Ok(End { code: status.code(), reason, said: self.seat.tail() });
+                return Ok(ProcessEnd { code: status.code(), reason, said: self.process.tail() });
             }
             match words.recv_timeout(LOOK) {
                 Ok(word) => {
@@ -145,7 +144,7 @@ impl Guard {
             if heard.elapsed() > SILENCE {
                 self.end_unless_detached("the launcher gave no sign of life");
             }
-            match self.seat.wish() {
+            match self.process.wish() {
                 Some(Signal::Kill) => self.kill("it was told to end at once"),
                 Some(Signal::Term) => self.stop("it was told to stop"),
                 None => {}

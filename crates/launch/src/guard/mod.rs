@@ -1,7 +1,7 @@
 //! Who watches over a process on a host: as long as the launcher is there, and no longer.
 //!
-//! The launcher starts a guard over ssh. The guard starts the process, tells of it, and ends it when it is told to, when its
-//! input ends, or when that brings no sign of life: then the terminal, the launcher or the network is gone. A
+//! The launcher starts a guard over ssh. The guard starts the process, tells of it, and ends it when it is told to,
+//! when its input ends, or when that brings no sign of life: then the terminal, the launcher or the network is gone. A
 //! detached guard lets its process go on.
 
 mod host;
@@ -12,19 +12,21 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessId;
-use crate::seat::End;
+use crate::run_process::ProcessEnd;
 
 pub use host::guard;
-pub use watch::{News, Watch};
+pub(crate) use watch::{GuardNews, Watch};
 
 /// What a guard is to do: the first line of its input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Order {
+pub(crate) struct GuardOrder {
     pub run: String,
-    pub seat: usize,
+    /// Of the process in its run.
+    #[serde(rename = "seat")]
+    pub number: usize,
     /// For people: `worker 2`.
     pub role: String,
-    /// What the program is started with, in the folder of the seat.
+    /// What the program is started with, in its own folder.
     pub arguments: Vec<String>,
     /// Files of that folder: names and what is in them. Secrets travel this way, not among the arguments.
     pub files: Vec<(String, String)>,
@@ -36,7 +38,7 @@ pub struct Order {
 /// A line of the input after the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub(crate) enum Word {
     /// The launcher is there.
     Beat,
     /// End in order.
@@ -48,7 +50,7 @@ pub enum Word {
 /// What a guard tells, a line each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Report {
+pub(crate) enum Report {
     Started {
         process: ProcessId,
         command: Vec<String>,
@@ -58,7 +60,7 @@ pub enum Report {
         content: String,
     },
     Ended {
-        end: End,
+        end: ProcessEnd,
     },
     /// The process was not started.
     Failed {
@@ -67,10 +69,10 @@ pub enum Report {
 }
 
 /// How often the launcher gives a sign of life.
-pub const BEAT: Duration = Duration::from_secs(4);
+pub(crate) const BEAT: Duration = Duration::from_secs(4);
 
 /// After so long without one, the guard ends its process.
-pub const SILENCE: Duration = Duration::from_secs(20);
+pub(crate) const SILENCE: Duration = Duration::from_secs(20);
 
 /// How long a process that was told to end may take: a head writes a checkpoint, perhaps to a slow card.
-pub const GRACE: Duration = Duration::from_secs(20);
+pub(crate) const GRACE: Duration = Duration::from_secs(20);

@@ -4,14 +4,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
-use super::{BEAT, Order, Report, Word};
+use super::{BEAT, GuardOrder, Report, Word};
 use crate::program::START;
 use crate::ssh::Remote;
 use crate::trouble::Trouble;
 
-/// What comes from the guard of a seat.
+/// What comes from the guard of a process.
 #[derive(Debug)]
-pub enum News {
+pub(crate) enum GuardNews {
     Report(Report),
     /// The guard is out of reach; if nothing else has ended its process, it does so itself, unless it is detached.
     Lost(Trouble),
@@ -19,18 +19,19 @@ pub enum News {
 
 /// A guard that was started, and is given signs of life. Dropped, it hears no more of this launcher.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     words: SyncSender<Word>,
     ssh: Child,
 }
 
 impl Watch {
-    /// Starts a guard on a host, by the program at a place there. What it tells goes into `news` under the number of its seat.
-    pub fn start(
+    /// Starts a guard on a host, by the program at a place there. What it tells goes into `news` under the number of
+    /// its process.
+    pub(crate) fn start(
         remote: &Remote,
         place: &str,
-        order: &Order,
-        news: SyncSender<(usize, News)>,
+        order: &GuardOrder,
+        news: SyncSender<(usize, GuardNews)>,
     ) -> Result<Self, Trouble> {
         let no_ssh = |error: std::io::Error| Trouble::NoSsh(error.to_string());
         let mut ssh = remote.command(START, &[place, "host", "guard"]);
@@ -42,13 +43,13 @@ impl Watch {
         if let Some(stdin) = stdin {
             std::thread::spawn(move || speak(stdin, &first, &heard));
         }
-        let seat = order.seat;
-        std::thread::spawn(move || hear(seat, stdout, stderr, &news));
+        let number = order.number;
+        std::thread::spawn(move || hear(number, stdout, stderr, &news));
         Ok(Self { words, ssh })
     }
 
     /// Says something; a guard that is gone does not hear it.
-    pub fn say(&self, word: Word) {
+    pub(crate) fn say(&self, word: Word) {
         let _ = self.words.try_send(word);
     }
 }
@@ -75,19 +76,24 @@ fn speak(mut stdin: ChildStdin, first: &str, words: &Receiver<Word>) {
 }
 
 /// Hands on every report; behind the last that the guard is out of reach, unless its process has ended.
-fn hear(seat: usize, stdout: Option<impl Read>, stderr: Option<impl Read>, news: &SyncSender<(usize, News)>) {
+fn hear(
+    number: usize,
+    stdout: Option<impl Read>,
+    stderr: Option<impl Read>,
+    news: &SyncSender<(usize, GuardNews)>,
+) {
     let mut is_over = false;
     for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()).map_while(Result::ok) {
         // What a login shell prints of its own is passed over.
         let Ok(report) = serde_json::from_str::<Report>(&line) else { continue };
         is_over |= matches!(report, Report::Ended { .. } | Report::Failed { .. });
-        if news.send((seat, News::Report(report))).is_err() {
+        if news.send((number, GuardNews::Report(report))).is_err() {
             return;
         }
     }
     if !is_over {
         let mut said = String::new();
         let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut said));
-        let _ = news.send((seat, News::Lost(Trouble::of_broken(&said))));
+        let _ = news.send((number, GuardNews::Lost(Trouble::of_broken(&said))));
     }
 }

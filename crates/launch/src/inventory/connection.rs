@@ -7,7 +7,7 @@ use super::Host;
 use super::error::{InventoryError, short};
 use super::graph::{Graph, HostId};
 use super::pattern;
-use super::variables::{Content, Variables};
+use super::variables::{VariableValue, Variables};
 use super::words;
 
 /// More nodes than a machine has cores.
@@ -71,14 +71,16 @@ impl Said<'_> {
         names: &[&'static str],
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Option<T>, InventoryError> {
-        let Some((key, value)) = self.variables.last_of(names) else { return Ok(None) };
-        let read = match &value.content {
-            Content::Text(text) => self.fill_in(text).and_then(|text| read(&text)),
-            Content::Nothing => return Ok(None),
-            Content::Encrypted => Err("is encrypted by ansible-vault; write it in the clear".to_owned()),
-            Content::Compound => Err("expected text, found a list or mapping".to_owned()),
+        let Some((key, variable)) = self.variables.last_of(names) else { return Ok(None) };
+        let read = match &variable.value {
+            VariableValue::Text(text) => self.fill_in(text).and_then(|text| read(&text)),
+            VariableValue::Nothing => return Ok(None),
+            VariableValue::Encrypted => {
+                Err("is encrypted by ansible-vault; write it in the clear".to_owned())
+            }
+            VariableValue::Compound => Err("expected text, found a list or mapping".to_owned()),
         };
-        let wrong = |message: String| value.place.wrong(format!("host `{}`: {key}: {message}", self.name));
+        let wrong = |message: String| variable.place.wrong(format!("host `{}`: {key}: {message}", self.name));
         read.map(Some).map_err(wrong)
     }
 
@@ -108,7 +110,8 @@ impl Said<'_> {
         let by_ssh = |text: &str| match text.rsplit('.').next().unwrap_or_default() {
             "ssh" | "smart" | "paramiko" | "paramiko_ssh" => Ok(()),
             _ => Err(format!(
-                "`{}` is no way to start a node, only ssh is; choose a group without this host, or leave the variable out",
+                "`{}` is no way to start a node, only ssh is; choose a group without this host, or leave the \
+                 variable out",
                 short(text)
             )),
         };
@@ -134,7 +137,8 @@ impl Said<'_> {
 
 fn template(text: &str) -> String {
     format!(
-        "`{}` is a template of Ansible; write the value itself (only inventory_dir and inventory_hostname are filled in)",
+        "`{}` is a template of Ansible; write the value itself (only inventory_dir and inventory_hostname are \
+         filled in)",
         short(text)
     )
 }

@@ -5,14 +5,14 @@ use super::hostfile;
 
 /// How a file tells its hosts. JSON is YAML; a plain list is a hostfile without slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum InventoryFormat {
     Ini,
     Yaml,
     Hostfile,
 }
 
 /// Looks at what stands in a file. The table is in the documentation of the module above.
-pub(super) fn recognise(path: &Path, text: &str) -> Result<Format, InventoryError> {
+pub(super) fn recognise(path: &Path, text: &str) -> Result<InventoryFormat, InventoryError> {
     if text.starts_with("#!") {
         let message =
             "is a program that prints an inventory; run it with --list and keep what it prints in a file";
@@ -27,13 +27,13 @@ pub(super) fn recognise(path: &Path, text: &str) -> Result<Format, InventoryErro
         return Err(InventoryError::of_file(path, "has no hosts; write one a line"));
     };
     if lines().any(is_section) {
-        return Ok(Format::Ini);
+        return Ok(InventoryFormat::Ini);
     }
     let first_word = first.split_whitespace().next().unwrap_or_default();
     if first.starts_with(['{', '%', '"', '\'']) || first_word == "---" || first_word.ends_with(':') {
-        return Ok(Format::Yaml);
+        return Ok(InventoryFormat::Yaml);
     }
-    Ok(if lines().any(is_ansible) { Format::Ini } else { Format::Hostfile })
+    Ok(if lines().any(is_ansible) { InventoryFormat::Ini } else { InventoryFormat::Hostfile })
 }
 
 fn is_section(line: &str) -> bool {

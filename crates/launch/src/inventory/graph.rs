@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::variables::{Content, Place, Variables};
+use super::variables::{InventoryPlace, VariableValue, Variables};
 
 /// More than any inventory mentions; one file could otherwise fill the memory with ranges.
 const MAX_MENTIONS: usize = 100_000;
@@ -11,7 +11,7 @@ pub(super) type GroupId = usize;
 pub(super) type HostId = usize;
 
 #[derive(Debug, Default)]
-struct Group {
+struct HostGroup {
     name: String,
     hosts: Vec<HostId>,
     members: HashSet<HostId>,
@@ -26,7 +26,7 @@ struct Group {
 }
 
 #[derive(Debug)]
-struct Member {
+struct GroupedHost {
     name: String,
     groups: Vec<GroupId>,
     variables: Variables,
@@ -36,9 +36,9 @@ struct Member {
 /// The groups and hosts of an inventory.
 #[derive(Debug)]
 pub(super) struct Graph {
-    groups: Vec<Group>,
+    groups: Vec<HostGroup>,
     group_ids: HashMap<String, GroupId>,
-    hosts: Vec<Member>,
+    hosts: Vec<GroupedHost>,
     host_ids: HashMap<String, HostId>,
     mentions: usize,
 }
@@ -73,7 +73,7 @@ impl Graph {
             return id;
         }
         let id = self.groups.len();
-        self.groups.push(Group { name: name.to_owned(), priority: 1, ..Group::default() });
+        self.groups.push(HostGroup { name: name.to_owned(), priority: 1, ..HostGroup::default() });
         self.group_ids.insert(name.to_owned(), id);
         id
     }
@@ -112,7 +112,7 @@ impl Graph {
         group: GroupId,
         name: &str,
         port: Option<u16>,
-        place: &Place,
+        place: &InventoryPlace,
     ) -> Result<HostId, String> {
         self.mentions += 1;
         if self.mentions > MAX_MENTIONS {
@@ -129,13 +129,13 @@ impl Graph {
         Ok(id)
     }
 
-    fn new_host(&mut self, name: &str, port: Option<u16>, place: &Place) -> HostId {
+    fn new_host(&mut self, name: &str, port: Option<u16>, place: &InventoryPlace) -> HostId {
         let mut variables = Variables::default();
         if let Some(port) = port {
-            variables.set("ansible_port", Content::Text(port.to_string()), place);
+            variables.set("ansible_port", VariableValue::Text(port.to_string()), place);
         }
         let id = self.hosts.len();
-        self.hosts.push(Member {
+        self.hosts.push(GroupedHost {
             name: name.to_owned(),
             groups: Vec::new(),
             variables,
@@ -161,33 +161,45 @@ impl Graph {
         0..self.groups.len()
     }
 
-    pub fn set_host(&mut self, id: HostId, key: &str, content: Content, place: &Place) {
-        self.hosts[id].variables.set(key, content, place);
+    pub fn set_host(&mut self, id: HostId, key: &str, value: VariableValue, place: &InventoryPlace) {
+        self.hosts[id].variables.set(key, value, place);
     }
 
-    pub fn set_host_from_folder(&mut self, id: HostId, key: &str, content: Content, place: &Place) {
-        self.hosts[id].folder_variables.set(key, content, place);
+    pub fn set_host_from_folder(
+        &mut self,
+        id: HostId,
+        key: &str,
+        value: VariableValue,
+        place: &InventoryPlace,
+    ) {
+        self.hosts[id].folder_variables.set(key, value, place);
     }
 
     pub fn set_group(
         &mut self,
         id: GroupId,
         key: &str,
-        content: Content,
-        place: &Place,
+        value: VariableValue,
+        place: &InventoryPlace,
     ) -> Result<(), String> {
         if key != "ansible_group_priority" {
-            self.groups[id].variables.set(key, content, place);
+            self.groups[id].variables.set(key, value, place);
             return Ok(());
         }
-        let Content::Text(text) = &content else { return Ok(()) };
+        let VariableValue::Text(text) = &value else { return Ok(()) };
         let wrong = |_| format!("`ansible_group_priority` needs a whole number, found `{text}`");
         self.groups[id].priority = text.trim().parse().map_err(wrong)?;
         Ok(())
     }
 
-    pub fn set_group_from_folder(&mut self, id: GroupId, key: &str, content: Content, place: &Place) {
-        self.groups[id].folder_variables.set(key, content, place);
+    pub fn set_group_from_folder(
+        &mut self,
+        id: GroupId,
+        key: &str,
+        value: VariableValue,
+        place: &InventoryPlace,
+    ) {
+        self.groups[id].folder_variables.set(key, value, place);
     }
 
     /// Once everything is read: groups without a parent are in `all`, and so are hosts without a group.
@@ -207,7 +219,7 @@ impl Graph {
                 self.groups[Self::UNGROUPED].hosts.push(id);
             }
         }
-        let Group { hosts, members, .. } = &mut self.groups[Self::UNGROUPED];
+        let HostGroup { hosts, members, .. } = &mut self.groups[Self::UNGROUPED];
         hosts.retain(|id| members.contains(id));
         self.measure_depths();
     }
@@ -247,7 +259,7 @@ impl Graph {
     /// beside the inventory say over what the inventory says.
     pub fn variables(&self, host: HostId) -> Variables {
         let host = &self.hosts[host];
-        let mut groups: Vec<&Group> =
+        let mut groups: Vec<&HostGroup> =
             self.ancestors(host.groups.iter().copied()).into_iter().map(|id| &self.groups[id]).collect();
         groups.sort_by_key(|group| (group.depth, group.priority, &group.name));
         let mut variables = Variables::default();

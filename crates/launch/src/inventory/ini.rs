@@ -5,41 +5,41 @@ use std::path::Path;
 use super::error::{InventoryError, short};
 use super::graph::{Graph, GroupId};
 use super::pattern;
-use super::variables::{Content, Place};
+use super::variables::{InventoryPlace, VariableValue};
 use super::words;
 
 /// What the lines of a section are.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum SectionKind {
     Hosts,
     Children,
     Vars,
 }
 
-struct Reader {
+struct IniReader {
     graph: Graph,
     group: GroupId,
-    kind: Kind,
+    kind: SectionKind,
     /// Groups that were named inside others before their own section, with those others. They come behind groups that
     /// were known, so that hosts have the order that Ansible gives them.
-    awaited: Vec<(GroupId, String, Place)>,
+    awaited: Vec<(GroupId, String, InventoryPlace)>,
     /// Groups of which only variables were seen, with their first line.
-    undeclared: Vec<(String, Place)>,
+    undeclared: Vec<(String, InventoryPlace)>,
     /// Whether a section of hosts or children of the group was seen, by its id.
     declared: Vec<bool>,
 }
 
 /// Reads a file of sections. Lines before the first are hosts of no group.
 pub(super) fn read(path: &Path, text: &str) -> Result<Graph, InventoryError> {
-    let mut reader = Reader {
+    let mut reader = IniReader {
         graph: Graph::new(),
         group: Graph::UNGROUPED,
-        kind: Kind::Hosts,
+        kind: SectionKind::Hosts,
         awaited: Vec::new(),
         undeclared: Vec::new(),
         declared: vec![true, true],
     };
-    let mut place = Place { file: path.into(), line: 0 };
+    let mut place = InventoryPlace { file: path.into(), line: 0 };
     for line in text.lines() {
         place.line += 1;
         let line = line.trim();
@@ -50,23 +50,23 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Graph, InventoryError> {
     reader.finish()
 }
 
-impl Reader {
-    fn take(&mut self, line: &str, place: &Place) -> Result<(), String> {
+impl IniReader {
+    fn take(&mut self, line: &str, place: &InventoryPlace) -> Result<(), String> {
         if let Some((name, kind)) = section(line)? {
             return self.enter(name, kind, place);
         }
         match self.kind {
-            Kind::Hosts => self.take_host(line, place),
-            Kind::Children => self.take_child(line, place),
-            Kind::Vars => self.take_variable(line, place),
+            SectionKind::Hosts => self.take_host(line, place),
+            SectionKind::Children => self.take_child(line, place),
+            SectionKind::Vars => self.take_variable(line, place),
         }
     }
 
-    fn enter(&mut self, name: &str, kind: Kind, place: &Place) -> Result<(), String> {
+    fn enter(&mut self, name: &str, kind: SectionKind, place: &InventoryPlace) -> Result<(), String> {
         self.group = self.graph.group(name);
         self.kind = kind;
         self.declared.resize(self.graph.group_ids().end, false);
-        if kind == Kind::Vars {
+        if kind == SectionKind::Vars {
             if !self.declared[self.group] {
                 self.undeclared.push((name.to_owned(), place.clone()));
             }
@@ -75,13 +75,13 @@ impl Reader {
         if !std::mem::replace(&mut self.declared[self.group], true) {
             let (met, awaited) = self.awaited.drain(..).partition(|(_, child, _)| child == name);
             self.awaited = awaited;
-            let met: Vec<(GroupId, String, Place)> = met;
+            let met: Vec<(GroupId, String, InventoryPlace)> = met;
             return met.iter().try_for_each(|&(parent, ..)| self.graph.adopt(parent, self.group));
         }
         Ok(())
     }
 
-    fn take_host(&mut self, line: &str, place: &Place) -> Result<(), String> {
+    fn take_host(&mut self, line: &str, place: &InventoryPlace) -> Result<(), String> {
         let words = words::split(line, true).map_err(|_| "a quote is not closed".to_owned())?;
         let Some((entry, assignments)) = words.split_first() else { return Ok(()) };
         let pattern = pattern::expand(entry)?;
@@ -97,14 +97,14 @@ impl Reader {
         }
         for name in &pattern.names {
             let host = self.graph.add_host(self.group, name, pattern.port, place)?;
-            for (key, content) in &variables {
-                self.graph.set_host(host, key, content.clone(), place);
+            for (key, value) in &variables {
+                self.graph.set_host(host, key, value.clone(), place);
             }
         }
         Ok(())
     }
 
-    fn take_child(&mut self, line: &str, place: &Place) -> Result<(), String> {
+    fn take_child(&mut self, line: &str, place: &InventoryPlace) -> Result<(), String> {
         let name = line.split('#').next().unwrap_or_default().trim();
         if !is_group_name(name) {
             return Err(format!("expected the name of a group, found `{}`", short(line)));
@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    fn take_variable(&mut self, line: &str, place: &Place) -> Result<(), String> {
+    fn take_variable(&mut self, line: &str, place: &InventoryPlace) -> Result<(), String> {
         let Some((key, value)) = line.split_once('=') else {
             return Err(format!("expected key=value, found `{}`", short(line)));
         };
@@ -142,16 +142,16 @@ impl Reader {
 }
 
 /// The group and kind of a line such as `[pool:vars]`, or none if it is no section.
-fn section(line: &str) -> Result<Option<(&str, Kind)>, String> {
+fn section(line: &str) -> Result<Option<(&str, SectionKind)>, String> {
     let bare = line.split('#').next().unwrap_or_default().trim_end();
     let Some(inner) = bare.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         return Ok(None);
     };
     let (name, kind) = inner.split_once(':').unwrap_or((inner, "hosts"));
     let kind = match kind {
-        "hosts" => Kind::Hosts,
-        "children" => Kind::Children,
-        "vars" => Kind::Vars,
+        "hosts" => SectionKind::Hosts,
+        "children" => SectionKind::Children,
+        "vars" => SectionKind::Vars,
         // Such as an address or a range in brackets, which is a host.
         _ if pattern::is_ipv6(inner) || inner.contains(['[', ']']) => return Ok(None),
         _ => {
@@ -177,19 +177,19 @@ fn is_group_name(name: &str) -> bool {
 
 /// Ansible takes a value for a Python literal if it can be one: then quotes are no part of it and a comment may follow.
 /// Anything else is text to the end of the line.
-fn literal(text: &str) -> Content {
+fn literal(text: &str) -> VariableValue {
     let is_end = |rest: &str| rest.trim_start().is_empty() || rest.trim_start().starts_with('#');
     if let Some(quote @ ('\'' | '"')) = text.chars().next()
         && let Some(length) = text[1..].find(quote)
         && is_end(&text[length + 2..])
     {
-        return Content::Text(text[1..=length].to_owned());
+        return VariableValue::Text(text[1..=length].to_owned());
     }
     let word = text.split([' ', '\t', '#']).next().unwrap_or_default();
     let is_literal = word == "None" || word.parse::<i64>().is_ok();
     match word {
-        "None" if is_end(&text[4..]) => Content::Nothing,
-        word if is_literal && is_end(&text[word.len()..]) => Content::Text(word.to_owned()),
-        _ => Content::Text(text.to_owned()),
+        "None" if is_end(&text[4..]) => VariableValue::Nothing,
+        word if is_literal && is_end(&text[word.len()..]) => VariableValue::Text(word.to_owned()),
+        _ => VariableValue::Text(text.to_owned()),
     }
 }

@@ -88,8 +88,10 @@ fn ini() {
 
 #[test]
 fn ini_groups() {
-    let zoo = "lone\n[zoo:children]\nbeta\nalpha\n[alpha]\na[1:2] ansible_user=pi\n[beta]\nb1:2222\na1 ansible_port=23\n\
-               [zoo:vars]\nansible_user=keeper\nansible_host=z\n[beta:vars]\nansible_host=b\n[all:vars]\nansible_user=root\nslots=2";
+    let zoo = "lone\n[zoo:children]\nbeta\nalpha\n[alpha]\na[1:2] ansible_user=pi\n[beta]\nb1:2222\na1 \
+               ansible_port=23\n\
+               [zoo:vars]\nansible_user=keeper\nansible_host=z\n[beta:vars]\nansible_host=b\n[all:vars]\n\
+               ansible_user=root\nslots=2";
     check(zoo, "lone=root@lone x2, a1=pi@b:23 x2, a2=pi@z x2, b1=keeper@b:2222 x2");
     check_group(zoo, "zoo", "a1=pi@b:23 x2, a2=pi@z x2, b1=keeper@b:2222 x2");
     check_group(zoo, "beta", "b1=keeper@b:2222 x2, a1=pi@b:23 x2");
@@ -128,8 +130,10 @@ fn yaml() {
         "x=u@x x2, y=u@y x2, z=u@z x3",
     );
     check("{\"all\": {\"hosts\": {\"pi1\": {\"ansible_port\": 23}, \"pi2\": null}}}", "pi1=pi1:23, pi2");
-    let nested = "all:\n  vars: {ansible_user: root}\n  hosts:\n    desk:\n  children:\n    pool:\n      children:\n        \
-                  left:\n          hosts:\n            l1: {ansible_port: 23}\n        right:\n          hosts: {r1:, l1:}\n          \
+    let nested = "all:\n  vars: {ansible_user: root}\n  hosts:\n    desk:\n  children:\n    pool:\n      \
+                  children:\n        \
+                  left:\n          hosts:\n            l1: {ansible_port: 23}\n        right:\n          \
+                  hosts: {r1:, l1:}\n          \
                   vars: {ansible_user: pi}\n      vars: {ansible_user: p, ansible_host: h}\n    spare: {}\n";
     check(nested, "l1=pi@h:23, r1=pi@h");
     check_group(nested, "all", "desk=root@desk, l1=pi@h:23, r1=pi@h");

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
+use bonfire_yaml::YamlPlace;
+
 use super::error::InventoryError;
 
 /// The variables that tell how to reach a host; all others are not kept. Of two names for the same, the later one in
@@ -25,12 +27,17 @@ pub(super) const KNOWN: &[&str] = &[
 
 /// Where something was given.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct InventoryPlace {
     pub file: Rc<Path>,
     pub line: usize,
 }
 
-impl Place {
+impl InventoryPlace {
+    /// The place of a key or value of a YAML file, all of which are lines.
+    pub fn of(file: &Path, place: &YamlPlace) -> Self {
+        Self { file: file.into(), line: place.line() }
+    }
+
     pub fn wrong(&self, message: impl Into<String>) -> InventoryError {
         InventoryError::of_line(&self.file, self.line, message)
     }
@@ -38,7 +45,7 @@ impl Place {
 
 /// What a variable was set to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Content {
+pub(super) enum VariableValue {
     Text(String),
     /// As if it had not been set; also where a group above sets it.
     Nothing,
@@ -48,32 +55,33 @@ pub(super) enum Content {
     Compound,
 }
 
+/// A variable that was set, and where.
 #[derive(Clone, Debug)]
-pub(super) struct Value {
-    pub content: Content,
-    pub place: Place,
+pub(super) struct Variable {
+    pub value: VariableValue,
+    pub place: InventoryPlace,
 }
 
 /// The known variables of a host or group.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Variables(BTreeMap<&'static str, Value>);
+pub(super) struct Variables(BTreeMap<&'static str, Variable>);
 
 impl Variables {
     /// Keeps the variable if it is known.
-    pub fn set(&mut self, key: &str, content: Content, place: &Place) {
+    pub fn set(&mut self, key: &str, value: VariableValue, place: &InventoryPlace) {
         if let Some(&key) = KNOWN.iter().find(|&&known| known == key) {
-            self.0.insert(key, Value { content, place: place.clone() });
+            self.0.insert(key, Variable { value, place: place.clone() });
         }
     }
 
     /// Lays others over these.
     pub fn lay(&mut self, others: &Self) {
-        self.0.extend(others.0.iter().map(|(&key, value)| (key, value.clone())));
+        self.0.extend(others.0.iter().map(|(&key, variable)| (key, variable.clone())));
     }
 
-    /// The value of the last of these names that is set to something.
-    pub fn last_of(&self, names: &[&'static str]) -> Option<(&'static str, &Value)> {
-        let value = |&name: &&'static str| Some((name, self.0.get(name)?));
-        names.iter().rev().filter_map(value).find(|(_, value)| value.content != Content::Nothing)
+    /// The variable with the last of these names that is set to something.
+    pub fn last_of(&self, names: &[&'static str]) -> Option<(&'static str, &Variable)> {
+        let variable = |&name: &&'static str| Some((name, self.0.get(name)?));
+        names.iter().rev().filter_map(variable).find(|(_, variable)| variable.value != VariableValue::Nothing)
     }
 }

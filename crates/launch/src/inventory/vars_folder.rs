@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bonfire_yaml::YamlEntry;
+
+use super::document;
 use super::error::InventoryError;
 use super::graph::Graph;
-use super::tree::{self, Entry};
-use super::variables::Place;
+use super::variables::InventoryPlace;
 
 const EXTENSIONS: [&str; 4] = ["", ".yml", ".yaml", ".json"];
 /// Folders below the one of a group or host.
@@ -19,14 +21,14 @@ pub(super) fn read(inventory: &Path, graph: &mut Graph) -> Result<(), InventoryE
     if groups.is_dir() {
         for id in graph.group_ids() {
             for (place, entry) in variables(&groups, graph.group_name(id))? {
-                graph.set_group_from_folder(id, &entry.key, entry.value.content(), &place);
+                graph.set_group_from_folder(id, &entry.key, document::value(&entry.value), &place);
             }
         }
     }
     if hosts.is_dir() {
         for id in graph.host_ids() {
             for (place, entry) in variables(&hosts, graph.host_name(id))? {
-                graph.set_host_from_folder(id, &entry.key, entry.value.content(), &place);
+                graph.set_host_from_folder(id, &entry.key, document::value(&entry.value), &place);
             }
         }
     }
@@ -34,7 +36,7 @@ pub(super) fn read(inventory: &Path, graph: &mut Graph) -> Result<(), InventoryE
 }
 
 /// All variables that are given for one name, in the order in which they count.
-fn variables(folder: &Path, name: &str) -> Result<Vec<(Place, Entry)>, InventoryError> {
+fn variables(folder: &Path, name: &str) -> Result<Vec<(InventoryPlace, YamlEntry)>, InventoryError> {
     // A name is a name, not a way out of the folder.
     if name.contains(['/', '\\']) || name.starts_with('.') {
         return Ok(Vec::new());
@@ -48,8 +50,8 @@ fn variables(folder: &Path, name: &str) -> Result<Vec<(Place, Entry)>, Inventory
         if text.starts_with("$ANSIBLE_VAULT") {
             continue;
         }
-        for entry in tree::read(&file, &text)? {
-            found.push((Place { file: file.as_path().into(), line: entry.line }, entry));
+        for entry in document::read(&file, &text)? {
+            found.push((InventoryPlace::of(&file, &entry.place), entry));
         }
     }
     Ok(found)

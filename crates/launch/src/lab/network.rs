@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use super::LabError;
-use super::machine::Machine;
-use super::state::{State, take_subnet};
+use super::host::LabHost;
+use super::state::{LabState, take_subnet};
 use super::tool::Tools;
 
 /// Labs take the first of 10.87.0.0/24, 10.87.1.0/24 and so on that is free.
@@ -34,9 +34,9 @@ pub(super) fn link_name(lab: &str) -> String {
 pub(super) fn claim_subnet(tools: &Tools, lab: &str) -> Result<Ipv4Addr, LabError> {
     let routes = tools.line("ip", "-4 route show table all")?;
     let addresses = tools.line("ip", "-4 -o addr show")?;
-    let used: Vec<Net> = [routes, addresses].iter().flat_map(|text| nets(text)).collect();
+    let used: Vec<IpNet> = [routes, addresses].iter().flat_map(|text| nets(text)).collect();
     let free = (0..=u8::MAX).find(|&index| {
-        let net = Net { address: u32::from(subnet(index)), prefix: PREFIX };
+        let net = IpNet { address: u32::from(subnet(index)), prefix: PREFIX };
         !used.iter().any(|used| used.overlaps(net)) && take_subnet(index, lab)
     });
     free.map(subnet)
@@ -48,12 +48,12 @@ fn subnet(index: u8) -> Ipv4Addr {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Net {
+struct IpNet {
     address: u32,
     prefix: u32,
 }
 
-impl Net {
+impl IpNet {
     fn overlaps(self, other: Self) -> bool {
         let bits = 32 - self.prefix.min(other.prefix);
         bits < 32 && self.address >> bits == other.address >> bits
@@ -61,17 +61,17 @@ impl Net {
 }
 
 /// Every net or address in what `ip` prints. The default route is no net that is in use.
-fn nets(text: &str) -> Vec<Net> {
+fn nets(text: &str) -> Vec<IpNet> {
     let net = |word: &str| {
         let (address, prefix) = word.split_once('/').unwrap_or((word, "32"));
         let (address, prefix) = (address.parse::<Ipv4Addr>().ok()?, prefix.parse().ok()?);
-        Some(Net { address: u32::from(address), prefix }).filter(|net| (1..=32).contains(&net.prefix))
+        Some(IpNet { address: u32::from(address), prefix }).filter(|net| (1..=32).contains(&net.prefix))
     };
     text.split_whitespace().filter_map(net).collect()
 }
 
 /// Makes the bridge, which has an address on this machine.
-pub(super) fn make_bridge(tools: &Tools, state: &State) -> Result<(), LabError> {
+pub(super) fn make_bridge(tools: &Tools, state: &LabState) -> Result<(), LabError> {
     let bridge = link_name(&state.name);
     let Some(subnet) = state.subnet else { return Ok(()) };
     tools.line("ip", &format!("link add {bridge} type bridge"))?;
@@ -80,8 +80,8 @@ pub(super) fn make_bridge(tools: &Tools, state: &State) -> Result<(), LabError> 
 }
 
 /// Makes the namespace of a host, and its cable to the bridge.
-pub(super) fn plug_in(tools: &Tools, machine: &Machine) -> Result<(), LabError> {
-    let Machine { link, bridge, address, .. } = machine;
+pub(super) fn plug_in(tools: &Tools, host: &LabHost) -> Result<(), LabError> {
+    let LabHost { link, bridge, address, .. } = host;
     tools.line("ip", &format!("netns add {link}"))?;
     tools.line("ip", &format!("link add {link} type veth peer name eth0 netns {link}"))?;
     tools.line("ip", &format!("link set {link} master {bridge} up"))?;
@@ -92,11 +92,11 @@ pub(super) fn plug_in(tools: &Tools, machine: &Machine) -> Result<(), LabError> 
 
 #[cfg(test)]
 mod tests {
-    use super::{Net, nets};
+    use super::{IpNet, nets};
 
     #[test]
     fn nets_that_are_in_use() {
-        let lab = Net { address: u32::from_be_bytes([10, 87, 3, 0]), prefix: 24 };
+        let lab = IpNet { address: u32::from_be_bytes([10, 87, 3, 0]), prefix: 24 };
         let check = |text: &str, expect: bool| {
             assert_eq!(nets(text).iter().any(|net| net.overlaps(lab)), expect, "{text}");
         };

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::LabError;
-use super::machine::Machine;
+use super::host::LabHost;
 use super::tool::Tools;
 
 /// How many bits a second a link carries, each way.
@@ -23,7 +23,7 @@ pub struct Delay {
 
 /// What the links of a lab are like; by default, as the kernel has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct LinkShape {
     pub rate: Option<Rate>,
     pub delay: Option<Delay>,
 }
@@ -84,8 +84,8 @@ impl fmt::Display for Delay {
 }
 
 /// Shapes both ends of a host's link: what it sends, and what it is sent.
-pub(super) fn apply(tools: &Tools, machine: &Machine, shape: Shape) -> Result<(), LabError> {
-    let link = &machine.link;
+pub(super) fn apply(tools: &Tools, host: &LabHost, shape: LinkShape) -> Result<(), LabError> {
+    let link = &host.link;
     let mut place = "root";
     if let Some(rate) = shape.rate {
         let bucket = bucket(rate);
@@ -109,13 +109,15 @@ fn shaped(tools: &Tools, qdisc: &str, option: &str, line: &str) -> Result<(), La
     match tools.line("tc", line) {
         Ok(_) => Ok(()),
         Err(error) if error.to_string().contains("qdisc kind is unknown") => Err(LabError::Unfit(format!(
-            "this kernel has no `{qdisc}` (module sch_{qdisc}), without which {option} cannot be done; leave {option} out, or load the module"
+            "this kernel has no `{qdisc}` (module sch_{qdisc}), without which {option} cannot be done; leave \
+             {option} out, or load the module"
         ))),
         Err(error) => Err(error),
     }
 }
 
-/// A bucket as large as what flows in a hundredth of a second, so that a kernel with slow ticks keeps up; a queue of a tenth.
+/// A bucket as large as what flows in a hundredth of a second, so that a kernel with slow ticks keeps up; a queue of a
+/// tenth.
 fn bucket(rate: Rate) -> String {
     const LEAST_BURST: u64 = 16 << 10;
     const LEAST_QUEUE: u64 = 128 << 10;

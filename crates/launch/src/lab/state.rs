@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::process::Process;
-use super::shape::Shape;
+use super::shape::LinkShape;
 use super::{LabError, LabSpec, file_error, write};
+use crate::process::ProcessId;
+use crate::whole_file;
 
 /// The folder of each lab that there is: its state, and the subnets that labs have taken.
 const LABS: &str = "/var/lib/bonfire-labs";
@@ -18,24 +19,22 @@ const STATE: &str = "lab.json";
 pub(super) const MARK: &str = ".bonfire-lab";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct LabState {
     pub name: String,
     pub hosts: usize,
-    pub shape: Shape,
+    pub shape: LinkShape,
     folder: PathBuf,
     /// The first address of its /24.
     pub subnet: Option<Ipv4Addr>,
     /// Of each host that was started, the process that all others of it end with.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessId>,
     /// Who makes the lab, or has made it.
-    pub builder: Option<Process>,
-    /// Processes and links do not outlive it.
-    boot: String,
+    pub builder: Option<ProcessId>,
 }
 
-impl State {
+impl LabState {
     /// Takes the name, before anything else is made.
-    pub fn begin(spec: &LabSpec) -> Result<Self, LabError> {
+    pub(super) fn begin(spec: &LabSpec) -> Result<Self, LabError> {
         let entry = entry(&spec.name);
         let folder = spec.folder.clone().unwrap_or_else(|| entry.join("files"));
         let folder = std::path::absolute(&folder).map_err(file_error(&folder))?;
@@ -45,7 +44,8 @@ impl State {
             ErrorKind::AlreadyExists => {
                 let name = &spec.name;
                 LabError::Unfit(format!(
-                    "there is a lab `{name}` already, whole or in part; take it down with: bonfire lab down --name {name}"
+                    "there is a lab `{name}` already, whole or in part; take it down with: bonfire lab down \
+                     --name {name}"
                 ))
             }
             _ => file_error(&entry)(error),
@@ -57,8 +57,7 @@ impl State {
             folder,
             subnet: None,
             processes: Vec::new(),
-            builder: Process::of(std::process::id()),
-            boot: boot(),
+            builder: ProcessId::of(std::process::id()),
         };
         match state.save().and_then(|()| state.make_folder()) {
             Ok(()) => Ok(state),
@@ -81,17 +80,15 @@ impl State {
     }
 
     /// Written aside and renamed: whoever reads it finds it whole.
-    pub fn save(&self) -> Result<(), LabError> {
+    pub(super) fn save(&self) -> Result<(), LabError> {
         let path = entry(&self.name).join(STATE);
-        let aside = path.with_extension("new");
-        let text = serde_json::to_string_pretty(self)
+        let text = serde_json::to_vec_pretty(self)
             .map_err(|error| LabError::Failed(format!("the state of the lab: {error}")))?;
-        write(&aside, &text)?;
-        fs::rename(&aside, &path).map_err(file_error(&path))
+        whole_file::write(&path, &text).map_err(file_error(&path))
     }
 
     /// The state of a lab. If its making was cut short before there was one, a state of nothing.
-    pub fn find(name: &str) -> Result<Option<Self>, LabError> {
+    pub(super) fn find(name: &str) -> Result<Option<Self>, LabError> {
         let entry = entry(name);
         let path = entry.join(STATE);
         match fs::read_to_string(&path) {
@@ -108,25 +105,20 @@ impl State {
         Self {
             name: name.to_owned(),
             hosts: 0,
-            shape: Shape::default(),
+            shape: LinkShape::default(),
             folder: entry(name).join("files"),
             subnet: None,
             processes: Vec::new(),
             builder: None,
-            boot: boot(),
         }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub fn is_of_this_boot(&self) -> bool {
-        self.boot == boot()
-    }
-
     /// Deletes the lab's files and, last of all, that there was one.
-    pub fn forget(&self) -> Result<(), LabError> {
+    pub(super) fn forget(&self) -> Result<(), LabError> {
         let removed = if self.folder.join(MARK).exists() {
             fs::remove_dir_all(&self.folder)
         } else {
@@ -171,12 +163,8 @@ fn entry(name: &str) -> PathBuf {
     Path::new(LABS).join(name)
 }
 
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}
-
 /// The states of all labs, by name.
-pub(super) fn all() -> Result<Vec<State>, LabError> {
+pub(super) fn all() -> Result<Vec<LabState>, LabError> {
     let Ok(entries) = fs::read_dir(LABS) else { return Ok(Vec::new()) };
     // The claims of subnets are links to labs, and no labs.
     let is_lab = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -184,7 +172,7 @@ pub(super) fn all() -> Result<Vec<State>, LabError> {
     let mut names: Vec<String> = labs.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     // One that is taken down at this moment is not there any more.
-    names.iter().filter_map(|name| State::find(name).transpose()).collect()
+    names.iter().filter_map(|name| LabState::find(name).transpose()).collect()
 }
 
 /// Takes a subnet for a lab. A link is made at once or not at all, and says whose it is.

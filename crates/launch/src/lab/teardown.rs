@@ -6,24 +6,23 @@ use std::time::{Duration, Instant};
 
 use super::LabError;
 use super::network::link_name;
-use super::process::Process;
-use super::state::State;
+use super::state::LabState;
 use super::tool::Tools;
+use crate::process::{ProcessId, Signal};
 
 /// How long a killed process, and what it leaves in the kernel, may take to go.
 const DEADLINE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Removes everything of a lab. What another process is still making is left to it.
-pub(super) fn take_down(tools: &Tools, state: &State) -> Result<(), LabError> {
+pub(super) fn take_down(tools: &Tools, state: &LabState) -> Result<(), LabError> {
     let own = std::process::id();
-    if let Some(builder) = state.builder.filter(|builder| builder.id != own)
-        && state.is_of_this_boot()
-        && builder.runs()
+    if let Some(builder) = state.builder.as_ref().filter(|builder| builder.pid != own)
+        && builder.is_alive()
     {
         let message = format!(
             "the lab `{}` is being made by process {}; wait for it, or end it first",
-            state.name, builder.id
+            state.name, builder.pid
         );
         return Err(LabError::Unfit(message));
     }
@@ -35,10 +34,8 @@ pub(super) fn take_down(tools: &Tools, state: &State) -> Result<(), LabError> {
     state.forget()
 }
 
-fn clear(tools: &Tools, state: &State, end: Instant) -> Result<(), LabError> {
-    if state.is_of_this_boot() {
-        end_all(tools, &state.processes, end)?;
-    }
+fn clear(tools: &Tools, state: &LabState, end: Instant) -> Result<(), LabError> {
+    end_all(&state.processes, end)?;
     loop {
         let (links, namespaces) = left(tools, &state.name)?;
         if links.is_empty() && namespaces.is_empty() {
@@ -59,9 +56,8 @@ fn clear(tools: &Tools, state: &State, end: Instant) -> Result<(), LabError> {
 fn remove(tools: &Tools, links: &[String], namespaces: &[String], end: Instant) -> Result<(), LabError> {
     for namespace in namespaces {
         let pids = tools.line("ip", &format!("netns pids {namespace}"))?;
-        let inside: Vec<Process> =
-            pids.split_whitespace().filter_map(|id| Process::of(id.parse().ok()?)).collect();
-        end_all(tools, &inside, end)?;
+        let inside = pids.split_whitespace().filter_map(|pid| ProcessId::of(pid.parse().ok()?));
+        end_all(&inside.collect::<Vec<_>>(), end)?;
     }
     for link in links {
         tools.line("ip", &format!("link del {link}"))?;
@@ -90,17 +86,14 @@ fn left(tools: &Tools, lab: &str) -> Result<(Vec<String>, Vec<String>), LabError
 }
 
 /// Kills processes and waits until they are gone.
-fn end_all(tools: &Tools, processes: &[Process], end: Instant) -> Result<(), LabError> {
-    let running: Vec<Process> = processes.iter().copied().filter(|process| process.runs()).collect();
-    if running.is_empty() {
-        return Ok(());
+fn end_all(processes: &[ProcessId], end: Instant) -> Result<(), LabError> {
+    for process in processes {
+        // One that ended in this moment is no failure; whether all are gone is looked at below.
+        let _ = process.signal(Signal::Kill);
     }
-    let ids: Vec<String> = running.iter().map(|process| process.id.to_string()).collect();
-    // One that ended in this moment is no failure; whether all are gone is looked at below.
-    let _ = tools.run("sh", &["-c", &format!("kill -KILL {}", ids.join(" "))]);
-    while let Some(process) = running.iter().find(|process| process.runs()) {
+    while let Some(process) = processes.iter().find(|process| process.is_alive()) {
         if Instant::now() > end {
-            return Err(LabError::Failed(format!("process {} does not end", process.id)));
+            return Err(LabError::Failed(format!("process {} does not end", process.pid)));
         }
         thread::sleep(LOOK);
     }

@@ -1,17 +1,17 @@
+//! The programs of the system that make and remove a lab.
+
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use super::LabError;
+use crate::deadline;
 
 /// What each of these commands takes is counted in milliseconds.
 const DEADLINE: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(1);
 
 /// Every program that a lab needs, and the Debian package that has it.
 const NEEDED: [(&str, &str); 7] = [
@@ -32,7 +32,7 @@ pub(super) struct Tools {
 
 impl Tools {
     /// Looks for all of them, so that nothing is begun that cannot be ended.
-    pub fn find() -> Result<Self, LabError> {
+    pub(super) fn find() -> Result<Self, LabError> {
         if !cfg!(target_os = "linux") {
             let message = "a lab is made of network namespaces, which only Linux has";
             return Err(LabError::Unfit(message.to_owned()));
@@ -63,26 +63,30 @@ impl Tools {
         )))
     }
 
-    pub fn path(&self, name: &str) -> &Path {
+    pub(super) fn path(&self, name: &str) -> &Path {
         let path = self.paths.iter().find(|(known, _)| *known == name);
         assert!(path.is_some(), "{name} is not among the tools of a lab");
         path.map_or(Path::new(""), |(_, path)| path)
     }
 
     /// Runs a program to its end; it must go well. Returns what it printed.
-    pub fn run<S: AsRef<OsStr>>(&self, name: &str, arguments: &[S]) -> Result<String, LabError> {
-        let mut command = Command::new(self.path(name));
-        command.args(arguments);
+    pub(super) fn run<S: AsRef<OsStr>>(&self, name: &str, arguments: &[S]) -> Result<String, LabError> {
         let said = |message: String| {
             let words: Vec<String> =
                 arguments.iter().map(|word| word.as_ref().to_string_lossy().into_owned()).collect();
             LabError::Failed(format!("{name} {}: {message}", words.join(" ")))
         };
-        finish(command).map_err(said)
+        let outcome = deadline::run(Command::new(self.path(name)).args(arguments), io::empty(), DEADLINE)
+            .map_err(|error| said(error.to_string()))?;
+        match outcome.status {
+            Some(status) if status.success() => Ok(String::from_utf8_lossy(&outcome.stdout).into_owned()),
+            Some(_) => Err(said(outcome.stderr.trim().lines().next_back().unwrap_or("failed").to_owned())),
+            None => Err(said(format!("did not end within {} s", DEADLINE.as_secs()))),
+        }
     }
 
     /// A line of arguments between spaces.
-    pub fn line(&self, name: &str, line: &str) -> Result<String, LabError> {
+    pub(super) fn line(&self, name: &str, line: &str) -> Result<String, LabError> {
         self.run(name, &line.split_whitespace().collect::<Vec<_>>())
     }
 }
@@ -93,41 +97,4 @@ fn find(name: &str) -> Option<PathBuf> {
     let more = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
     let mut folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).chain(more);
     folders.find_map(|folder| Some(folder.join(name)).filter(|path| path.is_file()))
-}
-
-/// Waits for a program, and no longer than it may take. It is in a group of its own, so that Ctrl-C reaches only us, who
-/// then clear up.
-fn finish(mut command: Command) -> Result<String, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
-    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    let status = await_end(&mut child)?;
-    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
-    if status { Ok(stdout) } else { Err(stderr.trim().lines().next_back().unwrap_or("failed").to_owned()) }
-}
-
-fn await_end(child: &mut Child) -> Result<bool, String> {
-    let end = Instant::now() + DEADLINE;
-    loop {
-        match child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) => return Ok(status.success()),
-            None if Instant::now() < end => thread::sleep(LOOK),
-            None => {
-                // It may have ended in this moment; either way it is waited for.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("did not end within {} s", DEADLINE.as_secs()));
-            }
-        }
-    }
-}
-
-/// Reads a pipe beside, so that the program never waits for its reader.
-fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let mut text = Vec::new();
-        // What was read before an error is all there is.
-        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut text));
-        String::from_utf8_lossy(&text).into_owned()
-    })
 }

@@ -6,7 +6,7 @@ use super::{vectorized, winograd};
 
 /// The sizes of a convolution. Images are `(N, H, W, C)`, weights `(K, K, in, out)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Convolution {
+pub(crate) struct Convolution {
     pub images: usize,
     pub height: usize,
     pub width: usize,
@@ -21,21 +21,21 @@ pub struct Convolution {
 const BLOCK: usize = 1 << 18;
 
 impl Convolution {
-    pub fn out_height(&self) -> usize {
+    pub(crate) fn out_height(&self) -> usize {
         (self.height + 2 * self.padding - self.kernel) / self.stride + 1
     }
 
-    pub fn out_width(&self) -> usize {
+    pub(crate) fn out_width(&self) -> usize {
         (self.width + 2 * self.padding - self.kernel) / self.stride + 1
     }
 
     /// How many output positions there are in all images.
-    pub fn positions(&self) -> usize {
+    pub(crate) fn positions(&self) -> usize {
         self.images * self.out_height() * self.out_width()
     }
 
     /// How many floats one output position sees.
-    pub fn patch(&self) -> usize {
+    pub(crate) fn patch(&self) -> usize {
         self.kernel * self.kernel * self.inputs
     }
 
@@ -44,18 +44,16 @@ impl Convolution {
         (BLOCK / self.patch()).max(64).min(self.positions())
     }
 
-    /// The length of the scratch memory that the functions below want.
-    pub fn scratch(&self) -> usize {
-        let own = if winograd::fits(self) { winograd::scratch(self) } else { self.block() * self.patch() };
-        match self.turned() {
-            Some(turned) => {
-                let back = if winograd::fits(&turned) {
-                    winograd::scratch(&turned)
-                } else {
-                    turned.block() * turned.patch()
-                };
-                own.max(back + self.patch() * self.outputs)
-            }
+    /// The length of the scratch memory that [`forward`](Self::forward) wants.
+    pub(crate) fn forward_scratch(&self) -> usize {
+        if winograd::fits(self) { winograd::scratch(self) } else { self.block() * self.patch() }
+    }
+
+    /// The length of the scratch memory that is enough for all functions below.
+    pub(crate) fn scratch(&self) -> usize {
+        let own = self.forward_scratch();
+        match self.flipped() {
+            Some(flipped) => own.max(flipped.forward_scratch() + self.patch() * self.outputs),
             None => own,
         }
     }
@@ -70,9 +68,9 @@ impl Convolution {
         self.kernel == 1 && self.stride == 1 && self.padding == 0
     }
 
-    /// The convolution that leads from the slope of `y` to that of `x`, with the weights turned around. Only without a
+    /// The convolution that leads from the gradient of `y` to that of `x`, with the weights flipped. Only without a
     /// stride, and only where the image is not much larger than the result: it computes as much as the image is large.
-    fn turned(&self) -> Option<Self> {
+    fn flipped(&self) -> Option<Self> {
         let larger = 4 * self.height * self.width > 5 * self.out_height() * self.out_width();
         (self.stride == 1 && !larger && !self.is_direct()).then(|| Self {
             images: self.images,
@@ -87,7 +85,7 @@ impl Convolution {
     }
 
     /// `y = x * w`.
-    pub fn forward(&self, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
+    pub(crate) fn forward(&self, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
         if winograd::fits(self) {
             return winograd::forward(self, x, weights, y, scratch);
         }
@@ -104,10 +102,17 @@ impl Convolution {
         }
     }
 
-    /// The slope of the weights, from the slope of `y`.
-    pub fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool, scratch: &mut [f32]) {
+    /// The gradient of the weights, from that of `y`.
+    pub(crate) fn weight_gradient(
+        &self,
+        x: &[f32],
+        dy: &[f32],
+        dw: &mut [f32],
+        add: bool,
+        scratch: &mut [f32],
+    ) {
         if winograd::fits(self) {
-            return winograd::weight_slope(self, x, dy, dw, add, scratch);
+            return winograd::weight_gradient(self, x, dy, dw, add, scratch);
         }
         let (patch, outputs) = (self.patch(), self.outputs);
         if self.is_direct() {
@@ -122,13 +127,13 @@ impl Convolution {
         }
     }
 
-    /// The slope of `x`, from the slope of `y`.
-    pub fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
+    /// The gradient of `x`, from that of `y`.
+    pub(crate) fn input_gradient(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
         let (patch, outputs) = (self.patch(), self.outputs);
-        if let Some(turned) = self.turned() {
-            let (around, scratch) = scratch.split_at_mut(patch * outputs);
-            self.turn(weights, around);
-            return turned.forward(dy, around, dx, scratch);
+        if let Some(convolution) = self.flipped() {
+            let (flipped, scratch) = scratch.split_at_mut(patch * outputs);
+            self.flip(weights, flipped);
+            return convolution.forward(dy, flipped, dx, scratch);
         }
         let weights = Matrix::new(weights, patch, outputs).transposed();
         if self.is_direct() {
@@ -142,19 +147,19 @@ impl Convolution {
         }
     }
 
-    /// Turns the kernel by half a circle and exchanges inputs and outputs.
-    fn turn(&self, weights: &[f32], around: &mut [f32]) {
+    /// Rotates the kernel by 180° and exchanges inputs and outputs.
+    fn flip(&self, weights: &[f32], flipped: &mut [f32]) {
         let pairs = self.inputs * self.outputs;
-        let taps = weights.chunks_exact(pairs).rev().zip(around.chunks_exact_mut(pairs));
-        for (weights, around) in taps {
-            transpose(weights, self.outputs, around, self.inputs);
+        let taps = weights.chunks_exact(pairs).rev().zip(flipped.chunks_exact_mut(pairs));
+        for (weights, flipped) in taps {
+            transpose(weights, self.outputs, flipped, self.inputs);
         }
     }
 
     /// For every output position from `start` on and every row of its patch: where the row's part that lies inside
     /// the image begins in the image, where in the patches, and how long it is.
     #[inline(always)]
-    fn for_each_row(&self, start: usize, count: usize, mut row: impl FnMut(Row)) {
+    fn for_each_row(&self, start: usize, count: usize, mut row: impl FnMut(PatchRow)) {
         let (out_width, out_height) = (self.out_width(), self.out_height());
         let (mut ox, mut oy) = (start % out_width, start / out_width % out_height);
         let mut image = start / (out_width * out_height);
@@ -174,7 +179,7 @@ impl Convolution {
                     0
                 };
                 let len = if inside { (end - first) * self.inputs } else { 0 };
-                row(Row {
+                row(PatchRow {
                     source,
                     patch,
                     before: if inside { first * self.inputs } else { 0 },
@@ -230,8 +235,8 @@ impl Convolution {
                     #[inline(always)]
                     |row| {
                         let from = &patches[row.patch + row.before..row.patch + row.before + row.len];
-                        for (dx, slope) in dx[row.source..row.source + row.len].iter_mut().zip(from) {
-                            *dx += slope;
+                        for (dx, part) in dx[row.source..row.source + row.len].iter_mut().zip(from) {
+                            *dx += part;
                         }
                     },
                 );
@@ -241,7 +246,7 @@ impl Convolution {
 }
 
 /// One row of a patch and its part inside the image.
-struct Row {
+struct PatchRow {
     source: usize,
     patch: usize,
     before: usize,

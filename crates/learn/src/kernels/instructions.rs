@@ -8,7 +8,8 @@ use pulp::{Arch, Scalar128b, Simd, WithSimd};
 
 use crate::{Error, Result};
 
-/// The environment variable that asks for fewer instructions than the machine has, to measure or to test the other paths.
+/// The environment variable that asks for fewer instructions than the machine has, to measure or to test the other
+/// paths.
 pub const VARIABLE: &str = "BONFIRE_INSTRUCTIONS";
 
 /// All names, the best first.
@@ -16,10 +17,10 @@ const NAMES: [&str; 4] = ["avx512", "avx2", "neon", "portable"];
 
 static ARCH: OnceLock<Arch> = OnceLock::new();
 
-/// The instruction set in use, the same for the life of the process. A program that lets its user set [`VARIABLE`] calls
-/// [`check`] first; without it, what the machine lacks is as if nothing were asked for.
+/// The instruction set in use, the same for the life of the process. A program that lets its user set [`VARIABLE`]
+/// calls [`check`] first; otherwise a set that the machine lacks is ignored.
 #[inline]
-pub fn arch() -> Arch {
+pub(crate) fn arch() -> Arch {
     *ARCH.get_or_init(|| asked_for(std::env::var_os(VARIABLE).as_deref()).unwrap_or_default())
 }
 
@@ -32,11 +33,7 @@ fn asked_for(name: Option<&OsStr>) -> Result<Arch> {
     match name {
         Some(name) if !name.is_empty() => name.to_str().and_then(named).ok_or_else(|| {
             let has: Vec<&str> = available().collect();
-            Error::Mismatch(format!(
-                "{VARIABLE}={}: this machine has {}",
-                name.to_string_lossy(),
-                has.join(", ")
-            ))
+            Error(format!("{VARIABLE}={}: this machine has {}", name.to_string_lossy(), has.join(", ")))
         }),
         _ => Ok(Arch::new()),
     }
@@ -48,7 +45,7 @@ pub fn available() -> impl Iterator<Item = &'static str> {
 }
 
 /// The instruction set of a name, if this machine has it.
-pub fn named(name: &str) -> Option<Arch> {
+pub(crate) fn named(name: &str) -> Option<Arch> {
     match name {
         "portable" => Some(Arch::Scalar),
         #[cfg(target_arch = "x86_64")]
@@ -76,15 +73,15 @@ pub fn name() -> &'static str {
 
 /// Runs an operation on the widest registers in use: without any that have a name, on four floats at a time.
 #[inline]
-pub fn simd<Op: WithSimd>(op: Op) -> Op::Output {
+pub(crate) fn simd<Op: WithSimd>(op: Op) -> Op::Output {
     match arch() {
         Arch::Scalar => portable(op),
         arch => arch.dispatch(op),
     }
 }
 
-/// Four floats at a time are left to the compiler, which often takes the wrong four: so on x86 they are named, for what has
-/// SSE4, as all has but the oldest.
+/// Registers of four floats. Left to itself, the compiler often chooses the wrong four floats to put together. So on
+/// x86 the registers are named, if the machine has SSE4, as all but the oldest have.
 fn portable<Op: WithSimd>(op: Op) -> Op::Output {
     #[cfg(target_arch = "x86_64")]
     if let Some(sse4) = pulp::x86::V2::try_new() {
@@ -93,10 +90,10 @@ fn portable<Op: WithSimd>(op: Op) -> Op::Output {
     Simd::vectorize(Scalar128b, op)
 }
 
-/// `a · b + c`, rounded once where the machine does that in one instruction. What is `portable` would call a function for
-/// every float to round only once; there it is a product and a sum.
+/// `a · b + c`, rounded once where the machine has an instruction for it. Without one, rounding once would take a
+/// function call for every float, so it is a product and a sum.
 #[inline(always)]
-pub fn mul_add<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
+pub(crate) fn mul_add<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
     if is_portable::<S>() { simd.add_f32s(simd.mul_f32s(a, b), c) } else { simd.mul_add_f32s(a, b, c) }
 }
 
@@ -111,7 +108,7 @@ fn is_portable<S: Simd>() -> bool {
 
 /// Asks for a cache line before it is read, where the machine can be asked. Any address may be given.
 #[inline(always)]
-pub fn prefetch(place: *const f32) {
+pub(crate) fn prefetch(place: *const f32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction reads nothing that the program could see, and does not fail.
     unsafe {
@@ -163,7 +160,7 @@ mod tests {
         }
         for other in available().filter(|&other| other != name()) {
             let mut child = Command::new(std::env::current_exe().expect("this program"))
-                .args(["--skip", "data::", "--skip", "torch_file::"])
+                .args(["--skip", "torch_file::"])
                 .env(VARIABLE, other)
                 .stdout(Stdio::piped())
                 .spawn()

@@ -1,21 +1,24 @@
-//! Convolutions with the samples innermost: `(H, W, C, L)`, where L is the number of samples rounded up to full registers.
+//! Convolutions with the samples innermost: `(H, W, C, L)`, where L is the number of samples rounded up to full
+//! registers.
 //!
-//! Channels-last fills registers with channels, and small nets have few: six of sixteen lanes. With samples in the lanes
-//! every lane is used whatever the number of channels, and no patches are copied: a weight meets a register of samples.
+//! Channels-last fills registers with channels, and small nets have few: six of sixteen lanes. With samples in the
+//! lanes every lane is used whatever the number of channels, and no patches are copied: a weight meets a register of
+//! samples.
 
 use pulp::{Simd, WithSimd};
 
 use super::LANES;
 use super::instructions::{mul_add, simd};
 
-/// How many lanes so many samples take.
-pub fn lanes(samples: usize) -> usize {
+/// How many lanes the samples take.
+pub(crate) fn lanes(samples: usize) -> usize {
     samples.next_multiple_of(LANES)
 }
 
-/// The sizes of a convolution of stride 1. Rows above and below the image count as zero; columns beside it must be there.
+/// The sizes of a convolution of stride 1. Rows above and below the image count as zero; columns beside it must be
+/// there.
 #[derive(Clone, Copy, Debug)]
-pub struct LaneConvolution {
+pub(crate) struct LaneConvolution {
     pub height: usize,
     pub width: usize,
     pub inputs: usize,
@@ -28,14 +31,15 @@ pub struct LaneConvolution {
     pub lanes: usize,
 }
 
-/// The sums of one block, so many outputs at so many columns; smaller ones for the rest. Every pair is compiled for every
-/// instruction set, so there are few.
+/// How many outputs and columns a block sums at once; smaller blocks for the rest. Every pair is compiled for
+/// every instruction set, so there are few.
 const OUTPUTS: [usize; 4] = [6, 4, 2, 1];
 const COLUMNS: [usize; 3] = [4, 2, 1];
 
-/// The same for slopes of weights: so many outputs of so many neighbouring weights. Kernels are often three or five wide.
-const SLOPE_OUTPUTS: [usize; 3] = [4, 2, 1];
-const SLOPE_COLUMNS: [usize; 3] = [5, 3, 1];
+/// The same for gradients of weights: outputs and neighbouring weights. Kernels are often three or five
+/// wide.
+const GRADIENT_OUTPUTS: [usize; 3] = [4, 2, 1];
+const GRADIENT_COLUMNS: [usize; 3] = [5, 3, 1];
 
 /// How many sums a block may have, so that they and a few operands fill the registers: machines have 16 or 32.
 const fn most_sums<S: Simd>() -> usize {
@@ -43,16 +47,16 @@ const fn most_sums<S: Simd>() -> usize {
 }
 
 impl LaneConvolution {
-    pub fn out_height(&self) -> usize {
+    pub(crate) fn out_height(&self) -> usize {
         self.height + 2 * self.padding + 1 - self.kernel
     }
 
-    pub fn out_width(&self) -> usize {
+    pub(crate) fn out_width(&self) -> usize {
         self.width + 1 - self.kernel
     }
 
     /// `y = x * w + bias`, with weights `(K, K, in, out)`; an empty bias is none.
-    pub fn forward(&self, x: &[f32], weights: &[f32], bias: &[f32], y: &mut [f32]) {
+    pub(crate) fn forward(&self, x: &[f32], weights: &[f32], bias: &[f32], y: &mut [f32]) {
         assert_eq!(
             x.len(),
             self.height * self.width * self.inputs * self.lanes,
@@ -64,18 +68,24 @@ impl LaneConvolution {
         simd(Forward { sizes: *self, x, weights, bias, y });
     }
 
-    /// How much scratch memory [`input_slope`](Self::input_slope) wants: for the slope with room beside it, and the
-    /// weights turned around.
-    pub fn scratch(&self) -> [usize; 2] {
+    /// How much scratch memory [`input_gradient`](Self::input_gradient) wants: for the gradient of `y` with room beside
+    /// it, and the weights flipped.
+    pub(crate) fn scratch(&self) -> [usize; 2] {
         let width = self.out_width() + 2 * (self.kernel - 1);
-        let slope = self.out_height() * width * self.outputs * self.lanes;
-        [slope, self.kernel * self.kernel * self.inputs * self.outputs]
+        let wide = self.out_height() * width * self.outputs * self.lanes;
+        [wide, self.kernel * self.kernel * self.inputs * self.outputs]
     }
 
-    /// The slope of `x`, from the slope of `y`: a convolution with the weights turned around. Slopes of columns beside
+    /// The gradient of `x`, from that of `y`: a convolution with the weights flipped. Gradients of columns beside
     /// the image are computed too.
-    pub fn input_slope(&self, weights: &[f32], dy: &[f32], dx: &mut [f32], scratch: [&mut [f32]; 2]) {
-        let [wide, turned] = scratch;
+    pub(crate) fn input_gradient(
+        &self,
+        weights: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        scratch: [&mut [f32]; 2],
+    ) {
+        let [wide, flipped] = scratch;
         let (room, pixel) = (self.kernel - 1, self.outputs * self.lanes);
         let row = self.out_width() * pixel;
         for (wide, dy) in wide.chunks_exact_mut(row + 2 * room * pixel).zip(dy.chunks_exact(row)) {
@@ -87,7 +97,7 @@ impl LaneConvolution {
         for tap in 0..taps {
             let from =
                 &weights[(taps - 1 - tap) * self.inputs * self.outputs..][..self.inputs * self.outputs];
-            let to = &mut turned[tap * self.inputs * self.outputs..][..self.inputs * self.outputs];
+            let to = &mut flipped[tap * self.inputs * self.outputs..][..self.inputs * self.outputs];
             for (input, from) in from.chunks_exact(self.outputs).enumerate() {
                 for (output, weight) in from.iter().enumerate() {
                     to[output * self.inputs + input] = *weight;
@@ -104,11 +114,11 @@ impl LaneConvolution {
             room,
             lanes: self.lanes,
         };
-        back.forward(wide, turned, &[], dx);
+        back.forward(wide, flipped, &[], dx);
     }
 
-    /// The slope of the weights, from the slope of `y`.
-    pub fn weight_slope(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool) {
+    /// The gradient of the weights, from that of `y`.
+    pub(crate) fn weight_gradient(&self, x: &[f32], dy: &[f32], dw: &mut [f32], add: bool) {
         assert_eq!(
             x.len(),
             self.height * self.width * self.inputs * self.lanes,
@@ -119,7 +129,7 @@ impl LaneConvolution {
         if !add {
             dw.fill(0.0);
         }
-        simd(WeightSlope { sizes: *self, x, dy, dw });
+        simd(WeightGradient { sizes: *self, x, dy, dw });
     }
 
     /// The columns of the kernel that meet more than zeros at some of `count` output columns.
@@ -135,8 +145,8 @@ impl LaneConvolution {
     }
 }
 
-/// Cuts `total` into blocks of some sizes, of which the last is 1, the largest first, but none above `most`: their starts
-/// and sizes.
+/// Cuts `total` into blocks of some sizes, of which the last is 1, the largest first, but none above `most`: their
+/// starts and sizes.
 #[inline(always)]
 fn blocks<const N: usize>(
     total: usize,
@@ -172,7 +182,7 @@ impl WithSimd for Forward<'_> {
                 for (column, columns) in blocks(self.sizes.out_width(), COLUMNS, most / OUTPUTS[0]) {
                     for (output, outputs) in blocks(self.sizes.outputs, OUTPUTS, most / columns) {
                         let (sizes, weights, bias) = (self.sizes, self.weights, self.bias);
-                        let block = Block { sizes, weights, bias, registers, lane, row, column, output };
+                        let block = LaneBlock { sizes, weights, bias, registers, lane, row, column, output };
                         match columns {
                             4 => block.of_columns::<S, 4>(simd, x, y, outputs),
                             2 => block.of_columns::<S, 2>(simd, x, y, outputs),
@@ -186,7 +196,7 @@ impl WithSimd for Forward<'_> {
 }
 
 /// Some outputs at some columns of one row, for one register of samples.
-struct Block<'a> {
+struct LaneBlock<'a> {
     sizes: LaneConvolution,
     weights: &'a [f32],
     bias: &'a [f32],
@@ -197,7 +207,7 @@ struct Block<'a> {
     output: usize,
 }
 
-impl Block<'_> {
+impl LaneBlock<'_> {
     #[inline(always)]
     fn of_columns<S: Simd, const C: usize>(&self, simd: S, x: &[S::f32s], y: &mut [S::f32s], outputs: usize) {
         match outputs {
@@ -243,14 +253,14 @@ impl Block<'_> {
     }
 }
 
-struct WeightSlope<'a> {
+struct WeightGradient<'a> {
     sizes: LaneConvolution,
     x: &'a [f32],
     dy: &'a [f32],
     dw: &'a mut [f32],
 }
 
-impl WithSimd for WeightSlope<'_> {
+impl WithSimd for WeightGradient<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -260,8 +270,8 @@ impl WithSimd for WeightSlope<'_> {
         let LaneConvolution { inputs, outputs, kernel, lanes, .. } = self.sizes;
         let registers = lanes / S::F32_LANES;
         for ky in 0..kernel {
-            for (kx, columns) in blocks(kernel, SLOPE_COLUMNS, kernel) {
-                for (output, count) in blocks(outputs, SLOPE_OUTPUTS, most_sums::<S>() / columns) {
+            for (kx, columns) in blocks(kernel, GRADIENT_COLUMNS, kernel) {
+                for (output, count) in blocks(outputs, GRADIENT_OUTPUTS, most_sums::<S>() / columns) {
                     for input in 0..inputs {
                         let taps = Taps { sizes: self.sizes, registers, ky, kx, input, output };
                         let dw = &mut self.dw[((ky * kernel + kx) * inputs + input) * outputs + output..];
@@ -324,15 +334,15 @@ impl Taps {
             for column in 0..out_width {
                 for lane in 0..registers {
                     let (x_at, dy_at) = (column * x_step + lane, column * dy_step + lane);
-                    // SAFETY: `column < out_width`, `lane < registers`, `c < C` and `o < O`, and both slices were cut above
-                    // to end behind the largest of them.
+                    // SAFETY: `column < out_width`, `lane < registers`, `c < C` and `o < O`, and both slices were cut
+                    // above to end behind the largest of them.
                     let values: [S::f32s; C] =
                         std::array::from_fn(|c| unsafe { *x.get_unchecked(x_at + c * x_step) });
                     for o in 0..O {
                         // SAFETY: as above.
-                        let slope = unsafe { *dy.get_unchecked(dy_at + o * registers) };
+                        let upstream = unsafe { *dy.get_unchecked(dy_at + o * registers) };
                         for c in 0..C {
-                            sums[o][c] = mul_add(simd, slope, values[c], sums[o][c]);
+                            sums[o][c] = mul_add(simd, upstream, values[c], sums[o][c]);
                         }
                     }
                 }

@@ -1,14 +1,14 @@
-//! Losses, with their slopes in one pass.
+//! Losses, with their gradients in one pass.
 
 use super::pointwise::exp;
 use super::vectorized;
+use crate::batch::IGNORED;
 use crate::class_weights::ClassWeights;
-use crate::data::IGNORED;
 use crate::tally::Tally;
 
-/// Softmax and cross-entropy over rows of `classes` scores. Turns the scores into the slopes of the summed loss;
+/// Softmax and cross-entropy over rows of `classes` scores. Turns the scores into the gradient of the summed loss;
 /// rows whose target is [`IGNORED`] get none, all others count by their target's weight.
-pub fn cross_entropy(
+pub(crate) fn cross_entropy(
     scores: &mut [f32],
     targets: &[u32],
     classes: usize,
@@ -33,7 +33,7 @@ pub fn cross_entropy(
                     sum += *x;
                 }
                 let weight = weights.of(target as usize);
-                tally.lose(weight * (sum.ln() - score), weight);
+                tally.add_loss(weight * (sum.ln() - score), weight);
                 let scale = weight / sum;
                 for x in row.iter_mut() {
                     *x *= scale;
@@ -44,10 +44,10 @@ pub fn cross_entropy(
     );
 }
 
-/// Binary cross-entropy of one score a sample: class 1 where it is not below 0. Targets from `positive_from` on are class
-/// 1, whose losses are scaled by `positive_weight`; that is no weight of a mean, unlike those of both classes. Turns the
-/// scores into the slopes of the summed loss.
-pub fn binary_cross_entropy(
+/// Binary cross-entropy of one score a sample: class 1 where it is not below 0. Targets from `positive_from` on are
+/// class 1, whose losses are scaled by `positive_weight`; that is no weight of a mean, unlike those of both classes.
+/// Turns the scores into the gradient of the summed loss.
+pub(crate) fn binary_cross_entropy(
     scores: &mut [f32],
     targets: &[u32],
     positive_from: u32,
@@ -65,10 +65,10 @@ pub fn binary_cross_entropy(
         tally.count(usize::from(x >= 0.0), usize::from(positive));
         let weight = weights.of(usize::from(positive));
         let (scale, sign) = if positive { (weight * positive_weight, 1.0) } else { (weight, -1.0) };
-        // ln(1 + e^-sx) without overflow, and its slope -s / (1 + e^sx).
+        // ln(1 + e^-sx) without overflow, and its derivative -s / (1 + e^sx).
         let sx = sign * x;
         let loss = (-sx.abs()).exp().ln_1p() + (-sx).max(0.0);
-        tally.lose(scale * loss, weight);
+        tally.add_loss(scale * loss, weight);
         *score = -sign * scale / (1.0 + sx.exp());
     }
 }

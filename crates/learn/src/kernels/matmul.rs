@@ -1,11 +1,11 @@
 //! Matrix products.
 //!
-//! A product is computed in tiles that fit the registers. The right matrix is read in panels as wide as a tile;
-//! where it is used often enough, or cannot be read in full registers, a block of it is first copied into panels
-//! that lie in a row. A left matrix whose columns lie in a row is copied too. What is copied stays in the second-level cache.
+//! A product is computed in tiles that fit the registers. The right matrix is read in panels as wide as a tile; where
+//! it is used often enough, or cannot be read in full registers, a block of it is first copied into panels that lie in
+//! a row. A left matrix whose columns lie in a row is copied too. What is copied stays in the second-level cache.
 
+mod matrix_mut;
 mod panel;
-mod target;
 mod tile;
 
 use std::cell::RefCell;
@@ -16,14 +16,14 @@ use rayon::prelude::*;
 
 use super::LANES;
 use super::instructions::simd;
-use crate::buffer::{Buffer, Pool};
+use crate::buffer::{FloatBuffer, FloatPool};
+use matrix_mut::MatrixMut;
 use panel::widths;
-use target::Target;
 use tile::{Tiles, most_rows};
 
-/// A matrix in a slice: rows and columns at any distance.
+/// A matrix in a slice, with any distance between rows and between columns.
 #[derive(Clone, Copy, Debug)]
-pub struct Matrix<'a> {
+pub(crate) struct Matrix<'a> {
     data: &'a [f32],
     rows: usize,
     columns: usize,
@@ -32,13 +32,13 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Rows in a row.
-    pub fn new(data: &'a [f32], rows: usize, columns: usize) -> Self {
+    /// Rows without gaps between them.
+    pub(crate) fn new(data: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::strided(data, rows, columns, columns)
     }
 
     /// Rows that start every `stride` floats.
-    pub fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+    pub(crate) fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
         if rows > 0 && columns > 0 {
             let needed = (rows - 1) * stride + columns;
             assert!(
@@ -51,7 +51,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// Rows and columns exchanged.
-    pub fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         Self {
             rows: self.columns,
             columns: self.rows,
@@ -61,16 +61,16 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    pub fn rows(self) -> usize {
+    pub(crate) fn rows(self) -> usize {
         self.rows
     }
 
-    pub fn columns(self) -> usize {
+    pub(crate) fn columns(self) -> usize {
         self.columns
     }
 
     /// Some rows of some columns.
-    pub fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
+    pub(crate) fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
         assert!(rows.end <= self.rows && columns.end <= self.columns, "a part lies within the whole");
         let data =
             if rows.is_empty() || columns.is_empty() { &[] } else { self.from(rows.start, columns.start) };
@@ -78,7 +78,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// Writes the matrix row by row, on all threads of the pool, with rows that start every `stride` floats.
-    pub fn copy_to(self, to: &mut Vec<f32>, stride: usize) {
+    pub(crate) fn copy_to(self, to: &mut Vec<f32>, stride: usize) {
         to.resize(self.rows * stride, 0.0);
         to.par_chunks_exact_mut(stride).with_min_len(16).enumerate().for_each(|(i, row)| {
             let (row, from) = (&mut row[..self.columns], self.from(i, 0));
@@ -100,41 +100,43 @@ impl<'a> Matrix<'a> {
 }
 
 /// How many products are summed in registers before a tile is written.
-pub const DEPTH: usize = 256;
+pub(crate) const DEPTH: usize = 256;
 
 /// The columns of the right matrix, and the rows of the left, that are handled at a time.
 const COLUMNS: usize = 768;
 const ROWS: usize = 192;
 
-/// A right matrix is worth copying into panels for more than so many rows, and from so many floats on; a left one with its
-/// columns in a row, for more than so many registers of columns.
+/// A right matrix is worth copying into panels if the product has more than `FEW_ROWS` rows and the matrix more than
+/// `FEW_FLOATS` floats; a left one whose columns lie in a row, if the product has more than `FEW_REGISTERS` registers
+/// of columns.
 const FEW_ROWS: usize = 64;
 const FEW_FLOATS: usize = 1 << 14;
 const FEW_REGISTERS: usize = 6;
 
 /// What a thread copies blocks into, kept from product to product.
-struct Blocks {
-    left: Buffer,
-    right: Buffer,
+struct BlockCopies {
+    left: FloatBuffer,
+    right: FloatBuffer,
 }
 
 thread_local! {
-    static BLOCKS: RefCell<Blocks> = RefCell::new(Blocks {
-        left: Pool::default().take(ROWS * DEPTH),
+    static BLOCKS: RefCell<BlockCopies> = RefCell::new(BlockCopies {
+        left: FloatPool::default().take(ROWS * DEPTH),
         // The last panel may reach beyond the last column.
-        right: Pool::default().take((COLUMNS + panel::WIDEST) * DEPTH),
+        right: FloatPool::default().take((COLUMNS + panel::WIDEST) * DEPTH),
     });
 }
 
 /// `c = a · b`, or `c += a · b` with `add`. The rows of `c` start every `stride` floats.
-pub fn matmul(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
-    let c = Target::of(c, stride, a, b);
+pub(crate) fn matmul(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
+    let c = MatrixMut::of(c, stride, a, b);
     Product { c, a, b, add }.compute();
 }
 
-/// The same with the columns of a large product shared out among the threads of the pool. No bit depends on their number.
-pub fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
-    let c = Target::of(c, stride, a, b);
+/// The same with the columns of a large product shared out among the threads of the pool. No bit depends on their
+/// number.
+pub(crate) fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>, add: bool) {
+    let c = MatrixMut::of(c, stride, a, b);
     let threads = rayon::current_num_threads();
     // Two parts a thread, so that one which is held up leaves work to the others.
     let most = if threads == 1 { 1 } else { 2 * threads };
@@ -145,7 +147,7 @@ pub fn matmul_shared(c: &mut [f32], stride: usize, a: Matrix<'_>, b: Matrix<'_>,
 const SHARE: usize = 1 << 19;
 
 struct Product<'a> {
-    c: Target<'a>,
+    c: MatrixMut<'a>,
     a: Matrix<'a>,
     b: Matrix<'a>,
     add: bool,
@@ -157,7 +159,7 @@ impl Product<'_> {
         BLOCKS.with_borrow_mut(|blocks| simd(OnThread { product: self, blocks }));
     }
 
-    /// Computes so many parts of the product, on as many threads as are free.
+    /// Computes the product in `parts` parts, on as many threads as are free.
     fn share(self, parts: usize) {
         let Self { c, a, b, add } = self;
         let (some, panels) = (parts / 2, b.columns / panel::WIDEST);
@@ -177,7 +179,7 @@ impl Product<'_> {
 /// A product on one thread, with what it copies blocks into.
 struct OnThread<'a> {
     product: Product<'a>,
-    blocks: &'a mut Blocks,
+    blocks: &'a mut BlockCopies,
 }
 
 impl WithSimd for OnThread<'_> {
@@ -210,7 +212,7 @@ impl WithSimd for OnThread<'_> {
                     }
                     let left = copies_left.then_some(&blocks.left[..]);
                     let right = copies_right.then_some(&blocks.right[..]);
-                    Block { a, b, left, right, rows, columns, depth, add: add || k0 > 0 }
+                    ProductBlock { a, b, left, right, rows, columns, depth, add: add || k0 > 0 }
                         .compute(simd, &mut c);
                 }
             }
@@ -219,7 +221,7 @@ impl WithSimd for OnThread<'_> {
 }
 
 /// A part of a product: where it starts and how far it reaches, and copies of its matrices where there are any.
-struct Block<'a> {
+struct ProductBlock<'a> {
     a: Matrix<'a>,
     b: Matrix<'a>,
     left: Option<&'a [f32]>,
@@ -230,9 +232,9 @@ struct Block<'a> {
     add: bool,
 }
 
-impl Block<'_> {
+impl ProductBlock<'_> {
     #[inline(always)]
-    fn compute<S: Simd>(&self, simd: S, c: &mut Target<'_>) {
+    fn compute<S: Simd>(&self, simd: S, c: &mut MatrixMut<'_>) {
         let ((m0, rows), (n0, columns), (k0, depth)) = (self.rows, self.columns, self.depth);
         let mut column = 0;
         for width in widths::<S>(columns) {

@@ -8,7 +8,8 @@ const CHANNELS: usize = 64;
 /// How many rows are summed in single precision before their sum goes into the double one.
 const ROWS: usize = 32;
 
-/// Sums two functions of every value, `f(row, channel)`, over all rows, and calls `each` with the sums of every channel.
+/// Sums two functions of every value, `f(row, channel)`, over all rows, and calls `each` with the sums of every
+/// channel.
 #[inline(always)]
 fn channel_sums(
     rows: usize,
@@ -41,7 +42,7 @@ fn channel_sums(
 }
 
 /// The mean and the variance of every channel.
-pub fn statistics(x: &[f32], mean: &mut [f32], variance: &mut [f32]) {
+pub(crate) fn statistics(x: &[f32], mean: &mut [f32], variance: &mut [f32]) {
     let channels = mean.len();
     let rows = x.len() / channels;
     vectorized(
@@ -64,7 +65,14 @@ pub fn statistics(x: &[f32], mean: &mut [f32], variance: &mut [f32]) {
 }
 
 /// `y = x · scale + shift (+ residual)`, and not below `floor`.
-pub fn apply(x: &[f32], residual: Option<&[f32]>, y: &mut [f32], scale: &[f32], shift: &[f32], floor: f32) {
+pub(crate) fn apply(
+    x: &[f32],
+    residual: Option<&[f32]>,
+    y: &mut [f32],
+    scale: &[f32],
+    shift: &[f32],
+    floor: f32,
+) {
     let channels = scale.len();
     vectorized(
         #[inline(always)]
@@ -90,9 +98,9 @@ pub fn apply(x: &[f32], residual: Option<&[f32]>, y: &mut [f32], scale: &[f32], 
     );
 }
 
-/// The sums of every channel's slopes, and of its slopes times its values.
-pub fn slope_sums(x: &[f32], dy: &[f32], slopes: &mut [f32], products: &mut [f32]) {
-    let channels = slopes.len();
+/// The sums of every channel's upstream gradients, and of these times the channel's values.
+pub(crate) fn gradient_sums(x: &[f32], dy: &[f32], sums: &mut [f32], products: &mut [f32]) {
+    let channels = sums.len();
     vectorized(
         #[inline(always)]
         || {
@@ -102,8 +110,8 @@ pub fn slope_sums(x: &[f32], dy: &[f32], slopes: &mut [f32], products: &mut [f32
                 #[inline(always)]
                 |i| [dy[i], dy[i] * x[i]],
                 #[inline(always)]
-                |channel, slope, product| {
-                    slopes[channel] = slope as f32;
+                |channel, sum, product| {
+                    sums[channel] = sum as f32;
                     products[channel] = product as f32;
                 },
             );
@@ -112,7 +120,7 @@ pub fn slope_sums(x: &[f32], dy: &[f32], slopes: &mut [f32], products: &mut [f32
 }
 
 /// `dx = dy · a + x · b + c`.
-pub fn input_slope(x: &[f32], dy: &[f32], dx: &mut [f32], [a, b, c]: [&[f32]; 3]) {
+pub(crate) fn input_gradient(x: &[f32], dy: &[f32], dx: &mut [f32], [a, b, c]: [&[f32]; 3]) {
     let channels = a.len();
     vectorized(
         #[inline(always)]

@@ -13,7 +13,7 @@ pub enum Activation {
 
 /// eˣ to about 2 units in the last place, by range reduction to ±ln 2 / 2 and a polynomial.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     // Adding 1.5 · 2²³ rounds to a whole number and leaves it in the low bits.
     const ROUND: f32 = 12_582_912.0;
     let x = x.clamp(-87.0, 88.0);
@@ -32,17 +32,17 @@ pub fn exp(x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub fn sigmoid(x: f32) -> f32 {
+pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
 #[inline(always)]
-pub fn tanh(x: f32) -> f32 {
+pub(crate) fn tanh(x: f32) -> f32 {
     2.0 / (1.0 + exp(-2.0 * x)) - 1.0
 }
 
 /// `y[r] = activation(y[r] + bias)` for every row.
-pub fn bias_activation(y: &mut [f32], bias: &[f32], activation: Activation) {
+pub(crate) fn bias_activation(y: &mut [f32], bias: &[f32], activation: Activation) {
     #[inline(always)]
     fn rows(y: &mut [f32], bias: &[f32], f: impl Fn(f32) -> f32) {
         for row in y.chunks_exact_mut(bias.len()) {
@@ -83,7 +83,7 @@ pub fn bias_activation(y: &mut [f32], bias: &[f32], activation: Activation) {
 }
 
 /// `y = activation(y)`.
-pub fn activate(y: &mut [f32], activation: Activation) {
+pub(crate) fn activate(y: &mut [f32], activation: Activation) {
     vectorized(
         #[inline(always)]
         || match activation {
@@ -94,20 +94,20 @@ pub fn activate(y: &mut [f32], activation: Activation) {
     );
 }
 
-/// `slope *= activation'`, told from the activation's result `y`.
-pub fn activation_slope(slope: &mut [f32], y: &[f32], activation: Activation) {
+/// `dy *= activation'`, told from the activation's result `y`.
+pub(crate) fn activation_backward(dy: &mut [f32], y: &[f32], activation: Activation) {
     vectorized(
         #[inline(always)]
         || match activation {
             Activation::None => {}
             Activation::Relu => {
-                for (slope, y) in slope.iter_mut().zip(y) {
-                    *slope = if *y > 0.0 { *slope } else { 0.0 };
+                for (dy, y) in dy.iter_mut().zip(y) {
+                    *dy = if *y > 0.0 { *dy } else { 0.0 };
                 }
             }
             Activation::Tanh => {
-                for (slope, y) in slope.iter_mut().zip(y) {
-                    *slope *= 1.0 - y * y;
+                for (dy, y) in dy.iter_mut().zip(y) {
+                    *dy *= 1.0 - y * y;
                 }
             }
         },
@@ -115,7 +115,7 @@ pub fn activation_slope(slope: &mut [f32], y: &[f32], activation: Activation) {
 }
 
 /// `a += b`.
-pub fn add(a: &mut [f32], b: &[f32]) {
+pub(crate) fn add(a: &mut [f32], b: &[f32]) {
     vectorized(
         #[inline(always)]
         || {
@@ -127,12 +127,12 @@ pub fn add(a: &mut [f32], b: &[f32]) {
 }
 
 /// The sum over rows, added to `out` or replacing it.
-pub fn column_sums(rows: &[f32], out: &mut [f32], add: bool) {
+pub(crate) fn column_sums(rows: &[f32], out: &mut [f32], add: bool) {
     column_sums_strided(rows, out.len(), out, add);
 }
 
 /// The same over the first columns of rows that start every `stride` floats.
-pub fn column_sums_strided(rows: &[f32], stride: usize, out: &mut [f32], add: bool) {
+pub(crate) fn column_sums_strided(rows: &[f32], stride: usize, out: &mut [f32], add: bool) {
     if !add {
         out.fill(0.0);
     }
@@ -149,7 +149,7 @@ pub fn column_sums_strided(rows: &[f32], stride: usize, out: &mut [f32], add: bo
 }
 
 /// The sums over samples and places of values with the samples innermost, `(places, out, lanes)`.
-pub fn lane_sums(values: &[f32], lanes: usize, out: &mut [f32], add: bool) {
+pub(crate) fn lane_sums(values: &[f32], lanes: usize, out: &mut [f32], add: bool) {
     let channels = out.len();
     for (channel, out) in out.iter_mut().enumerate() {
         let mut sums = [0.0; LANES];
@@ -170,7 +170,7 @@ pub fn lane_sums(values: &[f32], lanes: usize, out: &mut [f32], add: bool) {
 }
 
 /// `out` `(columns, stride)` from `matrix` `(rows, columns)`: rows become the first columns, the rest is zero.
-pub fn transpose(matrix: &[f32], columns: usize, out: &mut [f32], stride: usize) {
+pub(crate) fn transpose(matrix: &[f32], columns: usize, out: &mut [f32], stride: usize) {
     const TILE: usize = 16;
     let rows = matrix.len() / columns.max(1);
     assert!(rows <= stride && columns * stride <= out.len(), "the transposed matrix does not fit");
@@ -188,15 +188,15 @@ pub fn transpose(matrix: &[f32], columns: usize, out: &mut [f32], stride: usize)
 }
 
 /// Copies `row` into every row of `out`.
-pub fn fill_rows(out: &mut [f32], row: &[f32]) {
+pub(crate) fn fill_rows(out: &mut [f32], row: &[f32]) {
     for out in out.chunks_exact_mut(row.len()) {
         out.copy_from_slice(row);
     }
 }
 
 /// `y = x` where chance keeps it, scaled so that the mean stays, and 0 elsewhere. The same seed chooses the same
-/// places, so the way back needs no mask.
-pub fn dropout(x: &[f32], y: &mut [f32], rate: f32, seed: u64) {
+/// places, so the backward pass needs no mask.
+pub(crate) fn dropout(x: &[f32], y: &mut [f32], rate: f32, seed: u64) {
     let seed = mix(seed) as u32;
     let threshold = (f64::from(rate) * f64::from(u32::MAX)) as u32;
     let scale = 1.0 / (1.0 - rate);

@@ -1,6 +1,6 @@
 //! Pooling over squares of `size`×`size` places of images `(N, H, W, C)`; a rest at the edge is left out.
 
-pub mod adaptive;
+pub(crate) mod adaptive;
 
 use super::vectorized;
 
@@ -21,7 +21,7 @@ fn for_each_square(
 }
 
 /// The means.
-pub fn average(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
+pub(crate) fn average(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
     let scale = 1.0 / (size * size) as f32;
     vectorized(
         #[inline(always)]
@@ -56,8 +56,13 @@ pub fn average(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], 
     );
 }
 
-/// The slope of what was averaged.
-pub fn average_slope(dy: &[f32], dx: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
+/// The gradient of what was averaged.
+pub(crate) fn average_backward(
+    dy: &[f32],
+    dx: &mut [f32],
+    [height, width, channels]: [usize; 3],
+    size: usize,
+) {
     let scale = 1.0 / (size * size) as f32;
     fill_rest(dx, height, width, size);
     vectorized(
@@ -83,7 +88,7 @@ pub fn average_slope(dy: &[f32], dx: &mut [f32], [height, width, channels]: [usi
 }
 
 /// The largest values.
-pub fn max(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
+pub(crate) fn max(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size: usize) {
     vectorized(
         #[inline(always)]
         || {
@@ -107,8 +112,8 @@ pub fn max(x: &[f32], y: &mut [f32], [height, width, channels]: [usize; 3], size
     );
 }
 
-/// The slope of what the largest was taken of: it goes to the first place that holds it.
-pub fn max_slope(
+/// The gradient of what the largest was taken of: it goes to the first place that holds it.
+pub(crate) fn max_backward(
     x: &[f32],
     y: &[f32],
     dy: &[f32],
@@ -156,7 +161,7 @@ fn places(corner: usize, width: usize, size: usize) -> impl Iterator<Item = usiz
     (0..size * size).map(move |i| corner + i / size * width + i % size)
 }
 
-/// Places that belong to no square have no slope.
+/// Places that belong to no square have no gradient.
 fn fill_rest(dx: &mut [f32], height: usize, width: usize, size: usize) {
     if !height.is_multiple_of(size) || !width.is_multiple_of(size) {
         dx.fill(0.0);

@@ -27,8 +27,8 @@ impl GruCell {
 }
 
 /// One step of a GRU. `gates` `(B, 3H)` holds the input's sums and becomes the gates `r z n`; `sums` `(B, 3H)` holds
-/// the state's sums; the third of them with its `bias` is kept in `candidate` `(B, H)` for the way back.
-pub fn gru_forward(
+/// the state's sums; the third of them with its `bias` is kept in `candidate` `(B, H)` for the backward pass.
+pub(crate) fn gru_forward(
     gates: &mut [f32],
     sums: &[f32],
     bias: &[f32],
@@ -81,52 +81,53 @@ pub fn gru_forward(
     );
 }
 
-/// The slopes of one step of a GRU, one value. Takes the gates, the candidate's sum, the state before and the slope of
-/// the state; gives the slopes of the gates' sums, of the candidate's sum, and what flows straight to the state before.
+/// The gradients of one step of a GRU, one value. Takes the gates, the candidate's sum, the state before and the
+/// gradient of the state; gives the gradients of the gates' sums, of the candidate's sum, and what flows straight to
+/// the state before.
 #[inline(always)]
-fn gru_slopes(r: f32, z: f32, n: f32, candidate: f32, before: f32, dh: f32) -> [f32; 5] {
+fn gru_gradients(r: f32, z: f32, n: f32, candidate: f32, before: f32, dh: f32) -> [f32; 5] {
     let dn = dh * (1.0 - z) * (1.0 - n * n);
     let dz = dh * (before - n) * z * (1.0 - z);
     let dr = dn * candidate * r * (1.0 - r);
     [dr, dz, dn, dn * r, dh * z]
 }
 
-/// One step of a GRU backward. `gates` become the slopes of the input's sums, `candidate` the slope of the candidate's
-/// share of the state's sums (the other two are equal), `slope` of the state becomes its direct share for the state
-/// before.
-pub fn gru_backward(
+/// One step of a GRU backward. `gates` become the gradients of the input's sums, `candidate` the gradient of the
+/// candidate's share of the state's sums (the other two are equal). `dh`, the gradient of the state, becomes its direct
+/// share for the state before.
+pub(crate) fn gru_backward(
     gates: &mut [f32],
     candidate: &mut [f32],
     before: &[f32],
-    slope: &mut [f32],
+    dh: &mut [f32],
     hidden: usize,
 ) {
     let rows = gates.chunks_exact_mut(3 * hidden).zip(candidate.chunks_exact_mut(hidden));
-    let rows = rows.zip(before.chunks_exact(hidden)).zip(slope.chunks_exact_mut(hidden));
+    let rows = rows.zip(before.chunks_exact(hidden)).zip(dh.chunks_exact_mut(hidden));
     vectorized(
         #[inline(always)]
         || {
-            for (((gates, candidate), before), slope) in rows {
+            for (((gates, candidate), before), dh) in rows {
                 let full = hidden - hidden % LANES;
                 for j in (0..full).step_by(LANES) {
                     let (mut r, mut z, mut n) =
                         (load(&gates[j..]), load(&gates[hidden + j..]), load(&gates[2 * hidden + j..]));
-                    let (mut c, b, mut d) = (load(&candidate[j..]), load(&before[j..]), load(&slope[j..]));
+                    let (mut c, b, mut h) = (load(&candidate[j..]), load(&before[j..]), load(&dh[j..]));
                     for k in 0..LANES {
-                        let [dr, dz, dn, dc, dh] = gru_slopes(r[k], z[k], n[k], c[k], b[k], d[k]);
-                        (r[k], z[k], n[k], c[k], d[k]) = (dr, dz, dn, dc, dh);
+                        let found = gru_gradients(r[k], z[k], n[k], c[k], b[k], h[k]);
+                        [r[k], z[k], n[k], c[k], h[k]] = found;
                     }
                     gates[j..j + LANES].copy_from_slice(&r);
                     gates[hidden + j..hidden + j + LANES].copy_from_slice(&z);
                     gates[2 * hidden + j..2 * hidden + j + LANES].copy_from_slice(&n);
                     candidate[j..j + LANES].copy_from_slice(&c);
-                    slope[j..j + LANES].copy_from_slice(&d);
+                    dh[j..j + LANES].copy_from_slice(&h);
                 }
                 for j in full..hidden {
                     let (r, z, n) = (gates[j], gates[hidden + j], gates[2 * hidden + j]);
-                    let [dr, dz, dn, dc, dh] = gru_slopes(r, z, n, candidate[j], before[j], slope[j]);
+                    let [dr, dz, dn, dc, direct] = gru_gradients(r, z, n, candidate[j], before[j], dh[j]);
                     (gates[j], gates[hidden + j], gates[2 * hidden + j]) = (dr, dz, dn);
-                    (candidate[j], slope[j]) = (dc, dh);
+                    (candidate[j], dh[j]) = (dc, direct);
                 }
             }
         },
@@ -134,22 +135,22 @@ pub fn gru_backward(
 }
 
 /// One step of an LSTM. `gates` `(B, 4H)` holds all sums and becomes the gates `i f g o`; `cell_before`, `cell` and
-/// `squashed` (the cell's tanh, kept for the way back) are `(B, H)`.
-pub fn lstm_forward(
+/// `cell_tanh` (the cell's tanh, kept for the backward pass) are `(B, H)`.
+pub(crate) fn lstm_forward(
     gates: &mut [f32],
     cell_before: &[f32],
     cell: &mut [f32],
-    squashed: &mut [f32],
+    cell_tanh: &mut [f32],
     state: &mut [f32],
     hidden: usize,
 ) {
     let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
-    let rows = rows.zip(cell.chunks_exact_mut(hidden)).zip(squashed.chunks_exact_mut(hidden));
+    let rows = rows.zip(cell.chunks_exact_mut(hidden)).zip(cell_tanh.chunks_exact_mut(hidden));
     let rows = rows.zip(state.chunks_exact_mut(hidden));
     vectorized(
         #[inline(always)]
         || {
-            for ((((gates, before), cell), squashed), state) in rows {
+            for ((((gates, before), cell), cell_tanh), state) in rows {
                 let full = hidden - hidden % LANES;
                 for j in (0..full).step_by(LANES) {
                     let at = |gate: usize| load(&gates[gate * hidden + j..]);
@@ -172,15 +173,15 @@ pub fn lstm_forward(
                         gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
                     }
                     cell[j..j + LANES].copy_from_slice(&c);
-                    squashed[j..j + LANES].copy_from_slice(&t);
+                    cell_tanh[j..j + LANES].copy_from_slice(&t);
                     state[j..j + LANES].copy_from_slice(&h);
                 }
                 for j in full..hidden {
                     let at = |gate: usize| gates[gate * hidden + j];
                     let (i, f, g, o) = (sigmoid(at(0)), sigmoid(at(1)), tanh(at(2)), sigmoid(at(3)));
                     cell[j] = f * before[j] + i * g;
-                    squashed[j] = tanh(cell[j]);
-                    state[j] = o * squashed[j];
+                    cell_tanh[j] = tanh(cell[j]);
+                    state[j] = o * cell_tanh[j];
                     for (gate, value) in [i, f, g, o].into_iter().enumerate() {
                         gates[gate * hidden + j] = value;
                     }
@@ -190,59 +191,59 @@ pub fn lstm_forward(
     );
 }
 
-/// The slopes of one step of an LSTM, one value: of the four gates' sums, and of the cell before.
+/// The gradients of one step of an LSTM, one value: of the four gates' sums, and of the cell before.
 #[inline(always)]
-fn lstm_slopes([i, f, g, o]: [f32; 4], before: f32, squashed: f32, dh: f32, dc: f32) -> [f32; 5] {
-    let dc = dc + dh * o * (1.0 - squashed * squashed);
+fn lstm_gradients([i, f, g, o]: [f32; 4], before: f32, cell_tanh: f32, dh: f32, dc: f32) -> [f32; 5] {
+    let dc = dc + dh * o * (1.0 - cell_tanh * cell_tanh);
     [
         dc * g * i * (1.0 - i),
         dc * before * f * (1.0 - f),
         dc * i * (1.0 - g * g),
-        dh * squashed * o * (1.0 - o),
+        dh * cell_tanh * o * (1.0 - o),
         dc * f,
     ]
 }
 
-/// One step of an LSTM backward. `gates` become the slopes of their sums; `cell_slope` of the cell becomes that of the
-/// cell before.
-pub fn lstm_backward(
+/// One step of an LSTM backward. `gates` become the gradients of their sums; `dc`, the gradient of the cell, becomes
+/// that of the cell before. `dh` is the gradient of the state.
+pub(crate) fn lstm_backward(
     gates: &mut [f32],
     cell_before: &[f32],
-    squashed: &[f32],
-    slope: &[f32],
-    cell_slope: &mut [f32],
+    cell_tanh: &[f32],
+    dh: &[f32],
+    dc: &mut [f32],
     hidden: usize,
 ) {
     let rows = gates.chunks_exact_mut(4 * hidden).zip(cell_before.chunks_exact(hidden));
-    let rows = rows.zip(squashed.chunks_exact(hidden)).zip(slope.chunks_exact(hidden));
-    let rows = rows.zip(cell_slope.chunks_exact_mut(hidden));
+    let rows = rows.zip(cell_tanh.chunks_exact(hidden)).zip(dh.chunks_exact(hidden));
+    let rows = rows.zip(dc.chunks_exact_mut(hidden));
     vectorized(
         #[inline(always)]
         || {
-            for ((((gates, before), squashed), slope), cell_slope) in rows {
+            for ((((gates, before), cell_tanh), dh), dc) in rows {
                 let full = hidden - hidden % LANES;
                 for j in (0..full).step_by(LANES) {
                     let at = |gate: usize| load(&gates[gate * hidden + j..]);
                     let (mut i, mut f, mut g, mut o) = (at(0), at(1), at(2), at(3));
-                    let (b, t, d) = (load(&before[j..]), load(&squashed[j..]), load(&slope[j..]));
-                    let mut dc = load(&cell_slope[j..]);
+                    let (b, t, h) = (load(&before[j..]), load(&cell_tanh[j..]), load(&dh[j..]));
+                    let mut c = load(&dc[j..]);
                     for k in 0..LANES {
-                        let slopes = lstm_slopes([i[k], f[k], g[k], o[k]], b[k], t[k], d[k], dc[k]);
-                        [i[k], f[k], g[k], o[k], dc[k]] = slopes;
+                        let found = lstm_gradients([i[k], f[k], g[k], o[k]], b[k], t[k], h[k], c[k]);
+                        [i[k], f[k], g[k], o[k], c[k]] = found;
                     }
                     for (gate, lanes) in [i, f, g, o].iter().enumerate() {
                         gates[gate * hidden + j..gate * hidden + j + LANES].copy_from_slice(lanes);
                     }
-                    cell_slope[j..j + LANES].copy_from_slice(&dc);
+                    dc[j..j + LANES].copy_from_slice(&c);
                 }
                 for j in full..hidden {
                     let at = |gate: usize| gates[gate * hidden + j];
                     let all = [at(0), at(1), at(2), at(3)];
-                    let [i, f, g, o, dc] = lstm_slopes(all, before[j], squashed[j], slope[j], cell_slope[j]);
+                    let [i, f, g, o, c] = lstm_gradients(all, before[j], cell_tanh[j], dh[j], dc[j]);
                     for (gate, value) in [i, f, g, o].into_iter().enumerate() {
                         gates[gate * hidden + j] = value;
                     }
-                    cell_slope[j] = dc;
+                    dc[j] = c;
                 }
             }
         },

@@ -1,11 +1,11 @@
-//! One pass of an optimiser over a slice: parameters, moments and gradient of the same places. The gradient comes as a sum
-//! and is multiplied by a scale on the way.
+//! One pass of an optimiser over a slice: parameters, moments and gradient of the same places. The gradient comes as a
+//! sum and is multiplied by a scale on the way.
 
 use super::vectorized;
 
 /// Stochastic gradient descent with what may come with it.
 #[derive(Clone, Copy, Debug)]
-pub struct Sgd {
+pub(crate) struct Sgd {
     pub lr: f32,
     pub momentum: f32,
     pub nesterov: bool,
@@ -14,7 +14,7 @@ pub struct Sgd {
 
 impl Sgd {
     /// Without momentum: no velocity.
-    pub fn plain(self, parameters: &mut [f32], gradient: &[f32], scale: f32) {
+    pub(crate) fn plain(self, parameters: &mut [f32], gradient: &[f32], scale: f32) {
         vectorized(
             #[inline(always)]
             || {
@@ -26,7 +26,7 @@ impl Sgd {
     }
 
     /// With momentum.
-    pub fn momentum(self, parameters: &mut [f32], velocity: &mut [f32], gradient: &[f32], scale: f32) {
+    pub(crate) fn momentum(self, parameters: &mut [f32], velocity: &mut [f32], gradient: &[f32], scale: f32) {
         let look_ahead = if self.nesterov { (1.0, self.momentum) } else { (0.0, 1.0) };
         vectorized(
             #[inline(always)]
@@ -43,7 +43,7 @@ impl Sgd {
 
 /// Adam, or AdamW where `decay` is not 1.
 #[derive(Clone, Copy, Debug)]
-pub struct Adam {
+pub(crate) struct Adam {
     /// The rate with the correction of the first moment in it.
     pub lr: f32,
     /// One over the root of the correction of the second moment.
@@ -58,7 +58,7 @@ pub struct Adam {
 }
 
 impl Adam {
-    pub fn step(
+    pub(crate) fn step(
         self,
         parameters: &mut [f32],
         first: &mut [f32],
@@ -80,9 +80,9 @@ impl Adam {
     }
 }
 
-/// The sum of some parts, in their order. One part is its own sum; `sum` holds that of none or more.
+/// The sum of some parts, in their order. One part is its own sum; `sum` holds the sum of none, or of several.
 #[inline]
-pub fn sum_of<'a>(mut parts: impl Iterator<Item = &'a [f32]>, sum: &'a mut [f32]) -> &'a [f32] {
+pub(crate) fn sum_of<'a>(mut parts: impl Iterator<Item = &'a [f32]>, sum: &'a mut [f32]) -> &'a [f32] {
     let (Some(first), second) = (parts.next(), parts.next()) else {
         sum.fill(0.0);
         return sum;
@@ -110,7 +110,7 @@ pub fn sum_of<'a>(mut parts: impl Iterator<Item = &'a [f32]>, sum: &'a mut [f32]
 }
 
 /// The sum of squares, in an order of its own that is the same on every machine.
-pub fn sum_of_squares(values: &[f32]) -> f64 {
+pub(crate) fn sum_of_squares(values: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
     vectorized(
         #[inline(always)]

@@ -1,7 +1,8 @@
 //! Winograd's F(2×2, 3×3): a 3×3 convolution of stride 1 with 16 multiplications for four results instead of 36.
 //!
-//! Images are cut into tiles of 2×2 results, each of which sees 4×4 inputs. Tiles, weights and slopes are transformed into 16
-//! planes, between which the convolution is one matrix product a plane. Channels lie innermost, in full registers.
+//! Images are cut into tiles of 2×2 results, each of which sees 4×4 inputs. Tiles, weights and gradients are
+//! transformed into 16 planes, between which the convolution is one matrix product a plane. Channels lie innermost, in
+//! full registers.
 
 use super::convolve::Convolution;
 use super::matmul::{Matrix, matmul};
@@ -14,7 +15,7 @@ const BLOCK: usize = 500_000;
 const PLANES: usize = 16;
 
 /// Whether a convolution has the form that this is for.
-pub fn fits(sizes: &Convolution) -> bool {
+pub(crate) fn fits(sizes: &Convolution) -> bool {
     let Convolution { height, width, inputs, outputs, kernel, stride, padding, .. } = *sizes;
     let even = height.is_multiple_of(2) && width.is_multiple_of(2);
     let full = inputs.is_multiple_of(LANES) && outputs.is_multiple_of(LANES);
@@ -22,7 +23,7 @@ pub fn fits(sizes: &Convolution) -> bool {
 }
 
 /// How much scratch memory is wanted: for the transformed weights, and for a block of tiles of inputs and results.
-pub fn scratch(sizes: &Convolution) -> usize {
+pub(crate) fn scratch(sizes: &Convolution) -> usize {
     let channels = sizes.inputs + sizes.outputs;
     PLANES * (sizes.inputs * sizes.outputs + block(sizes) * channels)
 }
@@ -42,7 +43,7 @@ fn blocks(sizes: &Convolution) -> impl Iterator<Item = (usize, usize)> + use<> {
 }
 
 /// `y = x * w`.
-pub fn forward(sizes: &Convolution, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
+pub(crate) fn forward(sizes: &Convolution, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
     let (inputs, outputs) = (sizes.inputs, sizes.outputs);
     let (planes, scratch) = scratch.split_at_mut(PLANES * inputs * outputs);
     transform_weights(weights, planes);
@@ -64,8 +65,8 @@ pub fn forward(sizes: &Convolution, x: &[f32], weights: &[f32], y: &mut [f32], s
     }
 }
 
-/// The slope of the weights, from the slope of `y`.
-pub fn weight_slope(
+/// The gradient of the weights, from that of `y`.
+pub(crate) fn weight_gradient(
     sizes: &Convolution,
     x: &[f32],
     dy: &[f32],
@@ -75,18 +76,18 @@ pub fn weight_slope(
 ) {
     let (inputs, outputs) = (sizes.inputs, sizes.outputs);
     let (planes, scratch) = scratch.split_at_mut(PLANES * inputs * outputs);
-    let (seen, slopes) = scratch.split_at_mut(PLANES * block(sizes) * inputs);
+    let (seen, upstream) = scratch.split_at_mut(PLANES * block(sizes) * inputs);
     for (start, count) in blocks(sizes) {
         transform_inputs(sizes, x, &mut seen[..PLANES * count * inputs], start);
-        transform_slopes(sizes, dy, &mut slopes[..PLANES * count * outputs], start);
+        transform_upstream(sizes, dy, &mut upstream[..PLANES * count * outputs], start);
         for plane in 0..PLANES {
             let a = Matrix::new(&seen[plane * count * inputs..], count, inputs).transposed();
-            let b = Matrix::new(&slopes[plane * count * outputs..], count, outputs);
+            let b = Matrix::new(&upstream[plane * count * outputs..], count, outputs);
             let sum = &mut planes[plane * inputs * outputs..(plane + 1) * inputs * outputs];
             matmul(sum, outputs, a, b, start > 0);
         }
     }
-    transform_weight_slopes(planes, dw, add);
+    transform_weight_gradients(planes, dw, add);
 }
 
 #[inline(always)]
@@ -209,10 +210,10 @@ fn transform_results(sizes: &Convolution, results: &[f32], y: &mut [f32], start:
     );
 }
 
-/// `slopes[plane][tile][channel]` = A dy Aᵀ of the 2×2 slopes of each tile's results.
-fn transform_slopes(sizes: &Convolution, dy: &[f32], slopes: &mut [f32], start: usize) {
+/// `upstream[plane][tile][channel]` = A dy Aᵀ of the 2×2 gradients of each tile's results.
+fn transform_upstream(sizes: &Convolution, dy: &[f32], upstream: &mut [f32], start: usize) {
     let (height, width, channels) = (sizes.height, sizes.width, sizes.outputs);
-    let count = slopes.len() / PLANES / channels;
+    let count = upstream.len() / PLANES / channels;
     let plane = count * channels;
     vectorized(
         #[inline(always)]
@@ -237,10 +238,10 @@ fn transform_slopes(sizes: &Convolution, dy: &[f32], slopes: &mut [f32], start: 
                         ];
                         for (i, [left, right]) in rows.into_iter().enumerate() {
                             let to = 4 * i * plane + tile * channels + channel;
-                            store(&mut slopes[to..], left);
-                            store(&mut slopes[to + plane..], plus(left, right));
-                            store(&mut slopes[to + 2 * plane..], minus(left, right));
-                            store(&mut slopes[to + 3 * plane..], minus(ZERO, right));
+                            store(&mut upstream[to..], left);
+                            store(&mut upstream[to + plane..], plus(left, right));
+                            store(&mut upstream[to + 2 * plane..], minus(left, right));
+                            store(&mut upstream[to + 3 * plane..], minus(ZERO, right));
                         }
                     }
                 },
@@ -279,8 +280,8 @@ fn spread([a, b, c]: [Lanes; 3]) -> [Lanes; 4] {
     [a, half(plus(sum, b)), half(minus(sum, b)), c]
 }
 
-/// The slopes of the weights, Gᵀ u G of the slopes u of their planes.
-fn transform_weight_slopes(planes: &[f32], dw: &mut [f32], add: bool) {
+/// The gradients of the weights, Gᵀ u G of the gradients u of their planes.
+fn transform_weight_gradients(planes: &[f32], dw: &mut [f32], add: bool) {
     let pairs = dw.len() / 9;
     vectorized(
         #[inline(always)]
@@ -304,7 +305,7 @@ fn transform_weight_slopes(planes: &[f32], dw: &mut [f32], add: bool) {
     );
 }
 
-/// Gᵀ of four slopes.
+/// Gᵀ of four gradients.
 #[inline(always)]
 fn gather([a, b, c, d]: [Lanes; 4]) -> [Lanes; 3] {
     let sum = half(plus(b, c));

@@ -1,4 +1,4 @@
-use super::Record;
+use super::LayerRecord;
 use crate::kernels::pointwise::dropout;
 use crate::tape::{Tape, Var};
 
@@ -9,12 +9,12 @@ impl Tape<'_> {
             return x;
         }
         let seed = self.layer_seed();
-        let len = self.value(x).len();
+        let len = self.value(&x).len();
         let mut data = self.pool().take(len);
-        dropout(self.value(x), &mut data, rate, seed);
-        let (dims, form, wants_slope) = (self.dims(x), self.form(x), self.wants_slope(x));
-        let y = self.push_formed(data, dims, form, wants_slope);
-        self.record(Record::Dropout(Dropped { x, y, rate, seed }));
+        dropout(self.value(&x), &mut data, rate, seed);
+        let (dims, format, requires_grad) = (self.dims(&x), self.format(&x), self.requires_grad(&x));
+        let y = self.push_in_format(data, dims, format, requires_grad);
+        self.record(LayerRecord::Dropout(Dropped { x, y: y.clone(), rate, seed }));
         y
     }
 }
@@ -29,11 +29,11 @@ pub(crate) struct Dropped {
 
 impl Dropped {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
             let mut dx = tape.pool().take(dy.len());
             dropout(&dy, &mut dx, self.rate, self.seed);
-            tape.add_slope(self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }

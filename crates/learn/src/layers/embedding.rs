@@ -1,5 +1,5 @@
-use super::Record;
-use crate::data::{Inputs, Vocabulary};
+use super::LayerRecord;
+use crate::batch::{Inputs, PADDING};
 use crate::layout::{Init, Layout, Slot};
 use crate::tape::{Tape, Var};
 
@@ -14,7 +14,7 @@ pub struct Embedding {
 
 impl Embedding {
     pub fn new(layout: &mut Layout, name: &str, words: usize, width: usize) -> Self {
-        let init = Init::Normal { deviation: 1.0, zero_row: Some(Vocabulary::PADDING as usize) };
+        let init = Init::Normal { deviation: 1.0, zero_row: Some(PADDING as usize) };
         Self { table: layout.rows(format!("{name}.weight"), words, width, init), words, width }
     }
 
@@ -28,7 +28,7 @@ impl Embedding {
             row.copy_from_slice(&table[number as usize * self.width..][..self.width]);
         }
         let y = tape.push(data, [steps, numbers.len() / steps.max(1), 1, self.width], true);
-        tape.record(Record::Embedding(Embedded { layer: self.clone(), y }));
+        tape.record(LayerRecord::Embedding(Embedded { layer: self.clone(), y: y.clone() }));
         y
     }
 }
@@ -49,12 +49,12 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
         let (_, numbers) = words(tape);
         let gradient = tape.gradient();
-        for (slope, &number) in dy.chunks_exact(self.layer.width).zip(numbers) {
-            if number != Vocabulary::PADDING {
-                gradient.add_row(&self.layer.table, number, slope);
+        for (dy, &number) in dy.chunks_exact(self.layer.width).zip(numbers) {
+            if number != PADDING {
+                gradient.add_row(&self.layer.table, number, dy);
             }
         }
         tape.pool().give(dy);

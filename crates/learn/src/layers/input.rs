@@ -1,9 +1,9 @@
 //! Where the samples enter.
 
-use crate::data::Inputs;
+use crate::batch::Inputs;
 use crate::kernels::lanes::lanes;
 use crate::kernels::pointwise::transpose;
-use crate::tape::{Form, Tape, Var, formed_len};
+use crate::tape::{MemoryFormat, Tape, Var, len_in_format};
 
 impl Tape<'_> {
     /// The images of the batch, `(N, H, W, C)`.
@@ -22,8 +22,8 @@ impl Tape<'_> {
             unreachable!("a model of images is made for data of images");
         };
         let dims = [batch.samples, *height, *width, *channels];
-        let mut data = self.pool().take(formed_len(dims, Form::Lanes));
+        let mut data = self.pool().take(len_in_format(dims, MemoryFormat::Lanes));
         transpose(pixels, height * width * channels, &mut data, lanes(batch.samples));
-        self.push_formed(data, dims, Form::Lanes, false)
+        self.push_in_format(data, dims, MemoryFormat::Lanes, false)
     }
 }

@@ -1,9 +1,9 @@
-use super::{Activation, Record};
+use super::{Activation, LayerRecord};
 use crate::kernels::lanes::lanes;
 use crate::kernels::matmul::{Matrix, matmul_shared};
-use crate::kernels::pointwise::{activation_slope, bias_activation, column_sums};
-use crate::layout::{Init, Layout, Order, Slot};
-use crate::tape::{Form, Tape, Var};
+use crate::kernels::pointwise::{activation_backward, bias_activation, column_sums};
+use crate::layout::{Init, Layout, MemoryOrder, Slot};
+use crate::tape::{MemoryFormat, Tape, Var};
 
 /// `y = activation(x · weight + bias)`. In memory the weight is `(inputs, outputs)`.
 #[derive(Clone, Debug)]
@@ -16,20 +16,20 @@ pub struct Linear {
 
 impl Linear {
     pub fn new(layout: &mut Layout, name: &str, inputs: usize, outputs: usize) -> Self {
-        Self::ordered(layout, name, inputs, outputs, Order::permuted(&[outputs, inputs], &[1, 0]))
+        Self::ordered(layout, name, inputs, outputs, MemoryOrder::permuted(&[outputs, inputs], &[1, 0]))
     }
 
     /// A layer that takes a whole image of `(height, width, channels)` at once, as PyTorch would after `flatten`.
     pub fn of_image(layout: &mut Layout, name: &str, size: [usize; 3], outputs: usize) -> Self {
         let [height, width, channels] = size;
-        let order = Order::permuted(&[outputs, channels, height, width], &[2, 3, 1, 0]);
+        let order = MemoryOrder::permuted(&[outputs, channels, height, width], &[2, 3, 1, 0]);
         Self::ordered(layout, name, height * width * channels, outputs, order)
     }
 
-    fn ordered(layout: &mut Layout, name: &str, inputs: usize, outputs: usize, order: Order) -> Self {
+    fn ordered(layout: &mut Layout, name: &str, inputs: usize, outputs: usize, order: MemoryOrder) -> Self {
         let init = Init::Uniform(1.0 / (inputs as f32).sqrt());
         let weight = layout.dense(format!("{name}.weight"), &[outputs, inputs], order, init);
-        let bias = layout.dense(format!("{name}.bias"), &[outputs], Order::plain(&[outputs]), init);
+        let bias = layout.dense(format!("{name}.bias"), &[outputs], MemoryOrder::plain(&[outputs]), init);
         Self { weight, bias, inputs, outputs }
     }
 
@@ -40,23 +40,25 @@ impl Linear {
 
     /// Applies the layer to every row; an image counts as one row if the layer takes a whole one.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, activation: Activation) -> Var {
-        let [a, b, c, features] = tape.dims(x);
+        let [a, b, c, features] = tape.dims(&x);
         let dims = if features == self.inputs { [a, b, c, self.outputs] } else { [a, 1, 1, self.outputs] };
         let rows = dims[0] * dims[1] * dims[2];
         let mut data = tape.pool().take(rows * self.outputs);
         let weight = Matrix::new(tape.parameters(&self.weight), self.inputs, self.outputs);
-        matmul_shared(&mut data, self.outputs, self.inputs(tape, x, rows), weight, false);
+        matmul_shared(&mut data, self.outputs, self.inputs(tape, &x, rows), weight, false);
         bias_activation(&mut data, tape.parameters(&self.bias), activation);
         let y = tape.push(data, dims, true);
-        tape.record(Record::Linear(Multiplied { layer: self.clone(), x, y, activation }));
+        tape.record(LayerRecord::Linear(Multiplied { layer: self.clone(), x, y: y.clone(), activation }));
         y
     }
 
     /// The input as a matrix of `(rows, inputs)`.
-    fn inputs<'a>(&self, tape: &'a Tape<'_>, x: Var, rows: usize) -> Matrix<'a> {
-        match tape.form(x) {
-            Form::Rows => Matrix::new(tape.value(x), rows, self.inputs),
-            Form::Lanes => Matrix::strided(tape.value(x), self.inputs, rows, lanes(rows)).transposed(),
+    fn inputs<'a>(&self, tape: &'a Tape<'_>, x: &Var, rows: usize) -> Matrix<'a> {
+        match tape.format(x) {
+            MemoryFormat::Rows => Matrix::new(tape.value(x), rows, self.inputs),
+            MemoryFormat::Lanes => {
+                Matrix::strided(tape.value(x), self.inputs, rows, lanes(rows)).transposed()
+            }
         }
     }
 }
@@ -71,35 +73,35 @@ pub(crate) struct Multiplied {
 
 impl Multiplied {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(self.y) else { return };
+        let Some(mut dy) = tape.take_upstream(&self.y) else { return };
         let Linear { weight, bias, inputs, outputs } = &self.layer;
-        activation_slope(&mut dy, tape.value(self.y), self.activation);
-        let (rows, form) = (dy.len() / outputs, tape.form(self.x));
-        let slopes = Matrix::new(&dy, rows, *outputs);
+        activation_backward(&mut dy, tape.value(&self.y), self.activation);
+        let (rows, format) = (dy.len() / outputs, tape.format(&self.x));
+        let upstream = Matrix::new(&dy, rows, *outputs);
 
-        let (gradient, x) = tape.gradient_and_value(self.x);
-        let x = match form {
-            Form::Rows => Matrix::new(x, rows, *inputs).transposed(),
-            Form::Lanes => Matrix::strided(x, *inputs, rows, lanes(rows)),
+        let (gradient, x) = tape.gradient_and_value(&self.x);
+        let x = match format {
+            MemoryFormat::Rows => Matrix::new(x, rows, *inputs).transposed(),
+            MemoryFormat::Lanes => Matrix::strided(x, *inputs, rows, lanes(rows)),
         };
-        gradient.add_product(weight, x, slopes);
+        gradient.add_product(weight, x, upstream);
         let (db, add) = gradient.dense(bias);
         column_sums(&dy, db, add);
 
-        if tape.wants_slope(self.x) {
-            let len = tape.value(self.x).len();
+        if tape.requires_grad(&self.x) {
+            let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
             let weight = Matrix::new(tape.parameters(weight), *inputs, *outputs);
-            match form {
-                Form::Rows => matmul_shared(&mut dx, *inputs, slopes, weight.transposed(), false),
-                Form::Lanes => {
+            match format {
+                MemoryFormat::Rows => matmul_shared(&mut dx, *inputs, upstream, weight.transposed(), false),
+                MemoryFormat::Lanes => {
                     let lanes = lanes(rows);
-                    matmul_shared(&mut dx, lanes, weight, slopes.transposed(), false);
+                    matmul_shared(&mut dx, lanes, weight, upstream.transposed(), false);
                     // Nothing comes from lanes without a sample.
                     dx.chunks_exact_mut(lanes).for_each(|lane| lane[rows..].fill(0.0));
                 }
             }
-            tape.add_slope(self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }

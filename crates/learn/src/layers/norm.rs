@@ -1,14 +1,14 @@
-use super::{Activation, Record};
-use crate::buffer::{Buffer, Pool};
+use super::{Activation, LayerRecord};
+use crate::buffer::{FloatBuffer, FloatPool};
 use crate::kernels::norm;
-use crate::kernels::pointwise::activation_slope;
+use crate::kernels::pointwise::activation_backward;
 use crate::layout::{Init, Layout, Slot};
-use crate::tape::{Form, Tape, Var};
+use crate::tape::{MemoryFormat, Tape, Var};
 
 /// Batch norm, with what usually follows it: a residual that is added, and ReLU.
 ///
-/// While training, each worker norms by the statistics of its own samples, as PyTorch's DDP does; the running ones, by which
-/// evaluations norm, are averaged between workers.
+/// While training, each worker norms by the statistics of its own samples, as PyTorch's DDP does; the running ones, by
+/// which evaluations norm, are averaged between workers.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
     weight: Slot,
@@ -38,14 +38,17 @@ impl BatchNorm {
     /// `activation(norm(x) + residual)`; the activation is none or ReLU.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, residual: Option<Var>, activation: Activation) -> Var {
         assert!(activation != Activation::Tanh, "a batch norm is followed by ReLU or nothing");
-        assert_eq!(tape.form(x), Form::Rows, "samples in the lanes have no batch norm");
-        let (channels, len) = (self.channels, tape.value(x).len());
+        assert_eq!(tape.format(&x), MemoryFormat::Rows, "samples in the lanes have no batch norm");
+        let (channels, len) = (self.channels, tape.value(&x).len());
         let pool = tape.pool();
-        let mut saved =
-            Saved { mean: pool.take(channels), inverse: pool.take(channels), scale: pool.take(channels) };
+        let mut saved = SavedStatistics {
+            mean: pool.take(channels),
+            inverse: pool.take(channels),
+            scale: pool.take(channels),
+        };
         let (mut shift, mut data) = (pool.take(channels), pool.take(len));
         if tape.is_training() {
-            norm::statistics(tape.value(x), &mut saved.mean, &mut saved.inverse);
+            norm::statistics(tape.value(&x), &mut saved.mean, &mut saved.inverse);
             self.update_running(tape, &saved.mean, &saved.inverse, len / channels);
         } else {
             saved.mean.copy_from_slice(tape.parameters(&self.mean));
@@ -58,12 +61,19 @@ impl BatchNorm {
             shift[i] = bias[i] - saved.mean[i] * saved.scale[i];
         }
         let floor = if activation == Activation::Relu { 0.0 } else { f32::MIN };
-        let other = residual.map(|residual| tape.value(residual));
-        norm::apply(tape.value(x), other, &mut data, &saved.scale, &shift, floor);
+        let other = residual.as_ref().map(|residual| tape.value(residual));
+        norm::apply(tape.value(&x), other, &mut data, &saved.scale, &shift, floor);
         tape.pool().give(shift);
-        let dims = tape.dims(x);
+        let dims = tape.dims(&x);
         let y = tape.push(data, dims, true);
-        tape.record(Record::Norm(Normed { layer: self.clone(), x, y, residual, activation, saved }));
+        tape.record(LayerRecord::Norm(Normed {
+            layer: self.clone(),
+            x,
+            y: y.clone(),
+            residual,
+            activation,
+            saved,
+        }));
         y
     }
 
@@ -80,12 +90,12 @@ impl BatchNorm {
     }
 }
 
-/// What the way back needs: of every channel the mean, one over the deviation, and that times the weight.
+/// What the backward pass needs: of every channel the mean, one over the deviation, and that times the weight.
 #[derive(Debug)]
-struct Saved {
-    mean: Buffer,
-    inverse: Buffer,
-    scale: Buffer,
+struct SavedStatistics {
+    mean: FloatBuffer,
+    inverse: FloatBuffer,
+    scale: FloatBuffer,
 }
 
 #[derive(Debug)]
@@ -95,31 +105,31 @@ pub(crate) struct Normed {
     y: Var,
     residual: Option<Var>,
     activation: Activation,
-    saved: Saved,
+    saved: SavedStatistics,
 }
 
 impl Normed {
-    pub(super) fn recycle(self, pool: &mut Pool) {
-        let Saved { mean, inverse, scale } = self.saved;
+    pub(super) fn recycle(self, pool: &mut FloatPool) {
+        let SavedStatistics { mean, inverse, scale } = self.saved;
         [mean, inverse, scale].into_iter().for_each(|buffer| pool.give(buffer));
     }
 
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(self.y) else { return };
-        activation_slope(&mut dy, tape.value(self.y), self.activation);
-        let Saved { mean, inverse, scale } = &self.saved;
+        let Some(mut dy) = tape.take_upstream(&self.y) else { return };
+        activation_backward(&mut dy, tape.value(&self.y), self.activation);
+        let SavedStatistics { mean, inverse, scale } = &self.saved;
         let channels = self.layer.channels;
         let rows = (dy.len() / channels) as f32;
         let pool = tape.pool();
-        let (mut slopes, mut products) = (pool.take(channels), pool.take(channels));
-        norm::slope_sums(tape.value(self.x), &dy, &mut slopes, &mut products);
+        let (mut sums, mut products) = (pool.take(channels), pool.take(channels));
+        norm::gradient_sums(tape.value(&self.x), &dy, &mut sums, &mut products);
         // Σ dy · x̂, from Σ dy · x.
         for i in 0..channels {
-            products[i] = (products[i] - mean[i] * slopes[i]) * inverse[i];
+            products[i] = (products[i] - mean[i] * sums[i]) * inverse[i];
         }
-        self.parameter_slopes(tape, &slopes, &products);
+        self.parameter_gradients(tape, &sums, &products);
 
-        if tape.wants_slope(self.x) {
+        if tape.requires_grad(&self.x) {
             // dx = scale · (dy − Σdy / n − x̂ · Σ(dy · x̂) / n), with x̂ = (x − mean) · inverse.
             let (mut b, mut c, mut dx) = {
                 let pool = tape.pool();
@@ -127,23 +137,23 @@ impl Normed {
             };
             for i in 0..channels {
                 b[i] = -scale[i] * inverse[i] * products[i] / rows;
-                c[i] = -scale[i] * slopes[i] / rows - b[i] * mean[i];
+                c[i] = -scale[i] * sums[i] / rows - b[i] * mean[i];
             }
-            norm::input_slope(tape.value(self.x), &dy, &mut dx, [scale, &b, &c]);
-            tape.add_slope(self.x, dx);
+            norm::input_gradient(tape.value(&self.x), &dy, &mut dx, [scale, &b, &c]);
+            tape.add_upstream(&self.x, dx);
             tape.pool().give(b);
             tape.pool().give(c);
         }
-        tape.pool().give(slopes);
+        tape.pool().give(sums);
         tape.pool().give(products);
-        match self.residual {
-            Some(residual) if tape.wants_slope(residual) => tape.add_slope(residual, dy),
+        match &self.residual {
+            Some(residual) if tape.requires_grad(residual) => tape.add_upstream(residual, dy),
             _ => tape.pool().give(dy),
         }
     }
 
-    fn parameter_slopes(&self, tape: &mut Tape<'_>, slopes: &[f32], products: &[f32]) {
-        for (slot, found) in [(&self.layer.weight, products), (&self.layer.bias, slopes)] {
+    fn parameter_gradients(&self, tape: &mut Tape<'_>, sums: &[f32], products: &[f32]) {
+        for (slot, found) in [(&self.layer.weight, products), (&self.layer.bias, sums)] {
             let (values, add) = tape.gradient().dense(slot);
             for (value, found) in values.iter_mut().zip(found) {
                 *value = if add { *value } else { 0.0 } + found;

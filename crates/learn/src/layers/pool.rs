@@ -1,6 +1,6 @@
-use super::Record;
+use super::LayerRecord;
 use crate::kernels::pool::{self, adaptive};
-use crate::tape::{Dims, Form, Tape, Var, formed_len};
+use crate::tape::{Dims, MemoryFormat, Tape, Var, len_in_format};
 
 /// What becomes of the places that a result sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ impl Tape<'_> {
         self.pooled(x, Windows::Squares(size), Pooling::Max)
     }
 
-    /// The means of as many windows as the result shall have rows and columns, whatever the size of the image: PyTorch's
-    /// `AdaptiveAvgPool2d`.
+    /// The means of as many windows as the result shall have rows and columns, whatever the size of the image:
+    /// PyTorch's `AdaptiveAvgPool2d`.
     pub fn adaptive_average_pool(&mut self, x: Var, results: [usize; 2]) -> Var {
         self.pooled(x, Windows::Adaptive(results), Pooling::Average)
     }
@@ -47,32 +47,32 @@ impl Tape<'_> {
     }
 
     fn pooled(&mut self, x: Var, windows: Windows, pooling: Pooling) -> Var {
-        let [images, height, width, channels] = self.dims(x);
+        let [images, height, width, channels] = self.dims(&x);
         let [rows, columns] = match windows {
             Windows::Squares(size) => [height / size, width / size],
             Windows::Adaptive(results) => results,
         };
         assert!(rows > 0 && columns > 0, "nothing is left of {height}×{width} places");
-        let (dims, form) = ([images, rows, columns, channels], self.form(x));
-        let mut data = self.pool().take(formed_len(dims, form));
-        let from = self.value(x);
-        let image = image(self.dims(x), form, from.len());
+        let (dims, format) = ([images, rows, columns, channels], self.format(&x));
+        let mut data = self.pool().take(len_in_format(dims, format));
+        let from = self.value(&x);
+        let image = image(self.dims(&x), format, from.len());
         match (pooling, windows) {
             (Pooling::Average, Windows::Squares(size)) => pool::average(from, &mut data, image, size),
             (Pooling::Max, Windows::Squares(size)) => pool::max(from, &mut data, image, size),
             (Pooling::Average, Windows::Adaptive(to)) => adaptive::average(from, &mut data, image, to),
             (Pooling::Max, Windows::Adaptive(to)) => adaptive::max(from, &mut data, image, to),
         }
-        let wants_slope = self.wants_slope(x);
-        let y = self.push_formed(data, dims, form, wants_slope);
-        self.record(Record::Pool(Pooled { x, y, windows, pooling }));
+        let requires_grad = self.requires_grad(&x);
+        let y = self.push_in_format(data, dims, format, requires_grad);
+        self.record(LayerRecord::Pool(Pooled { x, y: y.clone(), windows, pooling }));
         y
     }
 }
 
 /// Height, width and floats a place. With samples in the lanes all of them are one image with more floats a place.
-fn image([_, height, width, channels]: Dims, form: Form, len: usize) -> [usize; 3] {
-    [height, width, if form == Form::Lanes { len / (height * width) } else { channels }]
+fn image([_, height, width, channels]: Dims, format: MemoryFormat, len: usize) -> [usize; 3] {
+    [height, width, if format == MemoryFormat::Lanes { len / (height * width) } else { channels }]
 }
 
 #[derive(Debug)]
@@ -85,23 +85,25 @@ pub(crate) struct Pooled {
 
 impl Pooled {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(mut dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
-            let len = tape.value(self.x).len();
+        let Some(mut dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
+            let len = tape.value(&self.x).len();
             let mut dx = tape.pool().take(len);
-            let image = image(tape.dims(self.x), tape.form(self.x), len);
-            let (x, y) = (tape.value(self.x), tape.value(self.y));
+            let image = image(tape.dims(&self.x), tape.format(&self.x), len);
+            let (x, y) = (tape.value(&self.x), tape.value(&self.y));
             match (self.pooling, self.windows) {
-                (Pooling::Average, Windows::Squares(size)) => pool::average_slope(&dy, &mut dx, image, size),
-                (Pooling::Max, Windows::Squares(size)) => pool::max_slope(x, y, &dy, &mut dx, image, size),
+                (Pooling::Average, Windows::Squares(size)) => {
+                    pool::average_backward(&dy, &mut dx, image, size)
+                }
+                (Pooling::Max, Windows::Squares(size)) => pool::max_backward(x, y, &dy, &mut dx, image, size),
                 (Pooling::Average, Windows::Adaptive(from)) => {
-                    adaptive::average_slope(&dy, &mut dx, image, from);
+                    adaptive::average_backward(&dy, &mut dx, image, from);
                 }
                 (Pooling::Max, Windows::Adaptive(from)) => {
-                    adaptive::max_slope(x, y, &mut dy, &mut dx, image, from);
+                    adaptive::max_backward(x, y, &mut dy, &mut dx, image, from);
                 }
             }
-            tape.add_slope(self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }

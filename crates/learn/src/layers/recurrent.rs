@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Record;
-use crate::buffer::{Buffer, Pool};
+use super::LayerRecord;
+use crate::buffer::{FloatBuffer, FloatPool};
 use crate::kernels::matmul::{Matrix, matmul};
 use crate::kernels::pointwise::{add, column_sums, column_sums_strided, fill_rows, transpose};
 use crate::kernels::recur;
-use crate::layout::{Init, Layout, Order, Slot};
+use crate::layout::{Init, Layout, MemoryOrder, Slot};
 use crate::tape::{Tape, Var};
 
 /// The kind of a recurrent layer.
@@ -58,8 +58,8 @@ pub struct Recurrent {
 /// A layer from the first word to the last, and perhaps one the other way.
 #[derive(Clone, Debug)]
 struct Directions {
-    forth: Layer,
-    back: Option<Layer>,
+    forward: Layer,
+    reverse: Option<Layer>,
 }
 
 /// One layer. In memory the weights are `(inputs, gates)` and `(hidden, gates)`.
@@ -79,25 +79,25 @@ impl Recurrent {
         let layers = (0..stack.layers).map(|i| {
             let inputs = if i == 0 { inputs } else { stack.outputs() };
             let mut layer = |suffix| Layer::new(layout, name, &format!("l{i}{suffix}"), inputs, stack);
-            Directions { forth: layer(""), back: stack.bidirectional.then(|| layer("_reverse")) }
+            Directions { forward: layer(""), reverse: stack.bidirectional.then(|| layer("_reverse")) }
         });
         Self { layers: layers.collect(), dropout: stack.dropout }
     }
 
     /// The states of the last layer, `(T, B, 1, outputs)`.
     pub fn forward(&self, tape: &mut Tape<'_>, mut x: Var) -> Var {
-        for (i, Directions { forth, back }) in self.layers.iter().enumerate() {
+        for (i, Directions { forward, reverse }) in self.layers.iter().enumerate() {
             if i > 0 {
                 x = tape.dropout(x, self.dropout);
             }
-            let states = forth.forward(tape, x);
-            x = match back {
-                None => states,
-                Some(back) => {
-                    let turned = tape.turn_words(x);
-                    let turned = back.forward(tape, turned);
-                    let turned = tape.turn_words(turned);
-                    tape.beside(states, turned)
+            x = match reverse {
+                None => forward.forward(tape, x),
+                Some(reverse) => {
+                    let states = forward.forward(tape, x.clone());
+                    let reversed = tape.reverse_words(x);
+                    let reversed = reverse.forward(tape, reversed);
+                    let reversed = tape.reverse_words(reversed);
+                    tape.concatenate(states, reversed)
                 }
             };
         }
@@ -111,39 +111,42 @@ impl Layer {
         let gates = cell.gates() * hidden;
         let init = Init::Uniform(1.0 / (hidden as f32).sqrt());
         let mut weight = |part: &str, inputs: usize| {
-            let order = Order::permuted(&[gates, inputs], &[1, 0]);
+            let order = MemoryOrder::permuted(&[gates, inputs], &[1, 0]);
             layout.dense(format!("{name}.weight_{part}_{suffix}"), &[gates, inputs], order, init)
         };
         let (input_weight, state_weight) = (weight("ih", inputs), weight("hh", hidden));
         let mut bias = |part: &str| {
-            layout.dense(format!("{name}.bias_{part}_{suffix}"), &[gates], Order::plain(&[gates]), init)
+            layout.dense(format!("{name}.bias_{part}_{suffix}"), &[gates], MemoryOrder::plain(&[gates]), init)
         };
         let (input_bias, state_bias) = (bias("ih"), bias("hh"));
         Self { cell, input_weight, state_weight, input_bias, state_bias, inputs, hidden }
     }
 
     fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
-        let [steps, batch, _, _] = tape.dims(x);
+        let [steps, batch, _, _] = tape.dims(&x);
         let (hidden, width) = (self.hidden, self.cell.gates() * self.hidden);
+        // Only the backward pass needs the gates of all steps.
+        let kept = if tape.is_training() { steps } else { block(batch).min(steps) };
         let pool = tape.pool();
         let mut states = pool.take(steps * batch * hidden);
-        let mut saved = Saved {
-            gates: pool.take(steps * batch * width),
+        let mut saved = SavedSteps {
+            kept,
+            gates: pool.take(kept * batch * width),
             cells: pool.take(if self.cell == Cell::Lstm { steps * batch * hidden } else { 0 }),
-            extra: pool.take(steps * batch * hidden),
+            extra: pool.take(kept * batch * hidden),
             zeros: pool.zeros(batch * hidden),
         };
         let mut bias = pool.take(width);
         let mut sums = pool.zeros(if self.cell == Cell::Gru { batch * width } else { 0 });
         self.join_biases(tape, &mut bias);
         for step in 0..steps {
-            self.project_input(tape, x, &bias, &mut saved.gates, step);
+            self.project_input(tape, &x, &bias, &mut saved, step);
             self.step(tape, step, batch, &mut states, &mut saved, &mut sums);
         }
         tape.pool().give(sums);
         tape.pool().give(bias);
         let y = tape.push(states, [steps, batch, 1, hidden], true);
-        tape.record(Record::Recurrent(Recurred { layer: self.clone(), x, y, saved }));
+        tape.record(LayerRecord::Recurrent(Recurred { layer: self.clone(), x, y: y.clone(), saved }));
         y
     }
 
@@ -157,18 +160,16 @@ impl Layer {
         add(&mut bias[..joined], &tape.parameters(&self.state_bias)[..joined]);
     }
 
-    /// At the first step of every block of steps, computes the input's share of the gates for the whole block. A block is
-    /// small enough that its gates are still in the cache when their step comes.
-    fn project_input(&self, tape: &Tape<'_>, x: Var, bias: &[f32], gates: &mut [f32], step: usize) {
-        const ROWS: usize = 1024;
+    /// At the first step of every block of steps, computes the input's share of the gates for the whole block.
+    fn project_input(&self, tape: &Tape<'_>, x: &Var, bias: &[f32], saved: &mut SavedSteps, step: usize) {
         let [steps, batch, _, _] = tape.dims(x);
         let (inputs, width) = (self.inputs, self.cell.gates() * self.hidden);
-        let block = (ROWS / batch.max(1)).max(1);
+        let block = block(batch);
         if !step.is_multiple_of(block) {
             return;
         }
         let rows = block.min(steps - step) * batch;
-        let gates = &mut gates[step * batch * width..][..rows * width];
+        let gates = &mut saved.gates[step % saved.kept * batch * width..][..rows * width];
         fill_rows(gates, bias);
         let x = Matrix::new(&tape.value(x)[step * batch * inputs..], rows, inputs);
         matmul(gates, width, x, Matrix::new(tape.parameters(&self.input_weight), inputs, width), true);
@@ -181,14 +182,14 @@ impl Layer {
         step: usize,
         batch: usize,
         states: &mut [f32],
-        saved: &mut Saved,
+        saved: &mut SavedSteps,
         sums: &mut [f32],
     ) {
         let (hidden, width) = (self.hidden, self.cell.gates() * self.hidden);
         let size = batch * hidden;
-        let Saved { gates, cells, extra, zeros } = saved;
-        let gates = &mut gates[step * batch * width..][..batch * width];
-        let extra = &mut extra[step * size..][..size];
+        let SavedSteps { kept, gates, cells, extra, zeros } = saved;
+        let gates = &mut gates[step % *kept * batch * width..][..batch * width];
+        let extra = &mut extra[step % *kept * size..][..size];
         let (past, state) = states.split_at_mut(step * size);
         let before = if step == 0 { &zeros[..] } else { &past[(step - 1) * size..] };
         let weight = Matrix::new(tape.parameters(&self.state_weight), hidden, width);
@@ -212,17 +213,27 @@ impl Layer {
     }
 }
 
-/// What a layer keeps for the way back.
+/// For how many steps of `batch` sequences the input is multiplied at a time: few enough that their gates are still in
+/// the cache when their step comes.
+fn block(batch: usize) -> usize {
+    const ROWS: usize = 1024;
+    (ROWS / batch.max(1)).max(1)
+}
+
+/// What a layer keeps for the backward pass.
 #[derive(Debug)]
-struct Saved {
-    /// The gates, `(T, B, gates)`; on the way back, the slopes of their sums.
-    gates: Buffer,
+struct SavedSteps {
+    /// Of how many steps gates and extra are kept. An evaluation keeps those of a block of steps, and then of the next.
+    kept: usize,
+    /// The gates, `(T, B, gates)`; in the backward pass, the gradients of their sums.
+    gates: FloatBuffer,
     /// The cells of an LSTM, `(T, B, H)`.
-    cells: Buffer,
-    /// `(T, B, H)`: of a GRU the state's share of the candidate, on the way back its slope; of an LSTM the cells' tanh.
-    extra: Buffer,
+    cells: FloatBuffer,
+    /// `(T, B, H)`: of a GRU the state's share of the candidate, in the backward pass its gradient; of an LSTM the
+    /// cells' tanh.
+    extra: FloatBuffer,
     /// What comes before the first step.
-    zeros: Buffer,
+    zeros: FloatBuffer,
 }
 
 #[derive(Debug)]
@@ -230,84 +241,84 @@ pub(crate) struct Recurred {
     layer: Layer,
     x: Var,
     y: Var,
-    saved: Saved,
+    saved: SavedSteps,
 }
 
 impl Recurred {
-    pub(super) fn recycle(self, pool: &mut Pool) {
-        let Saved { gates, cells, extra, zeros } = self.saved;
+    pub(super) fn recycle(self, pool: &mut FloatPool) {
+        let SavedSteps { gates, cells, extra, zeros, .. } = self.saved;
         for buffer in [gates, cells, extra, zeros] {
             pool.give(buffer);
         }
     }
 
     pub(super) fn backward(&mut self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        let [steps, batch, _, hidden] = tape.dims(self.y);
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        let [steps, batch, _, hidden] = tape.dims(&self.y);
         if steps == 0 || batch == 0 {
             return;
         }
         self.through_time(tape, &dy, steps, batch);
         tape.pool().give(dy);
-        self.parameter_slopes(tape, steps, batch);
-        if tape.wants_slope(self.x) {
+        self.parameter_gradients(tape, steps, batch);
+        if tape.requires_grad(&self.x) {
             let Layer { input_weight, inputs, cell, .. } = &self.layer;
             let width = cell.gates() * hidden;
             let mut dx = tape.pool().take(steps * batch * inputs);
             let weight = Matrix::new(tape.parameters(input_weight), *inputs, width);
-            let slopes = Matrix::new(&self.saved.gates, steps * batch, width);
-            matmul(&mut dx, *inputs, slopes, weight.transposed(), false);
-            tape.add_slope(self.x, dx);
+            let upstream = Matrix::new(&self.saved.gates, steps * batch, width);
+            matmul(&mut dx, *inputs, upstream, weight.transposed(), false);
+            tape.add_upstream(&self.x, dx);
         }
     }
 
-    /// From the last step to the first: turns the gates into the slopes of their sums.
+    /// From the last step to the first: turns the gates into the gradients of their sums.
     fn through_time(&mut self, tape: &mut Tape<'_>, dy: &[f32], steps: usize, batch: usize) {
         let Layer { cell, state_weight, hidden, .. } = &self.layer;
         let (hidden, width, size) = (*hidden, cell.gates() * hidden, batch * hidden);
         // The weight is needed once a step with its rows adjacent: transposing it once is cheaper.
         let mut weight = tape.pool().take(width * hidden);
         transpose(tape.parameters(state_weight), width, &mut weight, hidden);
-        let mut slope = tape.pool().zeros(size);
-        let mut cell_slope = tape.pool().zeros(size);
-        let states = tape.value(self.y);
-        let Saved { gates, cells, extra, zeros } = &mut self.saved;
+        let mut dh = tape.pool().zeros(size);
+        let mut dc = tape.pool().zeros(size);
+        let states = tape.value(&self.y);
+        let SavedSteps { gates, cells, extra, zeros, .. } = &mut self.saved;
         for step in (0..steps).rev() {
-            add(&mut slope, &dy[step * size..][..size]);
+            add(&mut dh, &dy[step * size..][..size]);
             let past = (step.max(1) - 1) * size..step.max(1) * size;
             let gates = &mut gates[step * batch * width..][..batch * width];
             let extra = &mut extra[step * size..][..size];
             match cell {
                 Cell::Gru => {
                     let before = if step == 0 { &zeros[..] } else { &states[past] };
-                    recur::gru_backward(gates, extra, before, &mut slope, hidden);
+                    recur::gru_backward(gates, extra, before, &mut dh, hidden);
                     let (reset_update, candidate) = weight.split_at(2 * hidden * hidden);
-                    let slopes = Matrix::strided(gates, batch, 2 * hidden, width);
-                    matmul(&mut slope, hidden, slopes, Matrix::new(reset_update, 2 * hidden, hidden), true);
-                    let slopes = Matrix::new(extra, batch, hidden);
-                    matmul(&mut slope, hidden, slopes, Matrix::new(candidate, hidden, hidden), true);
+                    let upstream = Matrix::strided(gates, batch, 2 * hidden, width);
+                    matmul(&mut dh, hidden, upstream, Matrix::new(reset_update, 2 * hidden, hidden), true);
+                    let upstream = Matrix::new(extra, batch, hidden);
+                    matmul(&mut dh, hidden, upstream, Matrix::new(candidate, hidden, hidden), true);
                 }
                 Cell::Lstm => {
                     let before = if step == 0 { &zeros[..] } else { &cells[past] };
-                    recur::lstm_backward(gates, before, extra, &slope, &mut cell_slope, hidden);
-                    let slopes = Matrix::new(gates, batch, width);
-                    matmul(&mut slope, hidden, slopes, Matrix::new(&weight, width, hidden), false);
+                    recur::lstm_backward(gates, before, extra, &dh, &mut dc, hidden);
+                    let upstream = Matrix::new(gates, batch, width);
+                    matmul(&mut dh, hidden, upstream, Matrix::new(&weight, width, hidden), false);
                 }
             }
         }
-        for buffer in [weight, slope, cell_slope] {
+        for buffer in [weight, dh, dc] {
             tape.pool().give(buffer);
         }
     }
 
-    /// The slopes of weights and biases: large products over all steps at once.
-    fn parameter_slopes(&self, tape: &mut Tape<'_>, steps: usize, batch: usize) {
+    /// The gradients of weights and biases: large products over all steps at once.
+    fn parameter_gradients(&self, tape: &mut Tape<'_>, steps: usize, batch: usize) {
         let Layer { cell, input_weight, state_weight, input_bias, state_bias, inputs, hidden } = &self.layer;
         let (width, size) = (cell.gates() * hidden, batch * hidden);
-        let Saved { gates, extra, .. } = &self.saved;
+        let SavedSteps { gates, extra, .. } = &self.saved;
         let rows = steps * batch;
 
-        let (gradient, x) = tape.gradient_and_value(self.x);
+        let (gradient, x) = tape.gradient_and_value(&self.x);
         let (dw, more) = gradient.dense(input_weight);
         let x = Matrix::new(x, rows, *inputs).transposed();
         matmul(dw, width, x, Matrix::new(gates, rows, width), more);
@@ -315,7 +326,7 @@ impl Recurred {
         column_sums(gates, db, more);
 
         // The state before the first step is zero, so the first step has no share in the state's weight.
-        let (gradient, states) = tape.gradient_and_value(self.y);
+        let (gradient, states) = tape.gradient_and_value(&self.y);
         let rows = rows - batch;
         let states = Matrix::new(&states[..rows * hidden], rows, *hidden).transposed();
         let (dw, more) = gradient.dense(state_weight);
@@ -327,8 +338,8 @@ impl Recurred {
                 column_sums(gates, db, more);
             }
             Cell::Gru => {
-                let slopes = Matrix::strided(later, rows, 2 * hidden, width);
-                matmul(dw, width, states, slopes, more);
+                let upstream = Matrix::strided(later, rows, 2 * hidden, width);
+                matmul(dw, width, states, upstream, more);
                 let candidate = Matrix::new(&extra[size..], rows, *hidden);
                 matmul(&mut dw[2 * hidden..], width, states, candidate, more);
                 let (db, more) = gradient.dense(state_bias);

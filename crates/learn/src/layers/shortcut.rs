@@ -1,22 +1,22 @@
-use super::Record;
-use crate::tape::{Form, Tape, Var};
+use super::LayerRecord;
+use crate::tape::{MemoryFormat, Tape, Var};
 
 impl Tape<'_> {
-    /// Every second place of every second row, with channels of zeros on both sides: the shortcut without parameters of the
-    /// residual nets for small images.
-    pub fn thin_out(&mut self, x: Var, channels: usize) -> Var {
-        assert_eq!(self.form(x), Form::Rows, "samples in the lanes are not thinned out");
-        let [images, height, width, inputs] = self.dims(x);
+    /// Every second place of every second row, with channels of zeros on both sides: the shortcut without parameters of
+    /// the residual nets for small images.
+    pub fn subsample(&mut self, x: Var, channels: usize) -> Var {
+        assert_eq!(self.format(&x), MemoryFormat::Rows, "samples in the lanes are not subsampled");
+        let [images, height, width, inputs] = self.dims(&x);
         let dims = [images, height.div_ceil(2), width.div_ceil(2), channels];
         let mut data = self.pool().zeros(dims.iter().product());
         let before = (channels - inputs) / 2;
         for (place, y) in data.chunks_exact_mut(channels).enumerate() {
             let from = source(place, height, width) * inputs;
-            y[before..before + inputs].copy_from_slice(&self.value(x)[from..from + inputs]);
+            y[before..before + inputs].copy_from_slice(&self.value(&x)[from..from + inputs]);
         }
-        let wants_slope = self.wants_slope(x);
-        let y = self.push(data, dims, wants_slope);
-        self.record(Record::Shortcut(Thinned { x, y }));
+        let requires_grad = self.requires_grad(&x);
+        let y = self.push(data, dims, requires_grad);
+        self.record(LayerRecord::Shortcut(Subsampled { x, y: y.clone() }));
         y
     }
 }
@@ -29,23 +29,23 @@ fn source(place: usize, height: usize, width: usize) -> usize {
 }
 
 #[derive(Debug)]
-pub(crate) struct Thinned {
+pub(crate) struct Subsampled {
     x: Var,
     y: Var,
 }
 
-impl Thinned {
+impl Subsampled {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
-            let ([_, height, width, inputs], [.., channels]) = (tape.dims(self.x), tape.dims(self.y));
-            let (len, before) = (tape.value(self.x).len(), (channels - inputs) / 2);
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
+            let ([_, height, width, inputs], [.., channels]) = (tape.dims(&self.x), tape.dims(&self.y));
+            let (len, before) = (tape.value(&self.x).len(), (channels - inputs) / 2);
             let mut dx = tape.pool().zeros(len);
-            for (place, slope) in dy.chunks_exact(channels).enumerate() {
+            for (place, dy) in dy.chunks_exact(channels).enumerate() {
                 let to = source(place, height, width) * inputs;
-                dx[to..to + inputs].copy_from_slice(&slope[before..before + inputs]);
+                dx[to..to + inputs].copy_from_slice(&dy[before..before + inputs]);
             }
-            tape.add_slope(self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }

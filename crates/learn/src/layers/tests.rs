@@ -1,7 +1,7 @@
-//! Every layer's way back against differences of its way forward.
+//! Every layer's backward pass against differences of its forward pass.
 
 use super::*;
-use crate::data::{Batch, IGNORED, Inputs, Shape, Vocabulary};
+use crate::batch::{Batch, IGNORED, Inputs, PADDING, Shape};
 use crate::layout::Layout;
 use crate::random::Random;
 use crate::{ClassWeights, Gradient, Model, Net, Network, Tally, Var};
@@ -56,7 +56,7 @@ where
     loss(&parameters, &mut gradient);
     let found = gradient.clone();
     for (number, tensor) in layout.tensors().iter().enumerate() {
-        if tensor.kind == crate::layout::Kind::Buffer {
+        if tensor.kind == crate::layout::TensorKind::Buffer {
             continue;
         }
         for i in tensor.range.clone() {
@@ -84,7 +84,8 @@ fn images(samples: usize, [height, width, channels]: [usize; 3]) -> Batch {
     Batch::random(&Shape::Images { height, width, channels, classes: 3 }, samples, 0, SEED)
 }
 
-/// Four texts of five, two, one and four words out of seven. What lies behind a text's end is a word too: nothing is padding.
+/// Four texts of five, two, one and four words out of seven. What lies behind a text's end is a word too: nothing is
+/// padding.
 fn texts() -> Batch {
     let mut batch = Batch::random(&Shape::Texts { words: 7, classes: 3 }, 4, 5, SEED);
     let Inputs::Words { lengths, .. } = &mut batch.inputs else { unreachable!("texts are words") };
@@ -177,7 +178,7 @@ fn convolutions() {
     };
     check_conv("padded", 3, [3, 1, 1], false);
     check_conv("strided", 3, [3, 2, 1], false);
-    check_conv("thinned", 3, [1, 2, 0], false);
+    check_conv("strided 1×1", 3, [1, 2, 0], false);
     check_conv("plain", 3, [2, 1, 0], false);
     check_conv("lanes of 1", 1, [3, 1, 0], true);
     check_conv("lanes of 17", 17, [3, 1, 0], true);
@@ -221,7 +222,7 @@ fn pools_and_shortcuts() {
         check_pool("max to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_max_pool(x, [4, 3]));
         check_pool("max to 2×9", lanes, [2, 9, 3], |tape, x| tape.adaptive_max_pool(x, [2, 9]));
     }
-    check_pool("thinned", false, [3, 4, 7], |tape, x| tape.thin_out(x, 7));
+    check_pool("subsampled", false, [3, 4, 7], |tape, x| tape.subsample(x, 7));
 }
 
 #[test]
@@ -234,7 +235,7 @@ fn batch_norms() {
             let scores = scores(layout, [3, 2, 4]);
             move |tape| {
                 let images = tape.images();
-                let x = conv.forward(tape, images, Activation::None);
+                let x = conv.forward(tape, images.clone(), Activation::None);
                 let residual = has_residual.then(|| side.forward(tape, images, Activation::None));
                 let x = norm.forward(tape, x, residual, activation);
                 scores(tape, x);
@@ -252,7 +253,7 @@ fn batch_norms() {
         move |tape| {
             let x = tape.images();
             let x = conv.forward(tape, x, Activation::None);
-            let y = norm.forward(tape, x, Some(x), Activation::None);
+            let y = norm.forward(tape, x.clone(), Some(x.clone()), Activation::None);
             let y = norm.forward(tape, y, Some(x), Activation::None);
             scores(tape, y);
         }
@@ -283,7 +284,8 @@ fn recurrent_layers() {
     }
 }
 
-/// A score for every word: what lies behind a text's end is padding, which has no target, and no slope either.
+/// A score for every word: what lies behind a text's end is padding, which has no target, and no gradient
+/// either.
 #[test]
 fn recurrent_layers_with_padding_and_masks() {
     let mut batch = texts();
@@ -293,7 +295,7 @@ fn recurrent_layers_with_padding_and_masks() {
     batch.targets = (0..*steps as u32 * 4).map(|i| i * 7 % 3).collect();
     for (i, (number, target)) in numbers.iter_mut().zip(&mut batch.targets).enumerate() {
         if (i / 4) as u32 >= lengths[i % 4] {
-            (*number, *target) = (Vocabulary::PADDING, IGNORED);
+            (*number, *target) = (PADDING, IGNORED);
         }
     }
     let weights = ClassWeights::new(&[1.0, 0.5, 2.0]).expect("weights");

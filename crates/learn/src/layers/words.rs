@@ -1,54 +1,54 @@
 //! Operations on the words of sequences `(T, B, 1, F)`, which end at different steps.
 
-use super::Record;
-use crate::data::Inputs;
+use super::LayerRecord;
+use crate::batch::Inputs;
 use crate::tape::{Tape, Var};
 
 impl Tape<'_> {
     /// The features at each sequence's last real word, `(B, 1, 1, F)`.
     pub fn last_word(&mut self, x: Var) -> Var {
-        self.one_word(x, Chosen::LastWord)
+        self.one_word(x, WordChoice::LastWord)
     }
 
     /// The features at the last step of all, behind the padding of shorter sequences, `(B, 1, 1, F)`.
     pub fn last_step(&mut self, x: Var) -> Var {
-        self.one_word(x, Chosen::LastStep)
+        self.one_word(x, WordChoice::LastStep)
     }
 
-    fn one_word(&mut self, x: Var, chosen: Chosen) -> Var {
-        let [_, batch, _, features] = self.dims(x);
+    fn one_word(&mut self, x: Var, chosen: WordChoice) -> Var {
+        let [_, batch, _, features] = self.dims(&x);
         let mut data = self.pool().take(batch * features);
         for (b, row) in data.chunks_exact_mut(features).enumerate() {
-            row.copy_from_slice(&self.value(x)[chosen.row(self, x, b) * features..][..features]);
+            row.copy_from_slice(&self.value(&x)[chosen.row(self, &x, b) * features..][..features]);
         }
-        let wants_slope = self.wants_slope(x);
-        let y = self.push(data, [batch, 1, 1, features], wants_slope);
-        self.record(Record::OneWord(OneWord { x, y, chosen }));
+        let requires_grad = self.requires_grad(&x);
+        let y = self.push(data, [batch, 1, 1, features], requires_grad);
+        self.record(LayerRecord::OneWord(OneWord { x, y: y.clone(), chosen }));
         y
     }
 
     /// Each sequence from its last real word to its first; padding stays where it is.
-    pub(super) fn turn_words(&mut self, x: Var) -> Var {
-        let len = self.value(x).len();
+    pub(super) fn reverse_words(&mut self, x: Var) -> Var {
+        let len = self.value(&x).len();
         let mut data = self.pool().take(len);
-        turn(self, x, self.value(x), &mut data);
-        let (dims, wants_slope) = (self.dims(x), self.wants_slope(x));
-        let y = self.push(data, dims, wants_slope);
-        self.record(Record::Turned(Turned { x, y }));
+        reverse(self, &x, self.value(&x), &mut data);
+        let (dims, requires_grad) = (self.dims(&x), self.requires_grad(&x));
+        let y = self.push(data, dims, requires_grad);
+        self.record(LayerRecord::Reversed(Reversed { x, y: y.clone() }));
         y
     }
 
     /// The features of two values side by side.
-    pub(super) fn beside(&mut self, a: Var, b: Var) -> Var {
-        let ([steps, batch, _, left], [.., right]) = (self.dims(a), self.dims(b));
+    pub(super) fn concatenate(&mut self, a: Var, b: Var) -> Var {
+        let ([steps, batch, _, left], [.., right]) = (self.dims(&a), self.dims(&b));
         let mut data = self.pool().take(steps * batch * (left + right));
-        let rows = self.value(a).chunks_exact(left).zip(self.value(b).chunks_exact(right));
+        let rows = self.value(&a).chunks_exact(left).zip(self.value(&b).chunks_exact(right));
         for (y, (a, b)) in data.chunks_exact_mut(left + right).zip(rows) {
             y[..left].copy_from_slice(a);
             y[left..].copy_from_slice(b);
         }
         let y = self.push(data, [steps, batch, 1, left + right], true);
-        self.record(Record::Beside(Beside { a, b, y }));
+        self.record(LayerRecord::Concatenated(Concatenated { a, b, y: y.clone() }));
         y
     }
 }
@@ -63,14 +63,14 @@ fn lengths<'a>(tape: &Tape<'a>) -> &'a [u32] {
 
 /// Which word of a sequence is taken.
 #[derive(Clone, Copy, Debug)]
-enum Chosen {
+enum WordChoice {
     LastWord,
     LastStep,
 }
 
-impl Chosen {
+impl WordChoice {
     /// The row of sequence `b`'s word in `(T, B)`.
-    fn row(self, tape: &Tape<'_>, x: Var, b: usize) -> usize {
+    fn row(self, tape: &Tape<'_>, x: &Var, b: usize) -> usize {
         let [steps, batch, ..] = tape.dims(x);
         let step = match self {
             Self::LastWord => lengths(tape)[b].max(1) as usize - 1,
@@ -84,27 +84,27 @@ impl Chosen {
 pub(crate) struct OneWord {
     x: Var,
     y: Var,
-    chosen: Chosen,
+    chosen: WordChoice,
 }
 
 impl OneWord {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
-            let [.., features] = tape.dims(self.x);
-            let len = tape.value(self.x).len();
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
+            let [.., features] = tape.dims(&self.x);
+            let len = tape.value(&self.x).len();
             let mut dx = tape.pool().zeros(len);
-            for (b, slope) in dy.chunks_exact(features).enumerate() {
-                dx[self.chosen.row(tape, self.x, b) * features..][..features].copy_from_slice(slope);
+            for (b, dy) in dy.chunks_exact(features).enumerate() {
+                dx[self.chosen.row(tape, &self.x, b) * features..][..features].copy_from_slice(dy);
             }
-            tape.add_slope(self.x, dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }
 }
 
-/// Turns the sequences of `from`, a value of the sizes of `x`, around.
-fn turn(tape: &Tape<'_>, x: Var, from: &[f32], to: &mut [f32]) {
+/// Reverses the sequences of `from`, a value of the sizes of `x`.
+fn reverse(tape: &Tape<'_>, x: &Var, from: &[f32], to: &mut [f32]) {
     let [steps, batch, _, features] = tape.dims(x);
     let lengths = lengths(tape);
     for step in 0..steps {
@@ -118,41 +118,41 @@ fn turn(tape: &Tape<'_>, x: Var, from: &[f32], to: &mut [f32]) {
 }
 
 #[derive(Debug)]
-pub(crate) struct Turned {
+pub(crate) struct Reversed {
     x: Var,
     y: Var,
 }
 
-impl Turned {
+impl Reversed {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        if tape.wants_slope(self.x) {
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        if tape.requires_grad(&self.x) {
             let mut dx = tape.pool().take(dy.len());
-            turn(tape, self.x, &dy, &mut dx);
-            tape.add_slope(self.x, dx);
+            reverse(tape, &self.x, &dy, &mut dx);
+            tape.add_upstream(&self.x, dx);
         }
         tape.pool().give(dy);
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct Concatenated {
     a: Var,
     b: Var,
     y: Var,
 }
 
-impl Beside {
+impl Concatenated {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
-        let Some(dy) = tape.take_slope(self.y) else { return };
-        let (left, right) = (tape.dims(self.a)[3], tape.dims(self.b)[3]);
-        for (var, features, start) in [(self.a, left, 0), (self.b, right, left)] {
-            if tape.wants_slope(var) {
+        let Some(dy) = tape.take_upstream(&self.y) else { return };
+        let (left, right) = (tape.dims(&self.a)[3], tape.dims(&self.b)[3]);
+        for (var, features, start) in [(&self.a, left, 0), (&self.b, right, left)] {
+            if tape.requires_grad(var) {
                 let mut dx = tape.pool().take(dy.len() / (left + right) * features);
                 for (dx, dy) in dx.chunks_exact_mut(features).zip(dy.chunks_exact(left + right)) {
                     dx.copy_from_slice(&dy[start..start + features]);
                 }
-                tape.add_slope(var, dx);
+                tape.add_upstream(var, dx);
             }
         }
         tape.pool().give(dy);

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_sizes, side_behind};
+use super::{check_sizes, size_behind_convs};
 use crate::error::Result;
 use crate::layers::{Activation, Conv2d, Linear};
 use crate::layout::Layout;
@@ -29,7 +29,7 @@ impl Options {
     pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
         let Self { channels, kernel, hidden } = *self;
         check_sizes(name, &[("channels", &channels), ("kernel", &[kernel]), ("hidden", &hidden)])?;
-        let rest = side_behind(name, image, kernel)?;
+        let rest = size_behind_convs(name, image, kernel)?;
         Ok(Box::new(Net::new(|layout| Lenet5::new(layout, self, image[2], rest, classes))))
     }
 }

@@ -1,8 +1,8 @@
-//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its way forward.
+//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its forward
+//! pass.
 //!
 //! To add one: write the file, and add it to the list below.
 
-pub mod cnn;
 pub mod lenet;
 pub mod lenet5;
 pub mod mlp;
@@ -16,7 +16,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::Shape;
+use crate::batch::Shape;
 use crate::error::{Error, Result};
 use crate::model::Model;
 
@@ -57,7 +57,9 @@ macro_rules! models {
                     })*
                     $((Self::$tagger(options), &Shape::Tagging { words, tags }) => options.build(words, tags),)*
                     $((Self::$text(options), &Shape::Texts { words, classes }) => options.build(words, classes),)*
-                    $((Self::$image(_), _) => Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape)),)*
+                    $((Self::$image(_), _) => {
+                        Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape))
+                    })*
                     $((Self::$tagger(_), _) => {
                         Err(wrong_data($tagger_name, "sentences with one tag a word (grammar, …)", shape))
                     })*
@@ -72,19 +74,19 @@ macro_rules! models {
 
 models! {
     images: {
-        Cnn(cnn::Options) = "cnn",
+        Cnn(lenet::CnnOptions) = "cnn",
         Lenet(lenet::Options) = "lenet",
         Lenet5(lenet5::Options) = "lenet5",
         Mlp(mlp::Options) = "mlp",
         Resnet18(resnet::Options) = "resnet18",
-        Resnet20(resnet::ThinOptions) = "resnet20",
-        Resnet32(resnet::ThinOptions) = "resnet32",
+        Resnet20(resnet::CifarOptions) = "resnet20",
+        Resnet32(resnet::CifarOptions) = "resnet32",
         Resnet34(resnet::Options) = "resnet34",
-        Resnet44(resnet::ThinOptions) = "resnet44",
+        Resnet44(resnet::CifarOptions) = "resnet44",
         Resnet50(resnet::Options) = "resnet50",
-        Resnet56(resnet::ThinOptions) = "resnet56",
+        Resnet56(resnet::CifarOptions) = "resnet56",
         Resnet101(resnet::Options) = "resnet101",
-        Resnet110(resnet::ThinOptions) = "resnet110",
+        Resnet110(resnet::CifarOptions) = "resnet110",
         Resnet152(resnet::Options) = "resnet152",
         Vgg11(vgg::Options) = "vgg11",
         Vgg13(vgg::Options) = "vgg13",
@@ -112,17 +114,17 @@ fn wrong_data(model: &str, wants: &str, shape: &Shape) -> Error {
         Shape::Tagging { .. } => "sentences with one tag a word",
         Shape::Texts { .. } => "texts with one label each",
     };
-    Error::Mismatch(format!("model {model} is for {wants}, but the data are {has}"))
+    Error(format!("model {model} is for {wants}, but the data are {has}"))
 }
 
 /// Images of a size that the model cannot take.
 fn wrong_image(model: &str, [height, width, _]: [usize; 3], wants: &str) -> Error {
-    Error::Mismatch(format!("model {model} is for {wants}, but the data have {height}×{width}"))
+    Error(format!("model {model} is for {wants}, but the data have {height}×{width}"))
 }
 
 /// An option that is out of its range.
 fn wrong_option(model: &str, option: &str, rule: &str) -> Error {
-    Error::Mismatch(format!("model {model}: {option} must be {rule}"))
+    Error(format!("model {model}: {option} must be {rule}"))
 }
 
 /// A rate of dropout.
@@ -130,7 +132,7 @@ fn check_dropout(model: &str, rate: f32) -> Result<()> {
     if (0.0..1.0).contains(&rate) { Ok(()) } else { Err(wrong_option(model, "dropout", "from 0 to below 1")) }
 }
 
-/// The largest size of a layer: a slip of the finger must not fill the memory.
+/// The largest size of a layer: a typing error must not fill the memory.
 const MOST: usize = 65_536;
 
 /// Sizes that must not be 0, and not absurd.
@@ -147,7 +149,7 @@ fn check_layers(model: &str, layers: usize) -> Result<()> {
 }
 
 /// Height and width of what two convolutions without padding, each with a halving behind, leave of an image.
-fn side_behind(model: &str, image: [usize; 3], kernel: usize) -> Result<[usize; 2]> {
+fn size_behind_convs(model: &str, image: [usize; 3], kernel: usize) -> Result<[usize; 2]> {
     let shrink = |side: usize| (side + 1).checked_sub(kernel).map(|side| side / 2);
     let side = |side: usize| shrink(side).and_then(shrink).filter(|&side| side > 0);
     match (side(image[0]), side(image[1])) {

@@ -7,8 +7,8 @@ use crate::layout::Layout;
 use crate::model::{Model, Net, Network};
 use crate::tape::{Tape, Var};
 
-/// Residual nets for images of about 32×32, square or not. Depths 18 to 152 have four stages and project their shortcuts where the size
-/// changes; depths 20 to 110 have three narrow stages and shortcuts without parameters.
+/// Residual nets for images of about 32×32, square or not. Depths 18 to 152 have four stages and project their
+/// shortcuts where the size changes; depths 20 to 110 have three narrow stages and shortcuts without parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -25,12 +25,12 @@ impl Default for Options {
 /// The same for the depths 20 to 110.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ThinOptions {
+pub struct CifarOptions {
     /// The channels of the first stage; each further one has twice as many.
     pub width: usize,
 }
 
-impl Default for ThinOptions {
+impl Default for CifarOptions {
     fn default() -> Self {
         Self { width: 16 }
     }
@@ -43,7 +43,7 @@ impl Options {
     }
 }
 
-impl ThinOptions {
+impl CifarOptions {
     /// `name` is one of resnet20, resnet32, resnet44, resnet56 and resnet110.
     pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
         build(name, self.width, image, classes)
@@ -55,46 +55,46 @@ fn build(name: &str, width: usize, image: [usize; 3], classes: usize) -> Result<
     if image[..2].contains(&0) {
         return Err(wrong_image(name, image, "images that have pixels"));
     }
-    let plan = Plan::of(name);
-    Ok(Box::new(Net::new(|layout| Resnet::new(layout, plan, width, image[2], classes))))
+    let variant = ResnetVariant::of(name);
+    Ok(Box::new(Net::new(|layout| Resnet::new(layout, variant, width, image[2], classes))))
 }
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct ResnetVariant {
     /// How many blocks each stage has.
     stages: &'static [usize],
-    kind: Kind,
+    kind: BlockKind,
     /// What PyTorch's users call the last layer.
     head: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     /// Two 3×3 convolutions; where the size changes, the shortcut is projected.
     Basic,
-    /// The same, but the shortcut is thinned out.
-    Thin,
+    /// The same, but the shortcut is subsampled, as in the nets for CIFAR.
+    Cifar,
     /// 1×1, 3×3 and 1×1 to four times the channels; the shortcut is projected.
     Bottleneck,
 }
 
-impl Plan {
+impl ResnetVariant {
     fn of(name: &str) -> Self {
-        let basic = |stages| Self { stages, kind: Kind::Basic, head: "fc" };
-        let bottleneck = |stages| Self { stages, kind: Kind::Bottleneck, head: "fc" };
-        let thin = |stages| Self { stages, kind: Kind::Thin, head: "linear" };
+        let basic = |stages| Self { stages, kind: BlockKind::Basic, head: "fc" };
+        let bottleneck = |stages| Self { stages, kind: BlockKind::Bottleneck, head: "fc" };
+        let cifar = |stages| Self { stages, kind: BlockKind::Cifar, head: "linear" };
         match name {
             "resnet18" => basic(&[2, 2, 2, 2]),
             "resnet34" => basic(&[3, 4, 6, 3]),
             "resnet50" => bottleneck(&[3, 4, 6, 3]),
             "resnet101" => bottleneck(&[3, 4, 23, 3]),
             "resnet152" => bottleneck(&[3, 8, 36, 3]),
-            "resnet20" => thin(&[3, 3, 3]),
-            "resnet32" => thin(&[5, 5, 5]),
-            "resnet44" => thin(&[7, 7, 7]),
-            "resnet56" => thin(&[9, 9, 9]),
-            "resnet110" => thin(&[18, 18, 18]),
+            "resnet20" => cifar(&[3, 3, 3]),
+            "resnet32" => cifar(&[5, 5, 5]),
+            "resnet44" => cifar(&[7, 7, 7]),
+            "resnet56" => cifar(&[9, 9, 9]),
+            "resnet110" => cifar(&[18, 18, 18]),
             _ => unreachable!("no residual net is named {name}"),
         }
     }
@@ -104,26 +104,26 @@ impl Plan {
 struct Resnet {
     conv1: Conv2d,
     bn1: BatchNorm,
-    blocks: Vec<Block>,
+    blocks: Vec<ResidualBlock>,
     head: Linear,
     classes: usize,
 }
 
 impl Resnet {
-    fn new(layout: &mut Layout, plan: Plan, width: usize, inputs: usize, classes: usize) -> Self {
+    fn new(layout: &mut Layout, variant: ResnetVariant, width: usize, inputs: usize, classes: usize) -> Self {
         let conv1 = Conv2d::without_bias(layout, "conv1", inputs, width, 3).padding(1);
         let bn1 = BatchNorm::new(layout, "bn1", width);
         let (mut blocks, mut channels) = (Vec::new(), width);
-        for (stage, &count) in plan.stages.iter().enumerate() {
+        for (stage, &count) in variant.stages.iter().enumerate() {
             for i in 0..count {
                 let stride = if stage > 0 && i == 0 { 2 } else { 1 };
                 let name = format!("layer{}.{i}", stage + 1);
-                let block = Block::new(layout, &name, plan.kind, channels, width << stage, stride);
+                let block = ResidualBlock::new(layout, &name, variant.kind, channels, width << stage, stride);
                 channels = block.channels;
                 blocks.push(block);
             }
         }
-        Self { conv1, bn1, blocks, head: Linear::new(layout, plan.head, channels, classes), classes }
+        Self { conv1, bn1, blocks, head: Linear::new(layout, variant.head, channels, classes), classes }
     }
 }
 
@@ -147,7 +147,7 @@ impl Network for Resnet {
 
 /// Convolutions whose result is added to what they began with.
 #[derive(Debug)]
-struct Block {
+struct ResidualBlock {
     steps: Vec<(Conv2d, BatchNorm)>,
     shortcut: Shortcut,
     channels: usize,
@@ -156,16 +156,23 @@ struct Block {
 #[derive(Debug)]
 enum Shortcut {
     Same,
-    Thinned,
+    Subsampled,
     Projected(Conv2d, BatchNorm),
 }
 
-impl Block {
-    fn new(layout: &mut Layout, name: &str, kind: Kind, inputs: usize, width: usize, stride: usize) -> Self {
+impl ResidualBlock {
+    fn new(
+        layout: &mut Layout,
+        name: &str,
+        kind: BlockKind,
+        inputs: usize,
+        width: usize,
+        stride: usize,
+    ) -> Self {
         // Kernel, outputs and stride of every convolution.
         let sizes: &[_] = match kind {
-            Kind::Basic | Kind::Thin => &[(3, width, stride), (3, width, 1)],
-            Kind::Bottleneck => &[(1, width, 1), (3, width, stride), (1, 4 * width, 1)],
+            BlockKind::Basic | BlockKind::Cifar => &[(3, width, stride), (3, width, 1)],
+            BlockKind::Bottleneck => &[(1, width, 1), (3, width, stride), (1, 4 * width, 1)],
         };
         let (mut steps, mut channels) = (Vec::new(), inputs);
         for (i, &(kernel, outputs, stride)) in sizes.iter().enumerate() {
@@ -177,8 +184,8 @@ impl Block {
         }
         let shortcut = if stride == 1 && channels == inputs {
             Shortcut::Same
-        } else if kind == Kind::Thin {
-            Shortcut::Thinned
+        } else if kind == BlockKind::Cifar {
+            Shortcut::Subsampled
         } else {
             let conv = Conv2d::without_bias(layout, &format!("{name}.downsample.0"), inputs, channels, 1);
             let norm = BatchNorm::new(layout, &format!("{name}.downsample.1"), channels);
@@ -188,17 +195,17 @@ impl Block {
     }
 
     fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
-        let shortcut = match &self.shortcut {
-            Shortcut::Same => x,
-            Shortcut::Thinned => tape.thin_out(x, self.channels),
+        let mut shortcut = Some(match &self.shortcut {
+            Shortcut::Same => x.clone(),
+            Shortcut::Subsampled => tape.subsample(x.clone(), self.channels),
             Shortcut::Projected(conv, norm) => {
-                let x = conv.forward(tape, x, Activation::None);
+                let x = conv.forward(tape, x.clone(), Activation::None);
                 norm.forward(tape, x, None, Activation::None)
             }
-        };
+        });
         let mut y = x;
         for (i, (conv, norm)) in self.steps.iter().enumerate() {
-            let residual = (i + 1 == self.steps.len()).then_some(shortcut);
+            let residual = if i + 1 == self.steps.len() { shortcut.take() } else { None };
             y = conv.forward(tape, y, Activation::None);
             y = norm.forward(tape, y, residual, Activation::Relu);
         }

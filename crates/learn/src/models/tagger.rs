@@ -58,7 +58,7 @@ impl Tagger {
             dropout,
             tags,
         };
-        layout.begin_normal(0.1);
+        layout.init_normal(0.1);
         tagger
     }
 }

@@ -1,4 +1,8 @@
+use bonfire_spoil::Counting;
+
 use super::*;
+use crate::kernels::matmul::{Matrix, matmul};
+use crate::{Batch, Gradient, Tally};
 
 fn images(height: usize, width: usize, channels: usize) -> Shape {
     Shape::Images { height, width, channels, classes: 10 }
@@ -98,4 +102,68 @@ fn misfits_say_what_would_be_right() {
         images(16, 16, 1),
         "model lenet: kernel must be small enough for images of 16×16",
     );
+}
+
+/// Every model in a size that is quick to run, and a batch for it.
+fn small(name: &str) -> (ModelSpec, Shape, Batch) {
+    let (options, shape, samples) = match name {
+        "tagger" => (r#"{"hidden": 32}"#, Shape::Tagging { words: 50, tags: 5 }, 64),
+        "sentiment" => ("{}", Shape::Texts { words: 50, classes: 5 }, 64),
+        _ if name.starts_with("resnet") => (r#"{"width": 8}"#, images(16, 16, 3), 16),
+        _ if name.starts_with("vgg") => (r#"{"width": 8, "hidden": 32}"#, images(32, 32, 3), 16),
+        _ => ("{}", images(28, 28, 1), 16),
+    };
+    let spec = serde_json::from_str(&format!(r#"{{"{name}": {options}}}"#)).expect("a spec");
+    let batch = Batch::random(&shape, samples, 40, 1);
+    (spec, shape, batch)
+}
+
+/// The most bytes that a new model allocates for a few evaluations of a batch, and for as many gradients of it.
+fn peaks(name: &str) -> [usize; 2] {
+    let (spec, shape, batch) = small(name);
+    let layout = spec.build(&shape).expect("a model").layout().clone();
+    let (parameters, mut gradient) = (layout.initial(1), Gradient::new(&layout));
+    let mut peak = |differentiates: bool| {
+        let mut model = spec.build(&shape).expect("a model");
+        let mut step = || match differentiates {
+            true => model.gradient(&parameters, &batch, 1, &mut gradient, &mut Tally::default()),
+            false => model.evaluate(&parameters, &batch, &mut Tally::default()),
+        };
+        Counting::peak(|| (0..2).for_each(|_| step())).1
+    };
+    // The first product of a thread also allocates what belongs to the thread.
+    matmul(&mut [0.0], 1, Matrix::new(&[1.0], 1, 1), Matrix::new(&[1.0], 1, 1), false);
+    [peak(false), peak(true)]
+}
+
+#[test]
+fn an_evaluation_needs_less_memory_than_a_gradient() {
+    for name in ModelSpec::NAMES {
+        let [evaluation, gradient] = peaks(name);
+        let told = format!("{name}: {evaluation} bytes for an evaluation, {gradient} for a gradient");
+        assert!(3 * evaluation <= 2 * gradient, "{told}");
+    }
+}
+
+#[test]
+fn the_memory_of_an_evaluation_does_not_grow_with_depth() {
+    assert_eq!(peaks("resnet20")[0], peaks("resnet110")[0]);
+    assert_eq!(peaks("resnet18")[0], peaks("resnet34")[0]);
+    assert_eq!(peaks("vgg16")[0], peaks("vgg19")[0]);
+}
+
+/// Texts of more steps than an evaluation keeps the gates of.
+#[test]
+fn evaluating_long_texts_gives_what_training_gives() {
+    let (shape, batch) = (Shape::Tagging { words: 50, tags: 5 }, small("tagger").2);
+    for cell in ["gru", "lstm"] {
+        let options = format!(r#"{{"tagger": {{"cell": "{cell}", "bidirectional": true, "dropout": 0}}}}"#);
+        let spec: ModelSpec = serde_json::from_str(&options).expect("a spec");
+        let mut model = spec.build(&shape).expect("a model");
+        let (parameters, mut gradient) = (model.layout().initial(1), Gradient::new(model.layout()));
+        let (mut trained, mut evaluated) = (Tally::default(), Tally::default());
+        model.gradient(&parameters, &batch, 1, &mut gradient, &mut trained);
+        model.evaluate(&parameters, &batch, &mut evaluated);
+        assert_eq!(trained, evaluated, "{cell}");
+    }
 }

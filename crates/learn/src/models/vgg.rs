@@ -16,10 +16,10 @@ pub struct Options {
     pub width: usize,
     /// The outputs of the hidden linear layers.
     pub hidden: usize,
-    /// Before the hidden linear layers.
+    /// The rate of dropout before the hidden linear layers.
     pub dropout: f32,
-    /// The side to which what the convolutions leave is averaged, whatever the size of the images: 7 in PyTorch's own.
-    /// Otherwise the linear layers see all of it.
+    /// The side to which the result of the convolutions is averaged, whatever the size of the images: 7 in torchvision.
+    /// Without it, the linear layers see the whole result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<usize>,
 }
@@ -33,7 +33,7 @@ impl Default for Options {
 /// How many times an image is halved; a rest at the edge is left out.
 const STAGES: usize = 5;
 
-/// The largest side to which is averaged: a slip of the finger must not fill the memory.
+/// The largest side of the averaged result: a typing error must not fill the memory.
 const MOST_POOLED: usize = 64;
 
 impl Options {
@@ -65,7 +65,7 @@ fn stages(name: &str) -> [usize; STAGES] {
 
 #[derive(Debug)]
 struct Vgg {
-    stages: Vec<Vec<Step>>,
+    stages: Vec<Vec<NormedConv>>,
     classifier: [Linear; 3],
     dropout: f32,
     pool: Option<usize>,
@@ -74,7 +74,7 @@ struct Vgg {
 
 /// A convolution with its norm, if the net has them.
 #[derive(Debug)]
-struct Step {
+struct NormedConv {
     conv: Conv2d,
     norm: Option<BatchNorm>,
 }
@@ -91,14 +91,14 @@ impl Vgg {
         let (mut stages, mut number) = (Vec::new(), 0);
         for (stage, count) in convolutions.into_iter().enumerate() {
             let outputs = options.width << stage.min(3);
-            let mut steps = Vec::new();
+            let mut convs = Vec::new();
             for _ in 0..count {
-                steps.push(Step::new(layout, number, channels, outputs, options.batch_norm));
+                convs.push(NormedConv::new(layout, number, channels, outputs, options.batch_norm));
                 number += if options.batch_norm { 3 } else { 2 };
                 channels = outputs;
             }
             number += 1;
-            stages.push(steps);
+            stages.push(convs);
         }
         let rest = options.pool.map_or([height >> STAGES, width >> STAGES], |side| [side; 2]);
         let rest = [rest[0], rest[1], channels];
@@ -107,11 +107,14 @@ impl Vgg {
             Linear::new(layout, "classifier.4", options.hidden, options.hidden),
             Linear::new(layout, "classifier.6", options.hidden, classes),
         ];
+        // In torchvision dropout follows a hidden layer, so the layer's number is one less.
+        layout.alias("classifier.1", "classifier.0");
+        layout.alias("classifier.4", "classifier.3");
         Self { stages, classifier, dropout: options.dropout, pool: options.pool, classes }
     }
 }
 
-impl Step {
+impl NormedConv {
     fn new(layout: &mut Layout, number: usize, inputs: usize, outputs: usize, batch_norm: bool) -> Self {
         let conv = Conv2d::new(layout, &format!("features.{number}"), inputs, outputs, 3).padding(1);
         let norm = batch_norm.then(|| BatchNorm::new(layout, &format!("features.{}", number + 1), outputs));
@@ -132,9 +135,9 @@ impl Step {
 impl Network for Vgg {
     fn forward(&self, tape: &mut Tape<'_>) {
         let mut x = tape.images();
-        for steps in &self.stages {
-            for step in steps {
-                x = step.forward(tape, x);
+        for convs in &self.stages {
+            for conv in convs {
+                x = conv.forward(tape, x);
             }
             x = tape.max_pool(x, 2);
         }

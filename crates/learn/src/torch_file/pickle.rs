@@ -1,18 +1,18 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::scalar::Scalar;
+use super::scalar::ScalarType;
 
 /// What a pickle builds: values that refer to each other by their numbers, of which the last is the whole.
 #[derive(Debug)]
-pub struct Pickle {
-    values: Vec<Value>,
+pub(super) struct Pickle {
+    values: Vec<PickleValue>,
     top: usize,
 }
 
-/// One value. Those that no state dict is made of are [`Other`](Self::Other).
+/// One value. Whatever does not belong to a state dict is [`Other`](Self::Other).
 #[derive(Clone, Debug)]
-pub enum Value {
+pub(super) enum PickleValue {
     Other,
     Int(usize),
     Text(Rc<str>),
@@ -20,37 +20,37 @@ pub enum Value {
     Dict(Vec<(usize, usize)>),
     Global(Global),
     Storage(Rc<Storage>),
-    Tensor(View),
+    Tensor(StorageView),
 }
 
 /// What a pickle may name. Anything else is refused.
 #[derive(Clone, Copy, Debug)]
-pub enum Global {
+pub(super) enum Global {
     OrderedDict,
     Tensor,
     Parameter,
-    Storage(Scalar),
+    Storage(ScalarType),
 }
 
 /// A row of numbers, which is an entry of the archive.
 #[derive(Clone, Debug)]
-pub struct Storage {
+pub(super) struct Storage {
     pub key: Rc<str>,
-    pub scalar: Scalar,
+    pub scalar: ScalarType,
     /// In numbers.
     pub len: usize,
 }
 
-/// A tensor: a way to look at a storage. Offset and strides count numbers.
+/// A tensor: a view of a storage. Offset and strides count numbers.
 #[derive(Clone, Debug)]
-pub struct View {
+pub(super) struct StorageView {
     pub storage: Rc<Storage>,
     pub offset: usize,
     pub shape: Vec<usize>,
     pub strides: Vec<usize>,
 }
 
-/// PyTorch has no tensors of more axes either.
+/// The most axes of a tensor, as in PyTorch.
 const AXES_LIMIT: usize = 64;
 
 const BROKEN: &str = "its pickle is broken";
@@ -62,16 +62,16 @@ impl Global {
             ("torch._utils", "_rebuild_tensor_v2") => Self::Tensor,
             ("torch._utils", "_rebuild_parameter") => Self::Parameter,
             ("torch" | "torch.storage", _) if name.ends_with("Storage") => Self::Storage(match name {
-                "DoubleStorage" => Scalar::F64,
-                "FloatStorage" => Scalar::F32,
-                "HalfStorage" => Scalar::F16,
-                "BFloat16Storage" => Scalar::BF16,
-                "LongStorage" => Scalar::I64,
-                "IntStorage" => Scalar::I32,
-                "ShortStorage" => Scalar::I16,
-                "CharStorage" => Scalar::I8,
-                "ByteStorage" => Scalar::U8,
-                "BoolStorage" => Scalar::Bool,
+                "DoubleStorage" => ScalarType::F64,
+                "FloatStorage" => ScalarType::F32,
+                "HalfStorage" => ScalarType::F16,
+                "BFloat16Storage" => ScalarType::BF16,
+                "LongStorage" => ScalarType::I64,
+                "IntStorage" => ScalarType::I32,
+                "ShortStorage" => ScalarType::I16,
+                "CharStorage" => ScalarType::I8,
+                "ByteStorage" => ScalarType::U8,
+                "BoolStorage" => ScalarType::Bool,
                 _ => return Err(format!("tensors of {module}.{name} cannot be read; save them as float32")),
             }),
             _ => {
@@ -86,34 +86,35 @@ impl Global {
 
 impl Pickle {
     /// Follows a pickle to its end.
-    pub fn read(bytes: &[u8]) -> Result<Self, String> {
-        let mut machine = Machine { rest: bytes, ..Machine::default() };
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let mut machine = PickleMachine { rest: bytes, ..PickleMachine::default() };
         while machine.step()? {}
         let top = machine.pop()?;
         Ok(Self { values: machine.values, top })
     }
 
-    pub fn top(&self) -> &Value {
+    pub(super) fn top(&self) -> &PickleValue {
         self.value(self.top)
     }
 
-    pub fn value(&self, number: usize) -> &Value {
+    pub(super) fn value(&self, number: usize) -> &PickleValue {
         &self.values[number]
     }
 }
 
-/// Values refer to each other by number: no pickle, however nested, takes more memory than in proportion to its length.
+/// Reads a pickle. Values refer to each other by number, so the memory is proportional to the length of the pickle,
+/// however nested it is.
 #[derive(Debug, Default)]
-struct Machine<'a> {
+struct PickleMachine<'a> {
     rest: &'a [u8],
-    values: Vec<Value>,
+    values: Vec<PickleValue>,
     stack: Vec<usize>,
     /// The height of the stack at every mark.
     marks: Vec<usize>,
     memo: HashMap<u64, usize>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> PickleMachine<'a> {
     /// Does one instruction; false if it was the last.
     fn step(&mut self) -> Result<bool, String> {
         match self.take(1)?[0] {
@@ -147,17 +148,17 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// The value of an instruction that makes one out of itself or of the stack.
-    fn literal(&mut self, instruction: u8) -> Result<Value, String> {
+    /// The value of an instruction that makes one from its own bytes or from the stack.
+    fn literal(&mut self, instruction: u8) -> Result<PickleValue, String> {
         Ok(match instruction {
-            b'N' | b']' | 0x88 | 0x89 => Value::Other,
-            b'}' => Value::Dict(Vec::new()),
-            b')' => Value::Tuple(Vec::new()),
+            b'N' | b']' | 0x88 | 0x89 => PickleValue::Other,
+            b'}' => PickleValue::Dict(Vec::new()),
+            b')' => PickleValue::Tuple(Vec::new()),
             b't' => {
                 let mark = self.pop_mark()?;
-                Value::Tuple(self.stack.split_off(mark))
+                PickleValue::Tuple(self.stack.split_off(mark))
             }
-            0x85..=0x87 => Value::Tuple(self.pop_many(usize::from(instruction - 0x84))?),
+            0x85..=0x87 => PickleValue::Tuple(self.pop_many(usize::from(instruction - 0x84))?),
             b'K' => self.int(1, false)?,
             b'M' => self.int(2, false)?,
             b'J' => self.int(4, true)?,
@@ -167,13 +168,13 @@ impl<'a> Machine<'a> {
             }
             b'G' => {
                 self.take(8)?;
-                Value::Other
+                PickleValue::Other
             }
             b'X' | b'T' => self.text(4)?,
             b'U' => self.text(1)?,
             b'c' => {
                 let (module, name) = (self.line()?, self.line()?);
-                Value::Global(Global::named(module, name)?)
+                PickleValue::Global(Global::named(module, name)?)
             }
             other => return Err(format!("{BROKEN}: PyTorch writes no instruction {other:#04x}")),
         })
@@ -198,20 +199,20 @@ impl<'a> Machine<'a> {
         Ok(self.take(len)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A whole number of so many bytes. Of those that are below zero or very large none can be a length.
-    fn int(&mut self, len: usize, is_signed: bool) -> Result<Value, String> {
+    /// A whole number of `len` bytes. One that is below zero or very large cannot be a length.
+    fn int(&mut self, len: usize, is_signed: bool) -> Result<PickleValue, String> {
         let bytes = self.take(len)?;
         let is_negative = is_signed && bytes.last().is_some_and(|byte| *byte >= 0x80);
         let number = bytes.iter().rev().try_fold(0usize, |number, byte| {
             number.checked_mul(256).map(|number| number + usize::from(*byte))
         });
-        Ok(number.filter(|_| !is_negative).map_or(Value::Other, Value::Int))
+        Ok(number.filter(|_| !is_negative).map_or(PickleValue::Other, PickleValue::Int))
     }
 
-    fn text(&mut self, len_bytes: usize) -> Result<Value, String> {
+    fn text(&mut self, len_bytes: usize) -> Result<PickleValue, String> {
         let len = self.number(len_bytes)? as usize;
         let text = str::from_utf8(self.take(len)?).map_err(|_| BROKEN)?;
-        Ok(Value::Text(text.into()))
+        Ok(PickleValue::Text(text.into()))
     }
 
     fn line(&mut self) -> Result<&'a str, String> {
@@ -220,12 +221,12 @@ impl<'a> Machine<'a> {
         Ok(str::from_utf8(&line[..len]).map_err(|_| BROKEN)?)
     }
 
-    fn push(&mut self, value: Value) {
+    fn push(&mut self, value: PickleValue) {
         self.values.push(value);
         self.stack.push(self.values.len() - 1);
     }
 
-    /// The height that the stack has at least, as long as the last mark is not used up.
+    /// The least height of the stack until the last mark is used.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -267,7 +268,7 @@ impl<'a> Machine<'a> {
     fn build(&mut self) -> Result<(), String> {
         self.pop()?;
         let target = self.last()?;
-        if matches!(self.values[target], Value::Dict(_)) { Ok(()) } else { Err(BROKEN.to_owned()) }
+        if matches!(self.values[target], PickleValue::Dict(_)) { Ok(()) } else { Err(BROKEN.to_owned()) }
     }
 
     /// Puts the pairs of the stack, from a height on, into the dict below.
@@ -278,7 +279,7 @@ impl<'a> Machine<'a> {
         let items = self.stack.split_off(height);
         let target = self.last()?;
         let (pairs, []) = items.as_chunks() else { return Err(BROKEN.to_owned()) };
-        let Value::Dict(dict) = &mut self.values[target] else { return Err(BROKEN.to_owned()) };
+        let PickleValue::Dict(dict) = &mut self.values[target] else { return Err(BROKEN.to_owned()) };
         dict.extend(pairs.iter().map(|[key, value]| (*key, *value)));
         Ok(())
     }
@@ -286,19 +287,19 @@ impl<'a> Machine<'a> {
     /// What a call of one of the known names would return.
     fn reduce(&mut self) -> Result<(), String> {
         let (arguments, callee) = (self.pop()?, self.pop()?);
-        let (Value::Tuple(arguments), Value::Global(global)) =
+        let (PickleValue::Tuple(arguments), PickleValue::Global(global)) =
             (&self.values[arguments], &self.values[callee])
         else {
             return Err(BROKEN.to_owned());
         };
         let value = match (global, &arguments[..]) {
-            (Global::OrderedDict, []) => Value::Dict(Vec::new()),
+            (Global::OrderedDict, []) => PickleValue::Dict(Vec::new()),
             (Global::Parameter, &[tensor, ..]) => {
                 self.stack.push(tensor);
                 return Ok(());
             }
             (Global::Tensor, &[storage, offset, shape, strides, ..]) => {
-                Value::Tensor(self.view(storage, [offset, shape, strides]).ok_or(BROKEN)?)
+                PickleValue::Tensor(self.view(storage, [offset, shape, strides]).ok_or(BROKEN)?)
             }
             _ => return Err(BROKEN.to_owned()),
         };
@@ -306,36 +307,36 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn view(&self, storage: usize, [offset, shape, strides]: [usize; 3]) -> Option<View> {
+    fn view(&self, storage: usize, [offset, shape, strides]: [usize; 3]) -> Option<StorageView> {
         let int = |number: &usize| match self.values[*number] {
-            Value::Int(int) => Some(int),
+            PickleValue::Int(int) => Some(int),
             _ => None,
         };
         let ints = |number: usize| match &self.values[number] {
-            Value::Tuple(numbers) if numbers.len() <= AXES_LIMIT => numbers.iter().map(int).collect(),
+            PickleValue::Tuple(numbers) if numbers.len() <= AXES_LIMIT => numbers.iter().map(int).collect(),
             _ => None,
         };
-        let Value::Storage(storage) = &self.values[storage] else { return None };
+        let PickleValue::Storage(storage) = &self.values[storage] else { return None };
         let (offset, shape, strides) = (int(&offset)?, ints(shape)?, ints(strides)?);
-        Some(View { storage: Rc::clone(storage), offset, shape, strides })
+        Some(StorageView { storage: Rc::clone(storage), offset, shape, strides })
     }
 
     /// A storage is named by a tuple: the word, the type, the entry, the device, how many numbers.
     fn load_storage(&mut self) -> Result<(), String> {
         let number = self.pop()?;
-        let Value::Tuple(parts) = &self.values[number] else { return Err(BROKEN.to_owned()) };
+        let PickleValue::Tuple(parts) = &self.values[number] else { return Err(BROKEN.to_owned()) };
         let &[word, kind, key, _, len] = &parts[..] else { return Err(BROKEN.to_owned()) };
         let [word, kind, key, len] = [word, kind, key, len].map(|part| &self.values[part]);
         let storage = match (word, kind, key, len) {
             (
-                Value::Text(word),
-                Value::Global(Global::Storage(scalar)),
-                Value::Text(key),
-                Value::Int(len),
+                PickleValue::Text(word),
+                PickleValue::Global(Global::Storage(scalar)),
+                PickleValue::Text(key),
+                PickleValue::Int(len),
             ) if **word == *"storage" => Rc::new(Storage { key: Rc::clone(key), scalar: *scalar, len: *len }),
             _ => return Err(BROKEN.to_owned()),
         };
-        self.push(Value::Storage(storage));
+        self.push(PickleValue::Storage(storage));
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 /// The type of the numbers of a stored tensor; all are little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scalar {
+pub enum ScalarType {
     F64,
     F32,
     F16,
@@ -13,7 +13,7 @@ pub enum Scalar {
     Bool,
 }
 
-impl Scalar {
+impl ScalarType {
     /// How many bytes a number has.
     pub fn size(self) -> usize {
         match self {
@@ -87,17 +87,21 @@ mod tests {
 
     #[test]
     fn numbers_of_every_type_become_floats() {
-        let check = |scalar: Scalar, bytes: &[u8], expect: &[f32]| {
+        let check = |scalar: ScalarType, bytes: &[u8], expect: &[f32]| {
             assert_eq!(scalar.floats(bytes), expect, "{scalar:?}");
         };
-        check(Scalar::F64, &[1.5f64.to_le_bytes(), 1e300f64.to_le_bytes()].concat(), &[1.5, f32::INFINITY]);
-        check(Scalar::F32, &(-2.25f32).to_le_bytes(), &[-2.25]);
-        check(Scalar::BF16, &[0xC0, 0x3F, 0x80, 0xBF], &[1.5, -1.0]);
-        check(Scalar::I64, &(-3i64).to_le_bytes(), &[-3.0]);
-        check(Scalar::I32, &70_000i32.to_le_bytes(), &[70_000.0]);
-        check(Scalar::I16, &(-300i16).to_le_bytes(), &[-300.0]);
-        check(Scalar::I8, &[0xFF, 5], &[-1.0, 5.0]);
-        check(Scalar::U8, &[0xFF, 5], &[255.0, 5.0]);
-        check(Scalar::Bool, &[0, 1], &[0.0, 1.0]);
+        check(
+            ScalarType::F64,
+            &[1.5f64.to_le_bytes(), 1e300f64.to_le_bytes()].concat(),
+            &[1.5, f32::INFINITY],
+        );
+        check(ScalarType::F32, &(-2.25f32).to_le_bytes(), &[-2.25]);
+        check(ScalarType::BF16, &[0xC0, 0x3F, 0x80, 0xBF], &[1.5, -1.0]);
+        check(ScalarType::I64, &(-3i64).to_le_bytes(), &[-3.0]);
+        check(ScalarType::I32, &70_000i32.to_le_bytes(), &[70_000.0]);
+        check(ScalarType::I16, &(-300i16).to_le_bytes(), &[-300.0]);
+        check(ScalarType::I8, &[0xFF, 5], &[-1.0, 5.0]);
+        check(ScalarType::U8, &[0xFF, 5], &[255.0, 5.0]);
+        check(ScalarType::Bool, &[0, 1], &[0.0, 1.0]);
     }
 }

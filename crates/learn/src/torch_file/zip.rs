@@ -4,7 +4,7 @@ use flate2::Crc;
 
 /// The entries of a ZIP archive that are stored as they are; PyTorch packs none.
 #[derive(Debug)]
-pub struct Archive<'a> {
+pub(super) struct Archive<'a> {
     entries: BTreeMap<&'a str, &'a [u8]>,
 }
 
@@ -20,22 +20,22 @@ const LOCATOR_64_LEN: usize = 20;
 /// The longest comment that may follow the end record.
 const COMMENT_LIMIT: usize = u16::MAX as usize;
 
-/// In place of a number that has 64 bits and stands elsewhere.
+/// Stands for a number of 64 bits, which is in the extra field.
 const ELSEWHERE: u64 = u32::MAX as u64;
 
 const ENCRYPTED: u64 = 1;
 const STORED: u64 = 0;
 
-/// What a file says that was cut short, or damaged in what holds it together.
+/// The error for an archive that was cut short, or whose directory is damaged.
 const BROKEN: &str = "is not a whole ZIP archive";
 
 impl<'a> Archive<'a> {
     /// Reads the directory at the end of the archive, and checks every entry against its checksum.
-    pub fn open(bytes: &'a [u8]) -> Result<Self, String> {
+    pub(super) fn open(bytes: &'a [u8]) -> Result<Self, String> {
         let (count, start) = directory(bytes).ok_or(BROKEN)?;
         let mut rest = bytes.get(start..).ok_or(BROKEN)?;
         let mut entries = BTreeMap::new();
-        // Entries that overlap could make the work many times that of the file's length.
+        // If entries overlapped, the work could be many times the length of the file.
         let mut limit = bytes.len();
         for _ in 0..count {
             let record = Central::read(rest).ok_or(BROKEN)?;
@@ -57,12 +57,12 @@ impl<'a> Archive<'a> {
     }
 
     /// The content of an entry.
-    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+    pub(super) fn get(&self, name: &str) -> Option<&'a [u8]> {
         self.entries.get(name).copied()
     }
 
     /// The first entry with this name in any folder, and the folder with its slash.
-    pub fn find(&self, name: &str) -> Option<(&'a str, &'a [u8])> {
+    pub(super) fn find(&self, name: &str) -> Option<(&'a str, &'a [u8])> {
         self.entries.iter().find_map(|(path, content)| {
             let folder = path.strip_suffix(name)?;
             (folder.is_empty() || folder.ends_with('/')).then_some((folder, *content))
@@ -95,7 +95,7 @@ impl<'a> Central<'a> {
         let name_len = number::<2>(record, 28)? as usize;
         let (extra_len, comment_len) = (number::<2>(record, 30)? as usize, number::<2>(record, 32)? as usize);
         let extra = record.get(46 + name_len..46 + name_len + extra_len)?;
-        // In this order; only those stand in the extra field that did not fit.
+        // In this order. The extra field has only those that did not fit.
         let mut wide = wide_numbers(extra);
         let mut resolve =
             |short: u64| if short == ELSEWHERE { wide.next() } else { Some(short) }.map(usize::try_from);

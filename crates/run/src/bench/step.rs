@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use bonfire_learn::data::{Batch, Shape};
 use bonfire_learn::kernels::instructions;
 use bonfire_learn::models::ModelSpec;
 use bonfire_learn::optim::{AdamOptions, OptimizerSpec, SgdOptions};
+use bonfire_learn::{Batch, Shape};
 use bonfire_report::peak_rss_mb;
 use rayon::ThreadPoolBuilder;
 use serde::Serialize;

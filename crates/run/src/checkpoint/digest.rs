@@ -1,7 +1,7 @@
 //! What two programs compare to know that they mean the same by a place in a flat vector.
 
 use bonfire_learn::Layout;
-use bonfire_learn::layout::{Kind, Tensor};
+use bonfire_learn::layout::{Tensor, TensorKind};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -15,9 +15,9 @@ pub fn layout_digest(layout: &Layout) -> String {
 fn description(layout: &Layout) -> String {
     let line = |tensor: &Tensor| {
         let kind = match tensor.kind {
-            Kind::Dense => json!("dense"),
-            Kind::Rows { width } => json!(["rows", width]),
-            Kind::Buffer => json!("buffer"),
+            TensorKind::Dense => json!("dense"),
+            TensorKind::Rows { width } => json!(["rows", width]),
+            TensorKind::Buffer => json!("buffer"),
         };
         let (range, order) = (&tensor.range, steps(tensor.memory_order()));
         let facts = json!([tensor.name, tensor.shape, kind, range.start, range.end, order]);
@@ -54,9 +54,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bonfire_learn::data::Shape;
-    use bonfire_learn::layout::{Init, Order};
-    use bonfire_learn::models::ModelSpec;
+    use bonfire_learn::layout::Init;
+    use bonfire_learn::{ModelSpec, Shape};
 
     fn layout<T>(add: impl FnOnce(&mut Layout) -> T) -> Layout {
         let mut layout = Layout::default();
@@ -64,43 +63,48 @@ mod tests {
         layout
     }
 
-    fn dense(name: &str, shape: &[usize], order: Order) -> Layout {
-        layout(|layout| layout.dense(name.into(), shape, order, Init::Uniform(0.1)))
+    #[test]
+    fn only_what_matters_is_in_a_digest() {
+        let row = |name: &str, init| layout(|layout| layout.vector(name.into(), 12, init));
+        let table = |rows, width| layout(|layout| layout.rows("a".into(), rows, width, Init::Uniform(0.1)));
+        let check = |a: &Layout, b: &Layout, is_same: bool| {
+            let both = (description(a), description(b));
+            assert_eq!(layout_digest(a) == layout_digest(b), is_same, "{both:?}");
+        };
+        let plain = row("a", Init::Uniform(0.1));
+        check(&plain, &row("a", Init::Normal { deviation: 0.5, zero_row: None }), true);
+        check(&plain, &row("b", Init::Uniform(0.1)), false);
+        check(&plain, &layout(|layout| layout.buffer("a".into(), 12, Init::Uniform(0.1))), false);
+        check(&plain, &table(1, 12), false);
+        check(&table(2, 6), &table(3, 4), false);
+        let two = |names: [&str; 2]| {
+            layout(|layout| names.map(|name| layout.vector(name.into(), 6, Init::Uniform(0.1))))
+        };
+        check(&two(["a", "b"]), &two(["b", "a"]), false);
     }
 
     #[test]
-    fn only_what_matters_is_in_a_digest() {
-        let plain = dense("a", &[2, 6], Order::plain(&[2, 6]));
-        let check = |other: &Layout, is_same: bool| {
-            let (a, b) = (description(&plain), description(other));
-            assert_eq!(layout_digest(&plain) == layout_digest(other), is_same, "{a}{b}");
+    fn equal_orders_have_equal_loops() {
+        let check = |factors: &[usize], axes: &[usize], expect: &[[usize; 2]]| {
+            assert_eq!(steps((factors, axes)), expect, "{factors:?} {axes:?}");
         };
-        let mut begins_otherwise = plain.clone();
-        begins_otherwise.begin_normal(0.5);
-        check(&begins_otherwise, true);
-        check(&dense("a", &[2, 6], Order::permuted(&[2, 1, 3, 2], &[1, 0, 2, 3])), true);
-        check(&dense("a", &[2, 6], Order::permuted(&[2, 6], &[1, 0])), false);
-        check(&dense("a", &[2, 6], Order::permuted(&[2, 2, 3], &[0, 2, 1])), false);
-        check(&dense("b", &[2, 6], Order::plain(&[2, 6])), false);
-        check(&dense("a", &[6, 2], Order::plain(&[6, 2])), false);
-        check(&layout(|layout| layout.rows("a".into(), 2, 6, Init::Uniform(0.1))), false);
-        check(&layout(|layout| layout.buffer("a".into(), 12, Init::Uniform(0.1))), false);
+        check(&[12], &[0], &[[12, 1]]);
+        check(&[2, 6], &[0, 1], &[[12, 1]]);
+        check(&[2, 1, 3, 2], &[1, 0, 2, 3], &[[12, 1]]);
+        check(&[2, 6], &[1, 0], &[[6, 1], [2, 6]]);
+        check(&[2, 3, 2], &[1, 2, 0], &[[6, 1], [2, 6]]);
+        check(&[2, 2, 3], &[0, 2, 1], &[[2, 6], [3, 1], [2, 3]]);
     }
 
     #[test]
     fn a_description_says_all_of_a_tensor() {
         let layout = layout(|layout| {
-            layout.dense(
-                "fc \"1\"".into(),
-                &[4, 6],
-                Order::permuted(&[4, 2, 3], &[2, 1, 0]),
-                Init::Uniform(1.0),
-            );
+            layout.vector("fc \"1\"".into(), 24, Init::Uniform(1.0));
             layout.rows("words".into(), 5, 2, Init::Constant(0.0));
             layout.buffer("mean".into(), 3, Init::Constant(0.0))
         });
         let expect = [
-            r#"["fc \"1\"",[4,6],"dense",0,24,[[3,1],[2,3],[4,6]]]"#,
+            r#"["fc \"1\"",[24],"dense",0,24,[[24,1]]]"#,
             r#"["words",[5,2],["rows",2],24,34,[[10,1]]]"#,
             r#"["mean",[3],"buffer",34,37,[[3,1]]]"#,
         ];

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use bonfire_yaml::{Tree, YamlError};
 use serde::{Deserialize, Serialize};
 
 use super::RunFile;
-use super::tree::{Tree, Wrong};
 
 /// Who sends gradients to whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,7 +156,7 @@ const MOST_WORKERS: usize = 1024;
 
 impl Topology {
     /// Checks what the file says, for a machine that has `workers` unless the file has another number.
-    pub(super) fn read(tree: &Tree, file: &mut RunFile, workers: usize) -> Result<Self, Wrong> {
+    pub(super) fn read(tree: &Tree, file: &mut RunFile, workers: usize) -> Result<Self, YamlError> {
         check_keys(tree, file)?;
         let topology = match (&file.parameter_server, &file.global_server, &file.allreduce) {
             (Some(server), ..) => flat(tree, server)?,
@@ -170,7 +170,7 @@ impl Topology {
         let workers = topology.workers();
         if workers > MOST_WORKERS {
             let message = format!("{workers} workers are more than the {MOST_WORKERS} that a run may have");
-            return Err(Wrong::new(message));
+            return Err(YamlError::new(message));
         }
         Ok(topology)
     }
@@ -218,7 +218,7 @@ impl Topology {
 }
 
 /// Every architecture has its key, and no other's.
-fn check_keys(tree: &Tree, file: &RunFile) -> Result<(), Wrong> {
+fn check_keys(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
     let used_by = [
         ("workers", Arch::Single, file.workers.is_some()),
         ("parameter_server", Arch::Flat, file.parameter_server.is_some()),
@@ -237,7 +237,7 @@ fn check_keys(tree: &Tree, file: &RunFile) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn flat(tree: &Tree, server: &Server) -> Result<Topology, Wrong> {
+fn flat(tree: &Tree, server: &Server) -> Result<Topology, YamlError> {
     at_least_1(tree, "parameter_server.num_workers", server.num_workers)?;
     if server.aggr_type == Aggregation::Async && server.backup_workers > 0 {
         let message = "is only for `aggr_type: sync`: an async server waits for nobody";
@@ -253,7 +253,7 @@ fn flat(tree: &Tree, server: &Server) -> Result<Topology, Wrong> {
     Ok(Topology::Flat { rule, workers: server.num_workers, backup: server.backup_workers })
 }
 
-fn hierarchical(tree: &Tree, global: &GlobalServer) -> Result<Topology, Wrong> {
+fn hierarchical(tree: &Tree, global: &GlobalServer) -> Result<Topology, YamlError> {
     if global.local_servers.is_empty() {
         return Err(tree.wrong("global_server.local_servers", "must list at least one server"));
     }
@@ -274,7 +274,7 @@ fn hierarchical(tree: &Tree, global: &GlobalServer) -> Result<Topology, Wrong> {
     Ok(Topology::Hierarchical { rule, relays: global.local_servers.iter().map(relay).collect() })
 }
 
-fn at_least_1(tree: &Tree, key: &str, value: usize) -> Result<(), Wrong> {
+fn at_least_1(tree: &Tree, key: &str, value: usize) -> Result<(), YamlError> {
     if value == 0 { Err(tree.wrong(key, "must be at least 1")) } else { Ok(()) }
 }
 
@@ -286,7 +286,7 @@ struct Patience {
     straggler_s: Option<f64>,
 }
 
-fn rule(tree: &Tree, server: &str, patience: &Patience) -> Result<ServerRule, Wrong> {
+fn rule(tree: &Tree, server: &str, patience: &Patience) -> Result<ServerRule, YamlError> {
     let key = |name: &str| format!("{server}.{name}");
     let is_async = patience.aggregation == Aggregation::Async;
     let only_async =

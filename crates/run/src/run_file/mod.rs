@@ -7,18 +7,17 @@ pub mod arch;
 pub mod cast;
 mod ranks;
 mod span;
-pub mod tree;
 
 use serde::{Deserialize, Serialize};
 
-use bonfire_learn::data::Source;
+use bonfire_data::Source;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule};
+use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
 pub use arch::{Engine, RelayPlan, RingOp, ServerRule, Topology};
 pub use ranks::Ranks;
 pub use span::Span;
-use tree::{Tree, Wrong, to_yaml};
 
 /// The keys below which exactly one name stands: another replaces it.
 const CHOICES: &[&str] = &["model", "optimizer", "schedule"];
@@ -185,7 +184,12 @@ impl RunFile {
 
 impl Settings {
     /// Reads a run file's text under the name `origin`, with the command line over it, for a machine of so many cores.
-    pub fn read(origin: &str, text: &str, overrides: &Overrides<'_>, cores: usize) -> Result<Self, Wrong> {
+    pub fn read(
+        origin: &str,
+        text: &str,
+        overrides: &Overrides<'_>,
+        cores: usize,
+    ) -> Result<Self, YamlError> {
         let mut tree = Tree::parse(origin, text)?;
         for assignment in overrides.set {
             if assignment.starts_with("data.") {
@@ -249,12 +253,12 @@ impl Settings {
     }
 
     /// An error about one of the keys, with the line on which it stands.
-    pub fn wrong(&self, key: &str, message: impl std::fmt::Display) -> Wrong {
+    pub fn wrong(&self, key: &str, message: impl std::fmt::Display) -> YamlError {
         self.tree.wrong(key, message)
     }
 
     /// The run file with everything resolved, to be saved with the run.
-    pub fn to_yaml(&self) -> Result<String, Wrong> {
+    pub fn to_yaml(&self) -> Result<String, YamlError> {
         to_yaml(&self.file)
     }
 }
@@ -265,7 +269,7 @@ fn data_name(data: &Source) -> String {
     last.map_or_else(|| "data".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), Wrong> {
+fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
     let at_least_1 = [
         ("batch_size", Some(file.batch_size as u64)),
         ("epochs", file.epochs),
@@ -307,9 +311,9 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), Wrong> {
 }
 
 /// `--workers` means whatever the file's architecture calls its workers.
-fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), Wrong> {
+fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), YamlError> {
     if workers == 0 {
-        return Err(Wrong::new("--workers must be at least 1"));
+        return Err(YamlError::new("--workers must be at least 1"));
     }
     match (file.arch, &mut file.parameter_server) {
         (Arch::Single, _) => file.workers = Some(workers),
@@ -325,7 +329,7 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), Wrong> {
             }
         },
         (Arch::Hierarchical, _) => {
-            return Err(Wrong::new(
+            return Err(YamlError::new(
                 "--workers cannot be given with `arch: hierarchical`: set num_workers of each local server",
             ));
         }
@@ -333,7 +337,7 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn length(tree: &Tree, file: &mut RunFile) -> Result<Span, Wrong> {
+fn length(tree: &Tree, file: &mut RunFile) -> Result<Span, YamlError> {
     match (file.epochs, file.num_server_rounds) {
         (Some(_), Some(_)) => {
             Err(tree

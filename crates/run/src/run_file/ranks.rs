@@ -1,5 +1,6 @@
+use bonfire_yaml::YamlError;
+
 use super::arch::{RelayPlan, Topology};
-use super::tree::Wrong;
 
 /// The processes that a launcher started for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ impl Ranks {
     }
 
     /// Whether there are as many as the run asks for.
-    pub(super) fn check(self, topology: &Topology, evaluator: bool) -> Result<(), Wrong> {
+    pub(super) fn check(self, topology: &Topology, evaluator: bool) -> Result<(), YamlError> {
         let needed = topology.nodes() + usize::from(evaluator) + usize::from(self.head_apart);
         if needed == self.size {
             return Ok(());
@@ -27,7 +28,7 @@ impl Ranks {
         parts.extend(evaluator.then(|| "an evaluator".to_owned()));
         parts.extend(self.head_apart.then(|| "a head of its own".to_owned()));
         let (parts, size) = (parts.join(", "), self.size);
-        Err(Wrong::new(format!(
+        Err(YamlError::new(format!(
             "the run asks for {parts}: that is {needed} ranks, but {size} were started; \
              start {needed}, or change the run file"
         )))

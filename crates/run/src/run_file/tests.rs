@@ -4,7 +4,7 @@
 
 use super::*;
 
-fn read_with(text: &str, set: &[&str], workers: Option<usize>) -> Result<Settings, Wrong> {
+fn read_with(text: &str, set: &[&str], workers: Option<usize>) -> Result<Settings, YamlError> {
     let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
     Settings::read("run.yml", text, &Overrides { set: &set, workers, ranks: None }, 4)
 }

@@ -1,40 +1,30 @@
-mod collect;
-mod data;
-mod launch;
 mod plan;
-mod running;
-mod show;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bonfire_launch::{Ledger, place};
+use bonfire_launch::{CheckedFleet, LaunchError, LiveRun, ProcessEnd, ProcessRole, RunList, Shipment};
 
-use super::INTERRUPTED;
-use super::check::measure_steps;
-use super::fleet::{Checkup, Fleet, FleetArgs};
-use super::setup::{install, own_program, refuse_unusable};
+use super::fleet_args::{FleetArgs, STEP_SPEED};
+use super::setup::install;
+use super::show::Show;
+use super::{INTERRUPTED, WRONG_INPUT};
 use crate::failure::Failed;
-use crate::terminal::say;
+use crate::terminal::{say, warn};
 
-pub use collect::{collect, logs_folder};
-use data::Data;
-use launch::Launch;
-use plan::Plan;
-use running::Running;
-pub use show::{Show, Watching};
+use plan::RunPlan;
 
 /// Run on the hosts of an inventory, over ssh.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first host is the head; the others get the roles of the run file in their order: workers, or for each \
-                  local server the relay and then its workers, and the evaluator last. Without `arch`, all other hosts are \
-                  workers. The program is copied where it is missing, the head sends the data to the others, and in the end the \
-                  run folder is here and no process is left on any host, also if this terminal is closed. Ctrl-C \
-                  stops with a checkpoint, a second one at once.\n\n\
+    after_help = "The first host is the head; the others get the roles of the run file in their order: workers, or for \
+                  each local server the relay and then its workers, and the evaluator last. Without `arch`, all other \
+                  hosts are workers. The program is copied where it is missing, the head sends the data to the others, \
+                  and in the end the run folder is here and no process is left on any host, also if this terminal is \
+                  closed. Ctrl-C stops with a checkpoint, a second one at once.\n\n\
                   Examples:\n  bonfire run -i hosts.ini run.yml\n  \
                   bonfire run -H pi1,pi2,pi3,desk:2 run.yml --set epochs=10 --out runs/first\n  \
                   bonfire run -i hosts.ini run.yml --data photos          a folder of this machine\n  \
@@ -45,7 +35,7 @@ pub use show::{Show, Watching};
 pub struct RunOnHostsArgs {
     #[command(flatten)]
     fleet: FleetArgs,
-    /// The run file (YAML). Without one, everything has its default: lenet5 on digits, a worker on every host but the first
+    /// The run file (YAML). Without one everything has its default: lenet5 on digits, workers on all but the first host
     run_file: Option<PathBuf>,
     /// Change a key of the run file; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
@@ -57,8 +47,8 @@ pub struct RunOnHostsArgs {
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Who gets the head and the relays
-    #[arg(long, value_enum, default_value_t = Placement::InOrder)]
-    place: Placement,
+    #[arg(long, value_enum, default_value_t = HostOrder::InOrder)]
+    place: HostOrder,
     /// Go on without hosts that cannot be used, if enough are left
     #[arg(long)]
     skip_unreachable: bool,
@@ -83,7 +73,7 @@ pub struct RunOnHostsArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Placement {
+enum HostOrder {
     /// The first hosts of the inventory
     InOrder,
     /// The quickest hosts, by a short measurement
@@ -92,92 +82,82 @@ enum Placement {
 
 pub fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let hosts = args.fleet.hosts()?;
-    let plan = Plan::read(args, &hosts)?;
-    let data = args.data.as_deref().map(Data::read).transpose()?;
-    let program = own_program()?;
-    let ledger = Ledger::open()?;
-    let fleet = Fleet::of(hosts, args.fleet.patience())?;
-    let data_bytes = data.as_ref().map_or(0, |data| data.bytes);
-    let mut checkups = fleet.check(&program, data_bytes);
-    refuse(args, &plan, &fleet, &checkups)?;
-    install(&fleet, &program, &mut checkups, args.quiet || args.json);
-    refuse(args, &plan, &fleet, &checkups)?;
-    let places = match args.place {
-        Placement::InOrder => place::in_order(&plan.roles, &slots(&fleet, &checkups)),
-        Placement::Fastest => {
-            measure_steps(&fleet, &program, &mut checkups);
-            refuse(args, &plan, &fleet, &checkups)?;
-            let speeds: Vec<f64> = checkups.iter().map(|c| c.samples_per_s.unwrap_or(0.0)).collect();
-            place::fastest_first(&plan.roles, &slots(&fleet, &checkups), &speeds)
-        }
-    };
-    let places = places.context(Failed("too few hosts can be used".to_owned()))?;
-    if refuse_unusable(&checkups).is_err() {
-        say(&format!("warning: goes on without {}", unusable(&checkups)));
+    let plan = RunPlan::read(args, &hosts)?;
+    let data = args.data.as_deref().map(shipment).transpose()?;
+    let list = RunList::open()?;
+    let fleet = args.fleet.check(hosts, data.as_ref().map_or(0, |data| data.bytes))?;
+    let (fleet, places) = assign(args, &plan, fleet)?;
+    let (spec, interrupts) = (plan.spec(args, data)?, count_ctrl_c()?);
+    let mut live =
+        spec.start(fleet, &places, list, interrupts, &mut warn).map_err(|error| plan.explain(error, args))?;
+    if !(args.quiet || args.json) {
+        say(&roles_in_words(&live));
     }
-    let (fleet, checkups, places) = narrow(fleet, &checkups, &places);
-    let interrupts = count_ctrl_c()?;
-    let launch = Launch { args, plan: &plan, fleet: &fleet, program: &program, checkups: &checkups };
-    let mut running = launch.start(&ledger, &places, data.as_ref(), interrupts)?;
     if args.detach {
-        running.detach();
-        say(&format!("run {} goes on; to come back: bonfire attach {0}", running.record.id));
+        live.detach();
+        say(&format!("run {0} goes on; to come back: bonfire attach {0}", spec.id));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut show = Show::new(&running.record.out, args.quiet, args.json);
-    let end = running.watch(&mut show, interrupts)?;
-    running.settle(interrupts);
-    let collected = collect(&fleet, &mut running.record, args.keep, &ledger);
+    let mut show = Show::new(&live.run.record.out, args.quiet, args.json);
+    let end = live.follow(&mut |news| show.news(news), interrupts).inspect_err(|_| show.finish())?;
+    live.settle(interrupts);
+    let collected = live.run.collect(args.keep, &mut warn);
     if collected.is_ok()
-        && let Some(data) = &data
+        && let Some(data) = &spec.data
     {
-        data.restore_path(&running.record.out);
+        data.restore_path(&live.run.record.out.join("run.yml"));
     }
     show.finish();
-    conclude(args, &plan, &running, &end, collected)
+    conclude(args, &plan, &live, &end, collected)
 }
 
-/// How many processes each host may take; none if it cannot be used.
-fn slots(fleet: &Fleet, checkups: &[Checkup]) -> Vec<usize> {
-    let slots = |(member, checkup): (&super::fleet::Member, &Checkup)| {
-        if checkup.is_usable { member.host.slots } else { 0 }
-    };
-    fleet.members.iter().zip(checkups).map(slots).collect()
+fn shipment(path: &Path) -> Result<Shipment> {
+    Shipment::of(path).with_context(|| format!("--data {}", path.display()))
 }
 
-/// Only the hosts that get a role.
-fn narrow(fleet: Fleet, checkups: &[Checkup], places: &[usize]) -> (Fleet, Vec<Checkup>, Vec<usize>) {
-    let used: Vec<usize> = (0..checkups.len()).filter(|host| places.contains(host)).collect();
-    let place = |host: &usize| used.iter().position(|used| used == host).unwrap_or(0);
-    let places = places.iter().map(place).collect();
-    (fleet.narrow(&used), used.iter().map(|&host| checkups[host].clone()).collect(), places)
-}
-
-/// Hosts that cannot be used end it here, before anything is started, unless the user goes on without them.
-fn refuse(args: &RunOnHostsArgs, plan: &Plan, fleet: &Fleet, checkups: &[Checkup]) -> Result<()> {
-    let Err(error) = refuse_unusable(checkups) else { return Ok(()) };
-    if !args.skip_unreachable {
-        let advice = "nothing was started; --skip-unreachable goes on without such hosts if enough are left";
-        let is_mistaken = checkups.iter().any(|checkup| checkup.is_mistaken);
-        return Err(match is_mistaken {
-            // The input was wrong, whatever else is.
-            true => anyhow::anyhow!("{advice}: {error:#}"),
-            false => error.context(Failed(advice.to_owned())),
-        });
+/// Puts the program on the hosts and finds one for every role. Hosts that cannot be used are an error, unless the user
+/// goes on without them.
+fn assign(
+    args: &RunOnHostsArgs,
+    plan: &RunPlan,
+    mut fleet: CheckedFleet,
+) -> Result<(CheckedFleet, Vec<usize>)> {
+    let require = |fleet: &CheckedFleet| fleet.require(&plan.roles, args.skip_unreachable);
+    require(&fleet)?;
+    install(&mut fleet, args.quiet || args.json);
+    require(&fleet)?;
+    if args.place == HostOrder::Fastest {
+        fleet.measure_speeds(STEP_SPEED);
+        require(&fleet)?;
     }
-    place::in_order(&plan.roles, &slots(fleet, checkups))
-        .map(|_| ())
-        .map_err(|shortage| error.context(Failed(format!("nothing was started: without them, {shortage}"))))
+    let unusable: Vec<String> =
+        fleet.unusable().iter().map(|(host, trouble)| format!("{host} ({trouble})")).collect();
+    let assigned = fleet.assign(&plan.roles, args.place == HostOrder::Fastest)?;
+    if !unusable.is_empty() {
+        warn(format!("goes on without {}", unusable.join(", ")));
+    }
+    Ok(assigned)
 }
 
-/// `pi3 (it did not answer in time), pi4 (…)`
-fn unusable(checkups: &[Checkup]) -> String {
-    let named = |checkup: &Checkup| Some(format!("{} ({})", checkup.host, checkup.trouble.as_ref()?));
-    checkups.iter().filter_map(named).collect::<Vec<_>>().join(", ")
+/// `head on pi1 (192.168.2.101:41234); workers on pi2, pi3`
+fn roles_in_words(live: &LiveRun) -> String {
+    let mut parts = vec![format!("head on {} ({})", live.run.head_name(), live.head_address)];
+    for (role, name) in [
+        (ProcessRole::Relay, "relays"),
+        (ProcessRole::Worker, "workers"),
+        (ProcessRole::Evaluator, "evaluator"),
+    ] {
+        let processes = live.run.record.processes.iter().filter(|process| process.role == role);
+        let hosts: Vec<&str> = processes.map(|process| process.name.as_str()).collect();
+        if !hosts.is_empty() {
+            parts.push(format!("{name} on {}", hosts.join(", ")));
+        }
+    }
+    parts.join("; ")
 }
 
-/// How often Ctrl-C was pressed. The first means to stop in order, the second at once, and a third lets everything go: the
-/// guards on the hosts then end what they guard.
+/// How often Ctrl-C was pressed. The first means to stop in order, the second at once, and a third lets everything go:
+/// the guards on the hosts then end what they guard.
 fn count_ctrl_c() -> Result<&'static AtomicUsize> {
     static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
     let mut last: Option<Instant> = None;
@@ -201,13 +181,13 @@ const ONE_WISH: Duration = Duration::from_millis(200);
 /// What the end of the head means for this program.
 fn conclude(
     args: &RunOnHostsArgs,
-    plan: &Plan,
-    running: &Running<'_>,
-    end: &show::HeadEnd,
-    collected: Result<()>,
+    plan: &RunPlan,
+    live: &LiveRun,
+    end: &ProcessEnd,
+    collected: Result<(), LaunchError>,
 ) -> Result<ExitCode> {
-    let failed = |message: String| Err(Failed(message).into());
-    if running.was_ended_at_once {
+    let host = live.run.head_name();
+    if live.was_ended_at_once {
         collected?;
         say("ended at once; what was done since the last checkpoint is lost");
         return Ok(ExitCode::from(INTERRUPTED));
@@ -219,8 +199,11 @@ fn conclude(
             return Ok(ExitCode::from(INTERRUPTED));
         }
         // Wrong input that only the head could see, such as data that are not there.
-        Some(2) => bail!("{} on {}{}", end.why(), running.head_name(), plan.data_hint(args)),
-        _ => return failed(format!("the run failed: {} on {}", end.why(), running.head_name())),
+        Some(code) if code == i32::from(WRONG_INPUT) => {
+            bail!("{} on {host}{}", end.why(), plan.data_hint(args))
+        }
+        _ => return Err(Failed(format!("the run failed: {} on {host}", end.why())).into()),
     }
-    collected.map(|()| ExitCode::SUCCESS)
+    collected?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::wait_until;
-use crate::program::{Dir, Running, names};
+use crate::program::{Bonfire, Dir, Running, names};
 
 /// A lab of one test, taken down with it.
 #[derive(Debug)]
@@ -34,9 +34,14 @@ impl Lab {
         self.dir.path("lab")
     }
 
-    pub fn up(&self, hosts: usize, more: &str) -> Running {
+    /// The command that makes its hosts.
+    pub fn start_up(&self, hosts: usize, more: &str) -> Bonfire {
         let line = format!("lab up --hosts {hosts} --name {} {more} --dir", self.name);
-        self.dir.bonfire(&line).arg(self.folder()).start()
+        self.dir.bonfire(&line).arg(self.folder())
+    }
+
+    pub fn up(&self, hosts: usize, more: &str) -> Running {
+        self.start_up(hosts, more).start()
     }
 
     #[track_caller]

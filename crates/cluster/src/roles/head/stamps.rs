@@ -1,7 +1,7 @@
 //! Which rows of embeddings are new to whom.
 
 use bonfire_learn::Gradient;
-use bonfire_learn::layout::{Kind, Layout};
+use bonfire_learn::layout::{Layout, TensorKind};
 
 /// When each row of each table last changed, for optimisers that change only what was touched.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct Stamps {
 impl Stamps {
     pub fn new(layout: &Layout) -> Self {
         let tables = layout.tensors().iter().enumerate().filter_map(|(i, tensor)| match tensor.kind {
-            Kind::Rows { width } => Some((i, vec![0; tensor.range.len() / width])),
+            TensorKind::Rows { width } => Some((i, vec![0; tensor.range.len() / width])),
             _ => None,
         });
         let tables: Vec<_> = tables.collect();

@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use bonfire_learn::Gradient;
-use bonfire_learn::layout::{Kind, Layout};
+use bonfire_learn::layout::{Layout, TensorKind};
 use bonfire_wire::Closed;
 use bytes::Bytes;
 
@@ -49,13 +49,13 @@ pub fn mean_by_mpi<E: From<anyhow::Error>>(
     rows.clear();
     let (mut tables, mut run) = (union.iter(), 0..0);
     for (i, tensor) in layout.tensors().iter().enumerate() {
-        if let Kind::Rows { width } = tensor.kind {
+        if let TensorKind::Rows { width } = tensor.kind {
             world.sum(&gradient.values[run.clone()], &mut sums[run.clone()]);
             run = tensor.range.end..tensor.range.end;
             append_rows(gradient, (i, tensor.range.start, width), tables.next(), rows);
             continue;
         }
-        if tensor.kind == Kind::Buffer {
+        if tensor.kind == TensorKind::Buffer {
             gradient.values[tensor.range.clone()].iter_mut().for_each(|value| *value *= own);
         }
         run.end = tensor.range.end;
@@ -69,14 +69,14 @@ pub fn mean_by_mpi<E: From<anyhow::Error>>(
     let (mut tables, mut row_sums) = (union.iter(), row_sums.as_slice());
     for (i, tensor) in layout.tensors().iter().enumerate() {
         match tensor.kind {
-            Kind::Dense => {
+            TensorKind::Dense => {
                 gradient.write(i);
             }
-            Kind::Buffer => {
+            TensorKind::Buffer => {
                 let share = if weight > 0.0 { (1.0 / weight) as f32 } else { 0.0 };
                 gradient.write(i).iter_mut().for_each(|value| *value *= share);
             }
-            Kind::Rows { width } => {
+            TensorKind::Rows { width } => {
                 for &row in tables.next().into_iter().flatten() {
                     let (sum, rest) = row_sums.split_at(width);
                     gradient.touch(i, row).copy_from_slice(sum);
@@ -115,8 +115,8 @@ fn touched_by_any<E: From<anyhow::Error>>(
         .iter()
         .enumerate()
         .filter_map(|(i, tensor)| match tensor.kind {
-            Kind::Rows { width } => Some((i, tensor.range.len() / width)),
-            Kind::Dense | Kind::Buffer => None,
+            TensorKind::Rows { width } => Some((i, tensor.range.len() / width)),
+            TensorKind::Dense | TensorKind::Buffer => None,
         })
         .collect();
     if tables.is_empty() {
@@ -154,9 +154,9 @@ fn pack(layout: &Layout, gradient: &Gradient, union: &[Vec<u32>], weight: f32, b
     for (i, tensor) in layout.tensors().iter().enumerate() {
         let values = &gradient.values[tensor.range.clone()];
         match tensor.kind {
-            Kind::Dense => buffer.extend_from_slice(values),
-            Kind::Buffer => buffer.extend(values.iter().map(|value| value * weight)),
-            Kind::Rows { width } => {
+            TensorKind::Dense => buffer.extend_from_slice(values),
+            TensorKind::Buffer => buffer.extend(values.iter().map(|value| value * weight)),
+            TensorKind::Rows { width } => {
                 append_rows(gradient, (i, tensor.range.start, width), tables.next(), buffer);
             }
         }
@@ -176,15 +176,15 @@ fn unpack(layout: &Layout, gradient: &mut Gradient, union: &[Vec<u32>], buffer: 
     };
     for (i, tensor) in layout.tensors().iter().enumerate() {
         match tensor.kind {
-            Kind::Dense => gradient.write(i).copy_from_slice(next(tensor.range.len())),
-            Kind::Buffer => {
+            TensorKind::Dense => gradient.write(i).copy_from_slice(next(tensor.range.len())),
+            TensorKind::Buffer => {
                 let sums = next(tensor.range.len());
                 let share = if weight > 0.0 { 1.0 / weight } else { 0.0 };
                 for (value, sum) in gradient.write(i).iter_mut().zip(sums) {
                     *value = sum * share;
                 }
             }
-            Kind::Rows { width } => {
+            TensorKind::Rows { width } => {
                 for &row in tables.next().into_iter().flatten() {
                     gradient.touch(i, row).copy_from_slice(next(width));
                 }
@@ -216,12 +216,12 @@ pub fn combined<E: From<anyhow::Error>>(
     let mut tables = union.iter();
     for tensor in layout.tensors() {
         let len = match tensor.kind {
-            Kind::Rows { width } => tables.next().map_or(0, Vec::len) * width,
-            Kind::Dense | Kind::Buffer => tensor.range.len(),
+            TensorKind::Rows { width } => tables.next().map_or(0, Vec::len) * width,
+            TensorKind::Dense | TensorKind::Buffer => tensor.range.len(),
         };
         let part = at..at + len;
         at += len;
-        if tensor.kind == Kind::Buffer {
+        if tensor.kind == TensorKind::Buffer {
             // Statistics are averaged as ever.
             for i in part {
                 own[i] = vectors.iter().map(|vector| vector[i]).sum();

@@ -35,12 +35,15 @@ const FILES: &[(&str, &str)] = &[
     ("moved.ini", "x ansible_user=u\ny\n[g]\nx\nz\n[ungrouped]\nw\n"),
     (
         "nested.yml",
-        "all:\n  vars: {ansible_user: root, slots: 2}\n  hosts:\n    desk:\n  children:\n    pool:\n      hosts:\n        \
-      pi[1:2]: {ansible_port: 23}\n      vars: {ansible_user: pi}\n    b: {hosts: {pi2: {slots: 5}}, vars: {ansible_user: b}}\n",
+        "all:\n  vars: {ansible_user: root, slots: 2}\n  hosts:\n    desk:\n  children:\n    pool:\n      \
+         hosts:\n        \
+      pi[1:2]: {ansible_port: 23}\n      vars: {ansible_user: pi}\n    b: {hosts: {pi2: {slots: 5}}, vars: \
+      {ansible_user: b}}\n",
     ),
     (
         "top.yml",
-        "web: {hosts: {w1: , w2: {ansible_host: 10.0.0.2}}}\nungrouped: {hosts: {lone: }}\nall: {vars: {ansible_port: 7}}\n",
+        "web: {hosts: {w1: , w2: {ansible_host: 10.0.0.2}}}\nungrouped: {hosts: {lone: }}\nall: {vars: \
+         {ansible_port: 7}}\n",
     ),
     (
         "merge.yml",

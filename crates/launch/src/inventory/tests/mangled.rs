@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use super::{LISTING, load};
 
 const SEEDS: &[&str] = &[
-    "lone\n[zoo:children]\nbeta\nalpha\n[alpha]\na[1:2] ansible_user=pi\n[beta]\nb[01:02]:2222 k='x y'\n[zoo:vars]\nslots=2 # n\n",
-    "all:\n  vars: {ansible_user: &u root}\n  children:\n    pool:\n      hosts:\n        pi[1:3]: {ansible_port: 22, x: *u}\n",
+    "lone\n[zoo:children]\nbeta\nalpha\n[alpha]\na[1:2] ansible_user=pi\n[beta]\nb[01:02]:2222 k='x y'\n\
+     [zoo:vars]\nslots=2 # n\n",
+    "all:\n  vars: {ansible_user: &u root}\n  children:\n    pool:\n      hosts:\n        pi[1:3]: \
+     {ansible_port: 22, x: *u}\n",
     LISTING,
     "pi1 slots=2 max_slots=4\npi2 slots = 3 # two\n",
     "pi1:2\npi2\n172.31.0.1\nfe80::1\nu@h\n",

@@ -107,7 +107,8 @@ fn variables() {
     );
     check(
         "pi1 ansible_ssh_private_key_file=/no/such",
-        "hosts:1: host `pi1`: ansible_ssh_private_key_file: the key file /no/such cannot be read: No such file or directory (os error 2)",
+        "hosts:1: host `pi1`: ansible_ssh_private_key_file: the key file /no/such cannot be read: No such \
+         file or directory (os error 2)",
     );
     check(
         "pi1 ansible_ssh_private_key_file=/tmp",
@@ -115,15 +116,18 @@ fn variables() {
     );
     check(
         "pi1 ansible_ssh_private_key_file=~pi/.ssh/id",
-        "hosts:1: host `pi1`: ansible_ssh_private_key_file: `~pi/.ssh/id` does not tell where the key is; write the whole path",
+        "hosts:1: host `pi1`: ansible_ssh_private_key_file: `~pi/.ssh/id` does not tell where the key is; \
+         write the whole path",
     );
     check(
         "pi1 ansible_host='{{ address }}'",
-        "hosts:1: host `pi1`: ansible_host: `{{ address }}` is a template of Ansible; write the value itself (only inventory_dir and inventory_hostname are filled in)",
+        "hosts:1: host `pi1`: ansible_host: `{{ address }}` is a template of Ansible; write the value itself \
+         (only inventory_dir and inventory_hostname are filled in)",
     );
     check(
         "a\nb ansible_connection=local",
-        "hosts:2: host `b`: ansible_connection: `local` is no way to start a node, only ssh is; choose a group without this host, or leave the variable out",
+        "hosts:2: host `b`: ansible_connection: `local` is no way to start a node, only ssh is; choose a \
+         group without this host, or leave the variable out",
     );
     check(
         "pool: {hosts: {a: {ansible_user: !vault 'x'}}}",

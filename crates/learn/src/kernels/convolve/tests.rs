@@ -53,12 +53,12 @@ fn check(images: usize, [height, width]: [usize; 2], [inputs, outputs]: [usize; 
     sizes.forward(&x, &w, &mut got, &mut scratch);
     check_close("y", &sizes, &got, &y);
     let mut got = remains(w.len());
-    sizes.weight_slope(&x, &dy, &mut got, false, &mut scratch);
+    sizes.weight_gradient(&x, &dy, &mut got, false, &mut scratch);
     check_close("dw", &sizes, &got, &dw);
-    sizes.weight_slope(&x, &dy, &mut got, true, &mut scratch);
+    sizes.weight_gradient(&x, &dy, &mut got, true, &mut scratch);
     check_close("2 dw", &sizes, &got, &dw.iter().map(|dw| 2.0 * dw).collect::<Vec<_>>());
     let mut got = remains(x.len());
-    sizes.input_slope(&w, &dy, &mut got, &mut scratch);
+    sizes.input_gradient(&w, &dy, &mut got, &mut scratch);
     check_close("dx", &sizes, &got, &dx);
 }
 

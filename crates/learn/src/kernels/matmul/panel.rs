@@ -5,12 +5,12 @@ use pulp::Simd;
 use super::Matrix;
 
 /// The most floats a panel is wide: three registers of sixteen.
-pub const WIDEST: usize = 48;
+pub(super) const WIDEST: usize = 48;
 
-/// The widths, in registers, of the panels that so many columns are cut into: three, but two and two rather than three and
-/// one.
+/// The widths, in registers, of the panels that the columns are cut into: three, but two and two rather than three
+/// and one.
 #[inline(always)]
-pub fn widths<S: Simd>(columns: usize) -> impl Iterator<Item = usize> {
+pub(super) fn widths<S: Simd>(columns: usize) -> impl Iterator<Item = usize> {
     let mut registers = columns.div_ceil(S::F32_LANES);
     std::iter::from_fn(
         #[inline(always)]
@@ -27,19 +27,24 @@ pub fn widths<S: Simd>(columns: usize) -> impl Iterator<Item = usize> {
     )
 }
 
-/// Copies some rows of a left matrix whose columns lie in a row, one column after the other. Pairs are where something starts
-/// and how far it reaches.
+/// Copies some rows of a left matrix whose columns lie in a row, one column after the other. Pairs are where something
+/// starts and how far it reaches.
 #[inline(always)]
-pub fn copy_left(to: &mut [f32], a: Matrix<'_>, (row, rows): (usize, usize), (k0, depth): (usize, usize)) {
+pub(super) fn copy_left(
+    to: &mut [f32],
+    a: Matrix<'_>,
+    (row, rows): (usize, usize),
+    (k0, depth): (usize, usize),
+) {
     for (k, to) in to.chunks_exact_mut(rows).take(depth).enumerate() {
         to.copy_from_slice(&a.from(row, k0 + k)[..rows]);
     }
 }
 
-/// Copies a block of a right matrix into panels, one behind the other, each row by row. What lies beyond the last column is
-/// zero.
+/// Copies a block of a right matrix into panels, one behind the other, each row by row. What lies beyond the last
+/// column is zero.
 #[inline(always)]
-pub fn copy_right<S: Simd>(
+pub(super) fn copy_right<S: Simd>(
     _: S,
     to: &mut [f32],
     b: Matrix<'_>,
@@ -64,7 +69,7 @@ pub fn copy_right<S: Simd>(
                     beyond.fill(0.0);
                 }
             }
-            _ => turn(panel, width, b, k0, (first, columns)),
+            _ => transpose(panel, width, b, k0, (first, columns)),
         }
         column += width;
     }
@@ -82,12 +87,12 @@ fn copy_registers<S: Simd, const V: usize>(panel: &mut [f32], b: Matrix<'_>, k0:
     }
 }
 
-/// The side of the squares in which a matrix is turned.
+/// The side of the squares in which a matrix is transposed.
 const SIDE: usize = 16;
 
 /// Copies columns that lie in a row of their own into the rows of a panel.
 #[inline(always)]
-fn turn(panel: &mut [f32], width: usize, b: Matrix<'_>, k0: usize, (first, columns): (usize, usize)) {
+fn transpose(panel: &mut [f32], width: usize, b: Matrix<'_>, k0: usize, (first, columns): (usize, usize)) {
     let depth = panel.len() / width;
     let (in_squares, squares) = (depth - depth % SIDE, columns - columns % SIDE);
     for column in (0..squares).step_by(SIDE) {

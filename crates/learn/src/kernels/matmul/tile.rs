@@ -2,12 +2,12 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::target::Target;
+use super::matrix_mut::MatrixMut;
 use crate::kernels::LANES;
 use crate::kernels::instructions::{mul_add, prefetch};
 
 /// Tiles of equal size, one below the other: some columns of a product, and the part of its sums that `depth` gives.
-pub struct Tiles<'a> {
+pub(super) struct Tiles<'a> {
     pub depth: usize,
     /// The left matrix from the first row on: its rows start every `a_row` floats, its columns every `a_step`.
     pub a: &'a [f32],
@@ -19,15 +19,15 @@ pub struct Tiles<'a> {
     /// How many floats further the panel lies that is wanted next.
     pub ahead: usize,
     /// The place of all tiles.
-    pub c: Target<'a>,
+    pub c: MatrixMut<'a>,
     /// Whether to add to what is there.
     pub add: bool,
 }
 
-/// How many rows a tile of so many registers of columns can have: its sums, one row of the right matrix and a float of
+/// How many rows a tile that is `width` registers wide can have: its sums, one row of the right matrix and a float of
 /// the left fill the machine's registers.
 #[inline(always)]
-pub fn most_rows<S: Simd>(width: usize) -> usize {
+pub(super) fn most_rows<S: Simd>(width: usize) -> usize {
     match (width, S::REGISTER_COUNT >= 32) {
         (1, _) | (2, true) => 12,
         (_, true) => 8,
@@ -59,9 +59,9 @@ impl<const M: usize, const V: usize> WithSimd for OfSize<'_, M, V> {
 }
 
 impl Tiles<'_> {
-    /// Computes tiles of so many rows and so many registers of columns.
+    /// Computes tiles of `rows` rows and `width` registers of columns.
     #[inline(always)]
-    pub fn sum<S: Simd>(self, simd: S, rows: usize, width: usize) {
+    pub(super) fn sum<S: Simd>(self, simd: S, rows: usize, width: usize) {
         match width {
             1 => sized!(self, simd, rows, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
             2 => sized!(self, simd, rows, 2, 1 2 3 4 5 6 7 8 9 10 11 12),
@@ -105,8 +105,9 @@ impl Tiles<'_> {
     }
 }
 
-/// Writes or adds a tile's sums to where they belong. Of the last register of a row, only what lies within `columns` counts.
-/// Loops are short and many so that the compiler unrolls each: an array that it cannot unroll leaves the registers.
+/// Writes or adds a tile's sums to where they belong. Of the last register of a row, only what lies within `columns`
+/// counts. Loops are short and many so that the compiler unrolls each: an array that it cannot unroll leaves the
+/// registers.
 ///
 /// # Safety
 /// `M` rows of `columns` floats, `stride` apart, must lie in what `c` may write to.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::kernels::vectorized;
 
 /// Height and width of an image, and how many floats a place has.
-pub type Image = [usize; 3];
+pub(crate) type Image = [usize; 3];
 
 /// The window of place `i` of `results` along a side.
 #[inline(always)]
@@ -14,8 +14,8 @@ fn window(i: usize, results: usize, side: usize) -> Range<usize> {
     i * side / results..((i + 1) * side).div_ceil(results)
 }
 
-/// Calls `each` with where every result of `floats` lies, and with the rows and columns of its window; rows are counted over
-/// all images. `each` must be an `#[inline(always)]` closure, which runs vectorised.
+/// Calls `each` with where every result of `floats` lies, and with the rows and columns of its window; rows are counted
+/// over all images. `each` must be an `#[inline(always)]` closure, which runs vectorised.
 #[inline(always)]
 fn for_each_window(
     floats: usize,
@@ -52,7 +52,7 @@ fn places(
 }
 
 /// The means of the windows.
-pub fn average(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
+pub(crate) fn average(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
     for_each_window(
         y.len(),
         image,
@@ -71,8 +71,8 @@ pub fn average(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
     );
 }
 
-/// The slope of what was averaged.
-pub fn average_slope(dy: &[f32], dx: &mut [f32], image: Image, results: [usize; 2]) {
+/// The gradient of what was averaged.
+pub(crate) fn average_backward(dy: &[f32], dx: &mut [f32], image: Image, results: [usize; 2]) {
     dx.fill(0.0);
     for_each_window(
         dy.len(),
@@ -91,7 +91,7 @@ pub fn average_slope(dy: &[f32], dx: &mut [f32], image: Image, results: [usize; 
 }
 
 /// The largest values of the windows.
-pub fn max(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
+pub(crate) fn max(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
     for_each_window(
         y.len(),
         image,
@@ -109,9 +109,16 @@ pub fn max(x: &[f32], y: &mut [f32], image: Image, results: [usize; 2]) {
     );
 }
 
-/// The slope of what the largest was taken of: it goes to the first place of the window that holds it, and is taken out
-/// of `dy`.
-pub fn max_slope(x: &[f32], y: &[f32], dy: &mut [f32], dx: &mut [f32], image: Image, results: [usize; 2]) {
+/// The gradient of what the largest was taken of: it goes to the first place of the window that holds it, and is taken
+/// out of `dy`.
+pub(crate) fn max_backward(
+    x: &[f32],
+    y: &[f32],
+    dy: &mut [f32],
+    dx: &mut [f32],
+    image: Image,
+    results: [usize; 2],
+) {
     dx.fill(0.0);
     for_each_window(
         dy.len(),
@@ -153,14 +160,14 @@ mod tests {
         check(1, 3, &[(0, 1), (0, 1), (0, 1)]);
     }
 
-    /// A slope that several windows give to one place is summed, and equal values leave it to the first.
+    /// A gradient that several windows give to one place is summed, and equal values leave it to the first.
     #[test]
-    fn the_first_largest_gets_the_slopes() {
+    fn the_first_largest_gets_the_gradients() {
         let (x, image, results) = ([1.0, 1.0, 3.0, 2.0, 3.0], [1, 5, 1], [1, 2]);
         let (mut y, mut dx) = ([0.0; 2], [9.0; 5]);
         max(&x, &mut y, image, results);
         assert_eq!(y, [3.0, 3.0]);
-        max_slope(&x, &y, &mut [1.0, 10.0], &mut dx, image, results);
+        max_backward(&x, &y, &mut [1.0, 10.0], &mut dx, image, results);
         assert_eq!(dx, [0.0, 0.0, 11.0, 0.0, 0.0]);
     }
 }

@@ -1,0 +1,51 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bonfire_launch::{CheckedFleet, Host, Inventory, PATIENCE, Program, SpeedTest};
+
+/// Which hosts.
+#[derive(Debug, clap::Args)]
+pub struct FleetArgs {
+    /// The list of hosts: an inventory of Ansible, a hostfile of MPI, or an address a line
+    #[arg(long, short, value_name = "FILE", required_unless_present = "hosts", conflicts_with = "hosts")]
+    inventory: Option<PathBuf>,
+    /// The hosts themselves: a,b,c:2
+    #[arg(long, short = 'H', value_name = "LIST")]
+    hosts: Option<String>,
+    /// The group of the inventory [default: pool if there is one, otherwise all]
+    #[arg(long, value_name = "GROUP", conflicts_with = "hosts")]
+    group: Option<String>,
+    /// How many seconds a host may take to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE.as_secs())]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+}
+
+impl FleetArgs {
+    pub fn hosts(&self) -> Result<Vec<Host>> {
+        let inventory = match (&self.hosts, &self.inventory) {
+            (Some(list), _) => Inventory::from_list(list)?,
+            (None, Some(path)) => Inventory::load(path, self.group.as_deref())?,
+            (None, None) => anyhow::bail!("which hosts? -i FILE or -H a,b,c"),
+        };
+        Ok(inventory.hosts)
+    }
+
+    /// Logs into these hosts and asks what they are. `data_bytes` are to find room there, and this program.
+    pub fn check(&self, hosts: Vec<Host>, data_bytes: u64) -> Result<CheckedFleet> {
+        let program = Program::own(env!("CARGO_PKG_VERSION")).context("this program cannot read itself")?;
+        Ok(CheckedFleet::of(hosts, Duration::from_secs(self.timeout), program, data_bytes)?)
+    }
+}
+
+/// How fast a host trains `lenet5` with all its cores that the model can use.
+pub const STEP_SPEED: SpeedTest = SpeedTest {
+    arguments: |cores| {
+        let threads = cores.clamp(1, 4).to_string();
+        ["bench", "step", "--model", "lenet5", "--seconds", "0.5", "--threads", &threads, "--json"]
+            .map(str::to_owned)
+            .into()
+    },
+    result: "samples_per_s",
+};

@@ -1,0 +1,178 @@
+//! Rows of numbers with a class each, between commas, semicolons or tabs.
+//!
+//! The class stands in the column named `label`, or else in the last one; it may be a number or a word. Every other
+//! column is a number. The first line may name the columns.
+
+use crate::error::{Error, Result};
+use crate::pixels::Pixels;
+use crate::source::{Source, file, image};
+use crate::{Dataset, Images};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const SEPARATORS: [char; 3] = ['\t', ';', ','];
+
+/// A class is kept in a byte.
+const CLASS_LIMIT: usize = 256;
+
+/// A file that was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CsvTable {
+    /// Without that of the class.
+    pub columns: usize,
+    /// Row after row.
+    pub values: Vec<f32>,
+    /// The class of each row, and the line on which it stands.
+    pub labels: Vec<(String, usize)>,
+}
+
+/// How the lines of a file are cut, as its first line tells.
+#[derive(Clone, Debug)]
+struct Cut {
+    separator: char,
+    columns: usize,
+    /// The place of the class.
+    label: usize,
+    has_names: bool,
+}
+
+/// Reads a folder of this format.
+pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
+    let paths = [file::need(folder, "train.csv")?, file::need(folder, "test.csv")?];
+    let [mut train, mut test] = [read(&paths[0])?, read(&paths[1])?];
+    if train.columns != test.columns {
+        let message = format!(
+            "has {} columns besides the label, but {} has {}",
+            test.columns,
+            paths[0].display(),
+            train.columns
+        );
+        return Err(Error::format(&paths[1], message));
+    }
+    // Counted before the limit is applied: the first so many rows may lack a class.
+    let classes = classes(&train.labels);
+    if classes.len() > CLASS_LIMIT {
+        let message = format!(
+            "has {} different labels, at most {CLASS_LIMIT} can be learned; is the last column the class?",
+            classes.len()
+        );
+        return Err(Error::format(&paths[0], message));
+    }
+    let numbers: BTreeMap<&str, u8> =
+        classes.iter().zip(0..=u8::MAX).map(|(name, number)| (name.as_str(), number)).collect();
+    train.truncate(source.train);
+    test.truncate(source.test);
+    let train = train.into_images(&paths[0], &numbers)?;
+    let test = test.into_images(&paths[1], &numbers)?;
+    drop(numbers);
+    image::dataset_of_halves(source, folder, train, test, Some(classes))
+}
+
+/// The names of all classes: numbers by size, words by the alphabet.
+fn classes(labels: &[(String, usize)]) -> Vec<String> {
+    let mut names: Vec<&str> = labels.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.iter().all(|name| name.parse::<f64>().is_ok()) {
+        let number = |name: &&str| name.parse::<f64>().unwrap_or(0.0);
+        names.sort_by(|one, other| number(one).total_cmp(&number(other)));
+    }
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// Reads a file, plain or packed with gzip.
+pub(crate) fn read(path: &Path) -> Result<CsvTable> {
+    let mut lines = file::NumberedLines::open(path)?;
+    let (mut table, mut cut) = (CsvTable::default(), None);
+    while let Some((number, line)) = lines.next()? {
+        // Some programs mark their UTF-8 at the beginning of the file.
+        let line = if number == 1 { line.trim_start_matches('\u{FEFF}') } else { line };
+        if line.trim().is_empty() {
+            continue;
+        }
+        let read = match &cut {
+            Some(cut) => table.add(line, number, cut),
+            None => match Cut::of(line) {
+                Ok(found) => {
+                    let read = if found.has_names { Ok(()) } else { table.add(line, number, &found) };
+                    table.columns = found.columns - 1;
+                    cut = Some(found);
+                    read
+                }
+                Err(message) => Err(message),
+            },
+        };
+        if let Err(message) = read {
+            return Err(lines.error(message));
+        }
+    }
+    if table.labels.is_empty() {
+        return Err(Error::format(path, "holds no rows"));
+    }
+    Ok(table)
+}
+
+/// The cells of a line, without the quotation marks and spaces around them.
+fn cells(line: &str, separator: char) -> impl Iterator<Item = &str> {
+    line.split(separator).map(|cell| cell.trim().trim_matches('"').trim())
+}
+
+impl Cut {
+    fn of(line: &str) -> Result<Self, String> {
+        let Some(separator) = SEPARATORS.into_iter().find(|&separator| line.contains(separator)) else {
+            return Err(
+                "has one column, expected numbers and a class between commas, semicolons or tabs".to_owned()
+            );
+        };
+        let cells: Vec<&str> = cells(line, separator).collect();
+        let named = cells.iter().position(|cell| cell.eq_ignore_ascii_case("label"));
+        let last = cells.len() - 1;
+        // Without names, only the class may be a word.
+        let has_names = named.is_some() || cells[..last].iter().any(|cell| cell.parse::<f32>().is_err());
+        Ok(Self { separator, columns: cells.len(), label: named.unwrap_or(last), has_names })
+    }
+}
+
+impl CsvTable {
+    fn add(&mut self, line: &str, number: usize, cut: &Cut) -> Result<(), String> {
+        let mut count = 0;
+        for (place, cell) in cells(line, cut.separator).enumerate() {
+            count += 1;
+            if place == cut.label {
+                if cell.is_empty() {
+                    return Err(format!("column {}: the class is missing", place + 1));
+                }
+                self.labels.push((cell.to_owned(), number));
+            } else if place < cut.columns {
+                match cell.parse::<f32>() {
+                    Ok(value) if value.is_finite() => self.values.push(value),
+                    _ => return Err(format!("column {}: {cell:?} is not a number", place + 1)),
+                }
+            }
+        }
+        if count != cut.columns {
+            return Err(format!("has {count} columns, the first line has {}", cut.columns));
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, rows: Option<usize>) {
+        let rows = rows.unwrap_or(usize::MAX).min(self.labels.len());
+        self.labels.truncate(rows);
+        self.values.truncate(rows * self.columns);
+    }
+
+    /// Every row as an image of one place with a channel for each column.
+    fn into_images(self, path: &Path, classes: &BTreeMap<&str, u8>) -> Result<Images> {
+        let class = |(name, line): &(String, usize)| match classes.get(name.as_str()) {
+            Some(&class) => Ok(class),
+            None => Err(Error::line(path, *line, format!("the class {name:?} is not in the training half"))),
+        };
+        let labels = self.labels.iter().map(class).collect::<Result<_>>()?;
+        let pixels = Pixels::of_floats(&self.values);
+        Ok(Images { height: 1, width: 1, channels: self.columns, pixels, labels, ..Images::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

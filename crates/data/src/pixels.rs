@@ -1,0 +1,147 @@
+//! Where the values of images lie: in memory or in a file, and in which order.
+
+use crate::bytes::Bytes;
+use std::ops::Range;
+
+/// How many bytes are read at a time from end to end.
+const PIECE: usize = 4 << 20;
+
+/// The order of the values of an image, and how each is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PixelFormat {
+    /// `(H, W, C)`, a byte a value.
+    #[default]
+    Rows,
+    /// `(C, H, W)`, a byte a value.
+    Planes,
+    /// `(C, W, H)`, a byte a value: the order of languages that count columns first.
+    Columns,
+    /// `(H, W, C)`, four bytes a value: a little-endian `f32`.
+    Floats,
+}
+
+impl PixelFormat {
+    /// How many bytes a value has.
+    pub const fn width(self) -> usize {
+        match self {
+            Self::Rows | Self::Planes | Self::Columns => 1,
+            Self::Floats => 4,
+        }
+    }
+
+    /// How far apart neighbours are, in values: down, to the right, and in the next channel.
+    pub const fn strides(self, [height, width, channels]: [usize; 3]) -> [usize; 3] {
+        match self {
+            Self::Rows | Self::Floats => [width * channels, channels, 1],
+            Self::Planes => [width, 1, height * width],
+            Self::Columns => [1, height, height * width],
+        }
+    }
+}
+
+/// The values of all images of a half, one record after the other. What is mapped is read by the system as it is
+/// needed and forgotten as memory runs short, so it may be larger than memory.
+#[derive(Clone, Debug, Default)]
+pub struct Pixels {
+    bytes: Bytes,
+    /// The records within `bytes`.
+    used: Range<usize>,
+    /// The bytes of each record before its image.
+    lead: usize,
+    format: PixelFormat,
+}
+
+impl Pixels {
+    /// Records that end where the bytes end: they begin at `start`, and each image has `lead` bytes before it.
+    pub(crate) fn new(bytes: impl Into<Bytes>, start: usize, lead: usize, format: PixelFormat) -> Self {
+        let bytes = bytes.into();
+        bytes.will_jump();
+        let used = start..bytes.len();
+        Self { bytes, used, lead, format }
+    }
+
+    /// Numbers instead of bytes.
+    pub fn of_floats(values: &[f32]) -> Self {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Self::new(bytes, 0, 0, PixelFormat::Floats)
+    }
+
+    pub fn format(&self) -> PixelFormat {
+        self.format
+    }
+
+    /// Whether the values are in a file still.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.bytes, Bytes::Mapped(_))
+    }
+
+    /// The bytes of image `number`, each image having so many values.
+    pub(crate) fn image(&self, number: usize, values: usize) -> &[u8] {
+        let size = values * self.format.width();
+        let start = self.used.start + number * (self.lead + size) + self.lead;
+        &self.bytes[self.used.clone()][start - self.used.start..][..size]
+    }
+
+    /// Has the system begin to read some images, each of so many values, if they are in a file.
+    pub(crate) fn fetch(&self, images: Range<usize>, values: usize) {
+        let record = self.lead + values * self.format.width();
+        let place = |image: usize| (self.used.start + image * record).min(self.used.end);
+        self.bytes.fetch(place(images.start)..place(images.end));
+    }
+
+    /// All records, with what stands between them, in pieces: for those who read from end to end. The piece that comes
+    /// next is fetched while one is read.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let piece = |start: usize| start..(start + PIECE).min(self.used.end);
+        self.bytes.fetch(piece(self.used.start));
+        self.used.clone().step_by(PIECE).map(move |start| {
+            self.bytes.fetch(piece((start + PIECE).min(self.used.end)));
+            &self.bytes[piece(start)]
+        })
+    }
+
+    /// Keeps the first so many images.
+    pub(crate) fn truncate(&mut self, count: usize, values: usize) {
+        let end = self.used.start + count * (self.lead + values * self.format.width());
+        self.used.end = self.used.end.min(end);
+    }
+}
+
+/// All records, with what stands between them.
+impl AsRef<[u8]> for Pixels {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.used.clone()]
+    }
+}
+
+impl From<Vec<u8>> for Pixels {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::new(bytes, 0, 0, PixelFormat::Rows)
+    }
+}
+
+/// Equal are the same records in the same format, wherever they lie.
+impl PartialEq for Pixels {
+    fn eq(&self, other: &Self) -> bool {
+        (self.as_ref(), self.lead, self.format) == (other.as_ref(), other.lead, other.format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_found_between_other_bytes() {
+        let bytes: Vec<u8> = (0..16).collect();
+        let mut pixels = Pixels::new(bytes, 1, 2, PixelFormat::Rows);
+        assert_eq!(pixels.image(0, 3), [3, 4, 5]);
+        assert_eq!(pixels.image(2, 3), [13, 14, 15]);
+        pixels.truncate(2, 3);
+        assert_eq!(pixels.as_ref(), (1..11).collect::<Vec<u8>>());
+        assert_eq!(pixels.pieces().collect::<Vec<_>>(), [pixels.as_ref()]);
+        let large = Pixels::new(vec![5; 2 * PIECE + 3], 2, 0, PixelFormat::Rows);
+        assert_eq!(large.pieces().map(<[u8]>::len).collect::<Vec<_>>(), [PIECE, PIECE, 1]);
+        assert_eq!(Pixels::of_floats(&[1.0, 2.0]).image(1, 1), 2f32.to_le_bytes());
+    }
+}

@@ -1,0 +1,255 @@
+//! Where the data of a run comes from: the value of the key `data` in a run file.
+
+pub(crate) mod file;
+mod folder;
+pub(crate) mod image;
+mod known;
+pub(crate) mod text;
+
+use crate::augment::Augment;
+use crate::cifar::CifarLabels;
+use crate::conllu::TagColumn;
+use crate::error::{Error, Result};
+use crate::normalize::Normalize;
+use crate::{Dataset, digits, grammar, hdf5, reviews};
+use bonfire_learn::random::mix;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use known::data_folders;
+
+pub use known::{KNOWN, Known, known, nearest, user_folder};
+
+/// The seed of made data, unless told otherwise. It is not the run's: runs with different seeds are compared on the
+/// same data.
+pub const SEED: u64 = 2024;
+
+/// The most samples or words that can be asked for: a slip of the finger must not fill the memory.
+const MOST: usize = 100_000_000;
+
+/// A data set and how to prepare it. In a run file either a name or folder alone, or a mapping of these fields.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Source {
+    /// A known name, the path of a folder, or that of an HDF5 file.
+    pub name: String,
+    /// Made data: how many samples to make. Read data: keep the first so many.
+    pub train: Option<usize>,
+    /// The same for the samples to measure on.
+    pub test: Option<usize>,
+    /// What is made, and which texts of an HDF5 file are measured on.
+    pub seed: u64,
+    /// Words that occur less often in the training half have no number of their own.
+    pub min_frequency: usize,
+    /// At most so many words have numbers.
+    pub max_words: usize,
+    /// How many words of a text are kept.
+    pub max_length: usize,
+    /// Whether upper and lower case are one.
+    pub lower_case: bool,
+    /// Whether the words that every text has, such as "the", are left out of texts.
+    pub stop_words: bool,
+    /// Which tags of a treebank are learned.
+    pub tags: TagColumn,
+    /// Which labels of CIFAR-100 are learned.
+    pub labels: CifarLabels,
+    /// Values around zero; for rows of numbers that is the default.
+    pub normalize: Option<Normalize>,
+    /// How the images to train on are changed by chance.
+    pub augment: Option<Augment>,
+}
+
+/// The mapping form of a [`Source`], as it stands in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    #[serde(alias = "path")]
+    name: String,
+    train: Option<usize>,
+    test: Option<usize>,
+    seed: Option<u64>,
+    min_frequency: Option<usize>,
+    max_words: Option<usize>,
+    max_length: Option<usize>,
+    lower_case: Option<bool>,
+    stop_words: Option<bool>,
+    tags: Option<TagColumn>,
+    labels: Option<CifarLabels>,
+    normalize: Option<Normalize>,
+    augment: Option<Augment>,
+}
+
+impl Source {
+    /// The data set of this name or in this folder, with defaults for everything else.
+    pub fn new(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let made = known(&name).filter(|known| known.made);
+        Self {
+            train: made.map(|known| known.train),
+            test: made.map(|known| known.test),
+            name,
+            seed: SEED,
+            min_frequency: 2,
+            max_words: 10_000,
+            max_length: 100,
+            lower_case: true,
+            stop_words: false,
+            tags: TagColumn::default(),
+            labels: CifarLabels::default(),
+            normalize: None,
+            augment: None,
+        }
+    }
+
+    /// Makes or reads the data.
+    pub fn load(&self) -> Result<Dataset> {
+        self.check()?;
+        match known(&self.name) {
+            Some(known) if known.made => self.make(),
+            Some(_) => folder::load(&self.find()?, self),
+            None => {
+                let path = Path::new(&self.name);
+                if path.is_dir() {
+                    folder::load(path, self)
+                } else if hdf5::is_named(path) {
+                    hdf5::load(path, self)
+                } else {
+                    Err(self.unknown(path))
+                }
+            }
+        }
+    }
+
+    /// The seed of the half to measure on. It is far from the other half's, so the halves share no sample, and one half
+    /// stays as it is when the size of the other changes.
+    pub fn test_seed(&self) -> u64 {
+        mix(self.seed ^ 0x7E57)
+    }
+
+    fn check(&self) -> Result<()> {
+        let given = [
+            ("train", self.train),
+            ("test", self.test),
+            ("max_words", Some(self.max_words)),
+            ("max_length", Some(self.max_length)),
+        ];
+        match given.iter().find(|(_, value)| value.is_some_and(|value| !(1..=MOST).contains(&value))) {
+            Some((key, Some(value))) => {
+                Err(Error::Mismatch(format!("data: {key} is {value}, it must be from 1 to {MOST}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn make(&self) -> Result<Dataset> {
+        let (train, test) = (self.train.unwrap_or_default(), self.test.unwrap_or_default());
+        let (seed, test_seed) = (self.seed, self.test_seed());
+        match self.name.as_str() {
+            "digits" => {
+                let classes = known::class_names(&self.name, 10);
+                image::dataset(self, digits::make(train, seed), digits::make(test, test_seed), classes)
+            }
+            "grammar" => {
+                let halves = [grammar::make(train, seed), grammar::make(test, test_seed)];
+                text::tagging(self, halves.map(|half| half.into_iter().map(Ok)))
+            }
+            "reviews" => {
+                let halves = [reviews::make(train, seed), reviews::make(test, test_seed)];
+                text::texts(self, halves.map(|half| half.into_iter().map(Ok)))
+            }
+            name => Err(Error::Mismatch(format!("data: nothing here makes {name}"))),
+        }
+    }
+
+    /// The folder in which a known data set lies.
+    fn find(&self) -> Result<PathBuf> {
+        let folders = data_folders(&self.name);
+        found(&self.name).ok_or_else(|| {
+            let places =
+                folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
+            let how = match known(&self.name).and_then(|known| known.home) {
+                Some(home) => format!("put there: {home}"),
+                None => format!("get it with: bonfire data get {}", self.name),
+            };
+            Error::Mismatch(format!("data: {} is not on this machine (looked in {places}); {how}", self.name))
+        })
+    }
+
+    fn unknown(&self, path: &Path) -> Error {
+        if path.is_file() {
+            let message = "is a file, expected the folder that holds both halves of the data, or a file that ends in \
+                           .h5 or .hdf5";
+            return Error::format(path, message);
+        }
+        // Only what can be had without a visit to a web page.
+        let at_hand = KNOWN.iter().filter(|known| known.home.is_none());
+        let names = at_hand.map(|known| known.name).collect::<Vec<_>>().join(", ");
+        Error::Mismatch(format!(
+            "data: {:?} is neither a folder nor a known name; known are {names}; did you mean {}?",
+            self.name,
+            nearest(&self.name)
+        ))
+    }
+}
+
+/// Where a known data set that is not made lies on this machine, if it does.
+pub fn found(name: &str) -> Option<PathBuf> {
+    data_folders(name).into_iter().find(|folder| folder::holds_data(folder))
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::new("digits")
+    }
+}
+
+impl From<Fields> for Source {
+    fn from(fields: Fields) -> Self {
+        let default = Self::new(fields.name);
+        Self {
+            train: fields.train.or(default.train),
+            test: fields.test.or(default.test),
+            seed: fields.seed.unwrap_or(default.seed),
+            min_frequency: fields.min_frequency.unwrap_or(default.min_frequency),
+            max_words: fields.max_words.unwrap_or(default.max_words),
+            max_length: fields.max_length.unwrap_or(default.max_length),
+            lower_case: fields.lower_case.unwrap_or(default.lower_case),
+            stop_words: fields.stop_words.unwrap_or(default.stop_words),
+            tags: fields.tags.unwrap_or(default.tags),
+            labels: fields.labels.unwrap_or(default.labels),
+            normalize: fields.normalize,
+            augment: fields.augment,
+            name: default.name,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Source {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NameOrFields)
+    }
+}
+
+/// Accepts both forms. Deriving this as an untagged enum would lose what is wrong inside the mapping.
+struct NameOrFields;
+
+impl<'de> Visitor<'de> for NameOrFields {
+    type Value = Source;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a data set, a folder, or a mapping with a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Source, E> {
+        Ok(Source::new(name))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Source, A::Error> {
+        Fields::deserialize(MapAccessDeserializer::new(map)).map(Source::from)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! What this machine remembers of the runs that it started: `~/.local/state/bonfire/runs/RUN.json`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::inventory::Host;
+use crate::place::ProcessRole;
+use crate::whole_file;
+
+/// The list of runs.
+#[derive(Clone, Debug)]
+pub struct RunList {
+    folder: PathBuf,
+}
+
+/// A run that was started from here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub id: String,
+    /// Where its folder comes to in the end.
+    pub out: PathBuf,
+    /// Where the program stands on the hosts, below the home folder, and what it is.
+    pub program: String,
+    pub version: String,
+    pub program_sha256: String,
+    pub is_detached: bool,
+    /// Whether the folder is here, and nothing of the run is left on the hosts.
+    pub is_collected: bool,
+    pub hosts: Vec<HostRecord>,
+    /// The head first.
+    #[serde(rename = "seats")]
+    pub processes: Vec<ProcessPlan>,
+}
+
+/// A host that takes part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostRecord {
+    #[serde(flatten)]
+    pub host: Host,
+    pub facts: Facts,
+}
+
+/// A process that was started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessPlan {
+    /// In its run: 0 is the head.
+    #[serde(rename = "seat")]
+    pub number: usize,
+    /// Among the hosts of the record.
+    pub host: usize,
+    pub role: ProcessRole,
+    pub name: String,
+    pub command: Vec<String>,
+    pub pid: Option<u32>,
+    pub exit_code: Option<i32>,
+}
+
+impl RunList {
+    /// That of the user.
+    pub fn open() -> io::Result<Self> {
+        let folder = |key: &str| std::env::var_os(key).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let state = folder("XDG_STATE_HOME")
+            .filter(|path| path.is_absolute())
+            .or_else(|| Some(folder("HOME")?.join(".local").join("state")));
+        let state = state.ok_or_else(|| io::Error::other("neither HOME nor XDG_STATE_HOME is set"))?;
+        Ok(Self { folder: state.join("bonfire").join("runs") })
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{id}.json"))
+    }
+
+    pub fn save(&self, run: &RunRecord) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        whole_file::write(&self.path(&run.id), &serde_json::to_vec_pretty(run)?)
+    }
+
+    /// A run that was not started after all.
+    pub fn forget(&self, id: &str) {
+        let _ = fs::remove_file(self.path(id));
+    }
+
+    /// All runs, the newest last: their names begin with their time.
+    pub fn all(&self) -> Vec<RunRecord> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+        paths.sort();
+        paths.iter().filter_map(|path| read(path).ok()).collect()
+    }
+
+    /// The run whose name begins so; without a name the newest, rather one that is not collected.
+    pub fn find(&self, id: Option<&str>) -> Result<RunRecord, String> {
+        let mut all = self.all();
+        let Some(id) = id else {
+            let open = all.iter().rposition(|run| !run.is_collected);
+            let newest = open.or(all.len().checked_sub(1));
+            return newest
+                .map(|newest| all.swap_remove(newest))
+                .ok_or_else(|| "no run was started from here; `bonfire run` starts one".to_owned());
+        };
+        if let Some(exact) = all.iter().position(|run| run.id == id) {
+            return Ok(all.swap_remove(exact));
+        }
+        let mut begun: Vec<RunRecord> = all.into_iter().filter(|run| run.id.starts_with(id)).collect();
+        match (begun.pop(), begun.len()) {
+            (Some(run), 0) => Ok(run),
+            (None, _) => Err(format!("no run {id} was started from here; those that were: {}", self.names())),
+            (Some(run), others) => {
+                Err(format!("{} runs begin with {id}, the last is {}: write more of it", others + 1, run.id))
+            }
+        }
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<String> = self.all().into_iter().rev().take(5).map(|run| run.id).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
+}
+
+fn read(path: &Path) -> io::Result<RunRecord> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: &str, is_collected: bool) -> RunRecord {
+        RunRecord {
+            id: id.into(),
+            out: "runs/a".into(),
+            program: ".bonfire/bin/x".into(),
+            version: "1".into(),
+            program_sha256: "ab".into(),
+            is_detached: false,
+            is_collected,
+            hosts: Vec::new(),
+            processes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_names_in_its_files_are_those_of_before() {
+        let process = ProcessPlan {
+            number: 0,
+            host: 0,
+            role: ProcessRole::Head,
+            name: "pi1".into(),
+            command: Vec::new(),
+            pid: Some(7),
+            exit_code: None,
+        };
+        let value = serde_json::to_value(RunRecord { processes: vec![process], ..run("a", false) });
+        let value = value.expect("JSON");
+        assert_eq!(value["seats"][0]["seat"], 0, "{value}");
+        assert_eq!(value["seats"][0]["role"], "head", "{value}");
+    }
+
+    #[test]
+    fn runs_are_found_by_the_beginning_of_their_name() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let list = RunList { folder: temp.path().join("runs") };
+        assert!(list.find(None).expect_err("none").contains("no run was started"));
+        for (id, is_collected) in [("2026-a1", false), ("2026-a2", true), ("2027-b", true)] {
+            list.save(&run(id, is_collected)).expect("saved");
+        }
+        let check = |id: Option<&str>, expect: Result<&str, &str>| match (list.find(id), expect) {
+            (Ok(found), Ok(expect)) => assert_eq!(found.id, expect),
+            (Err(error), Err(expect)) => assert!(error.contains(expect), "{error}"),
+            (found, _) => panic!("{id:?}: {found:?}"),
+        };
+        check(None, Ok("2026-a1"));
+        check(Some("2027"), Ok("2027-b"));
+        check(Some("2026-a2"), Ok("2026-a2"));
+        check(Some("2026"), Err("2 runs begin with 2026, the last is 2026-a2"));
+        check(Some("2028"), Err("2027-b, 2026-a2, 2026-a1"));
+        list.save(&run("2026-a1", true)).expect("saved");
+        check(None, Ok("2027-b"));
+    }
+}
