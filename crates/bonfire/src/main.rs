@@ -23,9 +23,10 @@ fn outlive_file_limits() {
     }
 }
 
-/// Has the allocator give memory back, so that a head that strangers besiege, or a run after an evaluation, is as small as
-/// before. By default glibc has several heaps a core, each with its own holes, and keeps blocks of up to 32 MB in them.
-/// What trains allocates nothing after its first steps, so threads that share one heap do not wait for each other.
+/// Has the allocator give memory back, so that a head that strangers besiege, or a run after an evaluation, is as
+/// small as before. By default glibc has several heaps a core, each with its own holes, and keeps blocks of up to 32
+/// MB in them. What trains allocates nothing after its first steps, so threads that share one heap do not wait for
+/// each other.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn return_what_is_freed() {
     // SAFETY: no other thread runs yet, and both only set numbers of the allocator.

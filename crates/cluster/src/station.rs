@@ -13,8 +13,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::exchange::{Codec, Parcel, bytes_to_floats, floats_to_bytes};
 use bonfire_run::crew::round_seed;
-use bonfire_run::loader::{Plan, Shares};
-use bonfire_run::replica::{Replica, Step};
+use bonfire_run::loader::{Shares, Sharing};
+use bonfire_run::replica::{Replica, StepSize};
 use bonfire_run::run_file::Settings;
 use bonfire_run::worker::{Luck, Worker};
 
@@ -57,7 +57,7 @@ impl Station {
         Ok(Self {
             samples: Arc::clone(&dataset.train),
             worker,
-            shares: Shares::new(Plan::of(settings, dataset.train.len(), hands)),
+            shares: Shares::new(Sharing::of(settings, dataset.train.len(), hands)),
             replica: Replica::new(&layout, file.optimizer.clone(), file.seed),
             codec: Codec::new(&layout, file.compression),
             gradient: Gradient::new(&layout),
@@ -76,9 +76,9 @@ impl Station {
     /// Computes the gradient of a unit.
     pub fn compute(&mut self, unit: Unit) -> Computed {
         let started = Instant::now();
-        let plan = self.shares.plan();
-        let (within, slot) = (unit.index as usize / plan.workers, unit.index as usize % plan.workers);
-        let round = unit.epoch * plan.rounds_per_epoch + within as u64;
+        let sharing = self.shares.sharing();
+        let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
+        let round = unit.epoch * sharing.rounds_per_epoch + within as u64;
         self.shares.go_to(&self.samples, round);
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
@@ -93,8 +93,8 @@ impl Station {
 
     /// Whether there is such a unit.
     pub fn has(&self, unit: Unit) -> bool {
-        let plan = self.shares.plan();
-        let per_epoch = plan.rounds_per_epoch.saturating_mul(plan.workers as u64);
+        let sharing = self.shares.sharing();
+        let per_epoch = sharing.rounds_per_epoch.saturating_mul(sharing.workers as u64);
         u64::from(unit.index) < per_epoch && unit.epoch.checked_mul(per_epoch).is_some()
     }
 
@@ -123,7 +123,7 @@ impl Station {
     /// One step by a sum of gradients.
     pub fn step(&mut self, lr: f32) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
-        let step = Step { lr, clip: self.clip };
+        let step = StepSize { lr, clip: self.clip };
         self.pool.install(|| replica.step(std::slice::from_ref(gradient), step));
     }
 }
@@ -141,7 +141,7 @@ pub fn take(
         proto::News::Nothing => Ok(()),
         proto::News::Update => {
             codec.sum(&[Parcel { payload, weight: go.weight }], update)?;
-            replica.step(std::slice::from_ref(update), Step { lr: go.lr, clip });
+            replica.step(std::slice::from_ref(update), StepSize { lr: go.lr, clip });
             Ok(())
         }
         proto::News::Parameters => bytes_to_floats(&payload, &mut replica.parameters),

@@ -11,8 +11,9 @@ use crate::summary::Summary;
 
 const NAME_LIMIT: usize = 64;
 
-/// The format of what this program writes into a run folder, checkpoints included. `state.json` and every checkpoint say
-/// it; those that do not were written before there were numbers, and are of format 0. All formats up to this one are read.
+/// The format of what this program writes into a run folder, checkpoints included. `state.json` and every checkpoint
+/// say it; those that do not were written before there were numbers, and are of format 0. All formats up to this one
+/// are read.
 pub const FORMAT: u32 = 1;
 
 /// Where a run keeps everything it leaves behind.

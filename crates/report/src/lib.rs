@@ -63,4 +63,4 @@ pub use folder::{FORMAT, PartFile, RunFolder, newer_format, write_atomically, wr
 pub use git::GitFacts;
 pub use log::{Log, read_events};
 pub use summary::{Exit, Summary};
-pub use terminal::{Json, Lines, View};
+pub use terminal::{Json, PlainLines, View};

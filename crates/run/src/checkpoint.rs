@@ -1,11 +1,11 @@
 //! Checkpoints: the parameters as safetensors under PyTorch's names, and beside them what a run needs to go on.
 //!
-//! `step-000500.state` is written first and `step-000500.safetensors` second, each aside and renamed, so that parameters
-//! that can be seen are complete and have their state. The state knows the checksum of its parameters: a pair that does
-//! not fit, or half a file, is never taken for whole.
+//! `step-000500.state` is written first and `step-000500.safetensors` second, each aside and renamed, so that
+//! parameters that can be seen are complete and have their state. The state knows the checksum of its parameters: a
+//! pair that does not fit, or half a file, is never taken for whole.
 //!
-//! A state says its format. States of format 0, from before there were numbers, hold a digest that cannot be made again;
-//! for them the names and shapes of the parameters must do.
+//! A state says its format. States of format 0, from before there were numbers, hold a digest that cannot be made
+//! again; for them the names and shapes of the parameters must do.
 
 mod digest;
 mod tensor_file;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bonfire_learn::schedule::SchedulePosition;
 
-use crate::loader::Plan;
-use crate::replica::Step;
+use crate::loader::Sharing;
+use crate::replica::StepSize;
 use crate::run_file::{Settings, Span, Topology};
 
 /// The course of a run.
@@ -16,8 +16,8 @@ pub struct Course {
     samples: usize,
     /// Into how many rounds of one batch a worker an epoch is cut.
     pub rounds_per_epoch: u64,
-    /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds; where updates grow with what has
-    /// come in, this is an estimate.
+    /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds; where updates grow with
+    /// what has come in, this is an estimate.
     pub updates_per_epoch: u64,
     /// Over all workers.
     pub round_size: usize,
@@ -32,7 +32,7 @@ pub struct Due {
 
 impl Course {
     pub fn of(settings: &Settings, samples: usize) -> Self {
-        let Plan { round_size, rounds_per_epoch, .. } = Plan::of(settings, samples, 1);
+        let Sharing { round_size, rounds_per_epoch, .. } = Sharing::of(settings, samples, 1);
         let updates_per_epoch = rounds_per_epoch.saturating_mul(updates_per_round(&settings.topology));
         Self { settings: settings.clone(), samples, rounds_per_epoch, updates_per_epoch, round_size }
     }
@@ -85,7 +85,7 @@ impl Course {
     }
 
     /// How large a step is after so many batches of one worker each.
-    pub fn step(&self, units: u64) -> Step {
+    pub fn step(&self, units: u64) -> StepSize {
         let file = &self.settings.file;
         let rounds = match self.settings.length {
             Span::Epochs(epochs) => epochs.saturating_mul(self.rounds_per_epoch),
@@ -97,7 +97,7 @@ impl Course {
             rounds_per_epoch: self.rounds_per_epoch,
             warmup: file.warmup.map_or(0, |warmup| warmup.rounds(self.rounds_per_epoch)),
         };
-        Step { lr: file.schedule.lr(file.optimizer.lr(), place), clip: file.clip_norm }
+        StepSize { lr: file.schedule.lr(file.optimizer.lr(), place), clip: file.clip_norm }
     }
 
     /// What is due after round `round`, which ended some epochs, counted from 1, and may be the last.

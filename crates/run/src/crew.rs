@@ -1,7 +1,8 @@
 //! The workers of one process, which share its memory.
 //!
-//! A round is two parallel steps: every worker computes the gradient of its share, then the update reads all gradients in
-//! the order of the workers. Nothing depends on which thread did what, so neither does any bit of the result.
+//! A round is two parallel steps: every worker computes the gradient of its share, then the update reads all
+//! gradients in the order of the workers. Nothing depends on which thread did what, so neither does any bit of the
+//! result.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use bonfire_learn::random::Random;
 use bonfire_learn::{Batch, Gradient, Layout, Tally};
 use rayon::prelude::*;
 
-use crate::loader::{self, Loader, Plan, Shares};
-use crate::replica::{Replica, Step};
+use crate::loader::{self, Loader, Shares, Sharing};
+use crate::replica::{Replica, StepSize};
 use crate::worker::{Finish, Hand, Luck, Portions, Worker};
 
 /// Workers of equal models.
@@ -37,13 +38,13 @@ enum Loading {
 
 /// What a round is to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Round {
+pub struct RoundPlan {
     /// From 0.
     pub number: u64,
     pub rounds_per_epoch: u64,
     /// Over all workers.
     pub round_size: usize,
-    pub step: Step,
+    pub step: StepSize,
 }
 
 /// The seed that all chance of a round comes from.
@@ -73,15 +74,15 @@ impl Crew {
     }
 
     /// One update by one batch of every worker. Returns the answers of all workers.
-    pub fn round(&mut self, replica: &mut Replica, samples: &Arc<Samples>, round: Round) -> Tally {
-        let plan = Plan {
+    pub fn round(&mut self, replica: &mut Replica, samples: &Arc<Samples>, round: RoundPlan) -> Tally {
+        let sharing = Sharing {
             seed: self.seed,
             workers: self.workers.len(),
             hands: self.workers[0].hands().len(),
             round_size: round.round_size,
             rounds_per_epoch: round.rounds_per_epoch,
         };
-        let mut loading = std::mem::take(&mut self.loading).at(samples, plan, round.number);
+        let mut loading = std::mem::take(&mut self.loading).at(samples, sharing, round.number);
         let tally = match &mut loading {
             Loading::Ahead(loader, used) => {
                 *used = loader.take(std::mem::take(used));
@@ -104,7 +105,7 @@ impl Crew {
     }
 
     /// One update by the batches that the workers hold.
-    pub fn repeat(&mut self, replica: &mut Replica, round: Round) -> Tally {
+    pub fn repeat(&mut self, replica: &mut Replica, round: RoundPlan) -> Tally {
         self.update(replica, round, |_, _| ())
     }
 
@@ -123,7 +124,7 @@ impl Crew {
     fn update(
         &mut self,
         replica: &mut Replica,
-        round: Round,
+        round: RoundPlan,
         load: impl Fn(&mut Worker, usize) + Sync,
     ) -> Tally {
         let seed = round_seed(self.seed, round.number);
@@ -183,22 +184,22 @@ impl Crew {
 
 impl Loading {
     /// This loading at a round, or another that is.
-    fn at(self, samples: &Arc<Samples>, plan: Plan, round: u64) -> Self {
+    fn at(self, samples: &Arc<Samples>, sharing: Sharing, round: u64) -> Self {
         match self {
-            Self::Ahead(loader, used) if loader.is_at(samples, plan, round) => {
+            Self::Ahead(loader, used) if loader.is_at(samples, sharing, round) => {
                 return Self::Ahead(loader, used);
             }
-            Self::InPlace(shares) if shares.plan() == plan => return Self::InPlace(shares),
+            Self::InPlace(shares) if shares.sharing() == sharing => return Self::InPlace(shares),
             _ => {}
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loader = loader::pays(samples.effort(), plan.workers * plan.hands, cores)
-            .then(|| Loader::start(samples, plan, round).ok())
+        let loader = loader::pays(samples.effort(), sharing.workers * sharing.hands, cores)
+            .then(|| Loader::start(samples, sharing, round).ok())
             .flatten();
         // A thread that cannot be started costs speed, not the run.
         match loader {
             Some(loader) => Self::Ahead(loader, Vec::new()),
-            None => Self::InPlace(Shares::new(plan)),
+            None => Self::InPlace(Shares::new(sharing)),
         }
     }
 }

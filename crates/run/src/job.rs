@@ -9,7 +9,7 @@ use bonfire_report::Event;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::course::Course;
-use crate::crew::{Crew, Round};
+use crate::crew::{Crew, RoundPlan};
 use crate::replica::Replica;
 use crate::run_file::{Settings, Topology};
 use crate::worker::{Portions, Worker};
@@ -142,8 +142,8 @@ impl Job {
     }
 
     /// What round `number`, from 0, is to do.
-    pub fn round(&self, number: u64) -> Round {
-        Round {
+    pub fn round(&self, number: u64) -> RoundPlan {
+        RoundPlan {
             number,
             rounds_per_epoch: self.course.rounds_per_epoch,
             round_size: self.course.round_size,

@@ -13,7 +13,7 @@ pub struct Replica {
 
 /// How large a step is.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct StepSize {
     pub lr: f32,
     /// A mean gradient longer than this is shortened to it.
     pub clip: Option<f32>,
@@ -37,7 +37,7 @@ impl Replica {
     }
 
     /// One update by the mean of some gradients, which are added in their order.
-    pub fn step<A: Addend>(&mut self, gradients: &[A], step: Step) {
+    pub fn step<A: Addend>(&mut self, gradients: &[A], step: StepSize) {
         self.optimizer.step(&mut self.parameters, gradients, step.lr, step.clip);
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 #[derive(Debug, Serialize)]
-struct State {
+struct StateFile {
     /// Of the run folder.
     format: u32,
     version: &'static str,
@@ -38,7 +38,7 @@ pub fn write_in_background(path: PathBuf, dataset: Arc<Dataset>) -> std::io::Res
 
 fn write(path: &Path, dataset: &Dataset) {
     let folder = std::env::current_dir().ok();
-    let state = State {
+    let state = StateFile {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
         command: std::env::args().collect(),
@@ -53,7 +53,8 @@ fn write(path: &Path, dataset: &Dataset) {
             test_sha256: checksum(&dataset.test),
         },
     };
-    // A state that cannot be written costs the state, not the run; the checkpoints say loudly enough that a disk is full.
+    // A state that cannot be written costs the state, not the run; the checkpoints say loudly enough that a disk is
+    // full.
     let _ = write_json(path, &state);
 }
 

@@ -181,8 +181,8 @@ impl Hand {
     }
 }
 
-/// Runs `compute` on thread `this` of a pool, which is the one that calls, and keeps the pool's others awake for the parts that it shares with them. To be
-/// woken for every product would cost as much as they help.
+/// Runs `compute` on thread `this` of a pool, which is the one that calls, and keeps the pool's others awake for the
+/// parts that it shares with them. To be woken for every product would cost as much as they help.
 fn with_helpers(this: usize, compute: impl FnOnce() + Send) {
     let done = AtomicBool::new(false);
     let compute = Mutex::new(Some(compute));
@@ -224,8 +224,8 @@ impl Finish {
         Self { there: AtomicUsize::new(0), awaited }
     }
 
-    /// Keeps a thread awake until the others are done too, if that is soon. Falling asleep and being woken costs more than
-    /// the whole update of a small model.
+    /// Keeps a thread awake until the others are done too, if that is soon. Falling asleep and being woken costs more
+    /// than the whole update of a small model.
     pub fn arrive(&self) {
         self.there.fetch_add(1, Ordering::Release);
         if self.awaited > rayon::current_num_threads() {
@@ -241,8 +241,8 @@ impl Finish {
 /// How the samples of an evaluation are portioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portions {
-    /// Every so many-th block of samples makes a part. Its answers are summed up, then those sums: so the number of parts
-    /// is part of what is computed, and who measures them is not.
+    /// Every so many-th block of samples makes a part. Its answers are summed up, then those sums: so the number of
+    /// parts is part of what is computed, and who measures them is not.
     pub parts: usize,
     /// How many samples are measured at a time.
     pub batch: usize,

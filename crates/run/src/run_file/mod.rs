@@ -1,7 +1,7 @@
 //! The run file: what to train, on what, how, and for how long.
 //!
-//! [`RunFile`] is what was written, over the defaults; [`Settings`] is that after everything that can be checked without
-//! the data was checked. Only the second can start a run.
+//! [`RunFile`] is what was written, over the defaults; [`Settings`] is that after everything that can be checked
+//! without the data was checked. Only the second can start a run.
 
 pub mod arch;
 pub mod cast;
@@ -14,7 +14,7 @@ use bonfire_data::Source;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule};
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 
-use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server};
+use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer};
 pub use arch::{Engine, RelayPlan, RingOp, ServerRule, Topology};
 pub use ranks::Ranks;
 pub use span::Span;
@@ -58,15 +58,15 @@ pub struct RunFile {
     pub workers: Option<usize>,
     /// For `arch: flat`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parameter_server: Option<Server>,
+    pub parameter_server: Option<ParameterServer>,
     /// For `arch: hierarchical`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_server: Option<GlobalServer>,
     /// For `arch: allreduce`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allreduce: Option<Allreduce>,
-    /// Over how many threads a worker splits its batch, or the products of a model that is mostly weights; otherwise the
-    /// cores of its machine are shared out.
+    /// Over how many threads a worker splits its batch, or the products of a model that is mostly weights; otherwise
+    /// the cores of its machine are shared out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
     pub distribute: Distribute,
@@ -319,7 +319,8 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), YamlError> {
         (Arch::Single, _) => file.workers = Some(workers),
         (Arch::Flat, Some(server)) => server.num_workers = workers,
         (Arch::Flat, None) => {
-            file.parameter_server = Some(Server { num_workers: workers, ..Server::default() });
+            file.parameter_server =
+                Some(ParameterServer { num_workers: workers, ..ParameterServer::default() });
         }
         (Arch::Allreduce, _) => match &mut file.allreduce {
             Some(ring) => ring.num_workers = workers,

@@ -21,7 +21,7 @@ use super::stamps::Stamps;
 use super::update_log::UpdateLog;
 use crate::exchange::{Codec, Parcel};
 use bonfire_run::course::Due;
-use bonfire_run::replica::Step;
+use bonfire_run::replica::StepSize;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
 
@@ -415,15 +415,15 @@ impl<'h, 'a> Serving<'h, 'a> {
     }
 
     /// The step of an update; smaller for stale gradients, if the run file says so.
-    fn step(&self, pushes: &[Contribution]) -> Step {
+    fn step(&self, pushes: &[Contribution]) -> StepSize {
         let step = self.head.run.job.course.step(self.head.run.progress.units);
         let staleness: u64 = pushes.iter().map(|push| push.staleness).sum();
         let mean = staleness as f64 / pushes.len().max(1) as f64;
         let damped = f64::from(step.lr) * (1.0 + mean).powf(-self.rule.damping);
-        Step { lr: if self.rule.damping > 0.0 { damped as f32 } else { step.lr }, ..step }
+        StepSize { lr: if self.rule.damping > 0.0 { damped as f32 } else { step.lr }, ..step }
     }
 
-    fn update(&mut self, parcels: &[Parcel], version: u64, step: Step) -> Result<()> {
+    fn update(&mut self, parcels: &[Parcel], version: u64, step: StepSize) -> Result<()> {
         let (codec, sum, job) = (&mut self.codec, &mut self.sum, &mut self.head.run.job);
         job.pool.install(|| codec.sum(parcels, sum))?;
         if self.rule.max_staleness == 0 {
