@@ -31,7 +31,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Resumes a copy of an interrupted run, and compares what it ends with to what it ended with when it was not interrupted.
+/// Resumes a copy of an interrupted run, and compares what it ends with to what it ended with when it was not
+/// interrupted.
 fn check(format: &str, name: &str) {
     let (dir, fixture) = (Dir::new(), fixtures().join(format).join(name));
     let run = Record::of(dir.path("run"));
