@@ -8,6 +8,8 @@ static ALLOCATOR: HugePages = HugePages;
 fn main() -> ExitCode {
     #[cfg(unix)]
     outlive_file_limits();
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    return_what_is_freed();
     bonfire::commands::main()
 }
 
@@ -18,5 +20,18 @@ fn outlive_file_limits() {
     // SAFETY: no other thread runs yet, and ignoring a signal calls nothing of ours.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
+/// Has the allocator give memory back, so that a head that strangers besiege, or a run after an evaluation, is as
+/// small as before. By default glibc has several heaps a core, each with its own holes, and keeps blocks of up to 32
+/// MB in them. What trains allocates nothing after its first steps, so threads that share one heap do not wait for
+/// each other.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn return_what_is_freed() {
+    // SAFETY: no other thread runs yet, and both only set numbers of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
     }
 }

@@ -15,8 +15,8 @@ use crate::exchange::codec::ChunkEncoder;
 use crate::exchange::precision;
 use crate::updates::Updates;
 use bonfire_run::crew::round_seed;
-use bonfire_run::loader::{Plan, Shares};
-use bonfire_run::replica::{Replica, Step};
+use bonfire_run::loader::{Shares, Sharing};
+use bonfire_run::replica::{Replica, StepSize};
 use bonfire_run::run_file::Settings;
 use bonfire_run::worker::{Luck, Worker};
 
@@ -70,7 +70,7 @@ impl Station {
         Ok(Self {
             samples: Arc::clone(&dataset.train),
             worker,
-            shares: Shares::new(Plan::of(settings, dataset.train.len(), hands)),
+            shares: Shares::new(Sharing::of(settings, dataset.train.len(), hands)),
             replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
             encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(file.compression)),
@@ -87,9 +87,9 @@ impl Station {
     /// Computes the gradient of a unit.
     pub fn compute(&mut self, unit: Unit) -> Computed {
         let started = Instant::now();
-        let plan = self.shares.plan();
-        let (within, slot) = (unit.index as usize / plan.workers, unit.index as usize % plan.workers);
-        let round = unit.epoch * plan.rounds_per_epoch + within as u64;
+        let sharing = self.shares.sharing();
+        let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
+        let round = unit.epoch * sharing.rounds_per_epoch + within as u64;
         self.shares.go_to(&self.samples, round);
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
@@ -104,8 +104,8 @@ impl Station {
 
     /// Whether there is such a unit.
     pub fn has(&self, unit: Unit) -> bool {
-        let plan = self.shares.plan();
-        let per_epoch = plan.rounds_per_epoch.saturating_mul(plan.workers as u64);
+        let sharing = self.shares.sharing();
+        let per_epoch = sharing.rounds_per_epoch.saturating_mul(sharing.workers as u64);
         u64::from(unit.index) < per_epoch && unit.epoch.checked_mul(per_epoch).is_some()
     }
 
@@ -129,7 +129,7 @@ impl Station {
     /// One step by a sum of gradients.
     pub fn step(&mut self, lr: f32) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
-        let step = Step { lr, clip: self.settings.file.clip_norm };
+        let step = StepSize { lr, clip: self.settings.file.clip_norm };
         self.pool.install(|| replica.step(std::slice::from_ref(gradient), step));
     }
 

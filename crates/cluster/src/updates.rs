@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use bonfire_learn::{Gradient, Layout};
-use bonfire_run::replica::{Replica, Step};
+use bonfire_run::replica::{Replica, StepSize};
 use bonfire_wire::proto;
 use bytes::Bytes;
 
@@ -85,7 +85,7 @@ impl Updates {
         ensure!(self.coming.0 == go.version && self.has.iter().all(|has| *has), "the update is not whole");
         self.sum.weight = go.weight;
         self.sum.finish();
-        let (len, step) = (replica.parameters.len(), Step { lr: go.lr, clip: self.clip });
+        let (len, step) = (replica.parameters.len(), StepSize { lr: go.lr, clip: self.clip });
         match self.state.as_ref().map_or(len, |state| state.have) {
             // The state will come as it is after this update.
             0 => {}

@@ -125,6 +125,12 @@ impl Tensor {
         std::iter::once(&*self.name).chain(self.alias.as_deref())
     }
 
+    /// The order of memory: PyTorch's shape, cut finer where one of its axes hides several, and these axes from the
+    /// slowest to the fastest.
+    pub fn memory_order(&self) -> (&[usize], &[usize]) {
+        (&self.order.factors, &self.order.axes)
+    }
+
     /// The tensor's values in PyTorch's order, from the flat vector.
     pub fn to_torch(&self, flat: &[f32]) -> Vec<f32> {
         let memory = &flat[self.range.clone()];

@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 use crate::event::{Event, Stamped};
 use crate::roster;
-use crate::terminal::Out;
+use crate::terminal::Printer;
 use crate::transcript::Transcript;
 
 /// How often the sign that turns while the head waits is drawn.
@@ -22,18 +22,18 @@ pub struct Bars {
     nodes: ProgressBar,
     /// While the head waits for nodes.
     waiting: Option<ProgressBar>,
-    out: Out,
+    out: Printer,
     transcript: Transcript,
 }
 
 impl Bars {
     /// `None` on a terminal that cannot move its cursor back.
     pub(crate) fn on_stderr() -> Option<Self> {
-        Self::on(ProgressDrawTarget::stderr(), Out::new(io::stderr()))
+        Self::on(ProgressDrawTarget::stderr(), Printer::new(io::stderr()))
     }
 
     /// What is written to `out` must show on the same terminal.
-    fn on(target: ProgressDrawTarget, out: Out) -> Option<Self> {
+    fn on(target: ProgressDrawTarget, out: Printer) -> Option<Self> {
         let screen = MultiProgress::with_draw_target(target);
         let run = screen.add(ProgressBar::no_length());
         let style = ProgressStyle::with_template("{prefix} {bar:8.cyan/dim} {wide_msg}").ok()?;
@@ -115,7 +115,7 @@ mod tests {
     fn scene() -> (Pane, Bars) {
         let pane = Pane::default();
         let target = ProgressDrawTarget::term_like(Box::new(pane.clone()));
-        let bars = Bars::on(target, Out::new(pane.clone())).unwrap();
+        let bars = Bars::on(target, Printer::new(pane.clone())).unwrap();
         (pane, bars)
     }
 

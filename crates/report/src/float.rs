@@ -1,8 +1,8 @@
 //! Numbers that may be NaN or infinite, as a diverged loss is, in JSON that has no word for them.
 //!
-//! They are written as `null`, which every JSON reader understands, and read back as NaN: that a loss is no longer
-//! a number is what matters, not in which direction it left. In an event a number that was never measured is absent instead;
-//! in a summary, which has every key, it is `null` too.
+//! They are written as `null`, which every JSON reader understands, and read back as NaN: that a loss is no longer a
+//! number is what matters, not in which direction it left. In an event a number that was never measured is absent
+//! instead; in a summary, which has every key, it is `null` too.
 
 use serde::{Deserialize, Deserializer};
 

@@ -3,13 +3,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::date;
 use crate::error::{Error, Result};
 use crate::summary::Summary;
 
 const NAME_LIMIT: usize = 64;
+
+/// The format of what this program writes into a run folder, checkpoints included. `state.json` and every checkpoint
+/// say it; those that do not were written before there were numbers, and are of format 0. All formats up to this one
+/// are read.
+pub const FORMAT: u32 = 1;
 
 /// Where a run keeps everything it leaves behind.
 #[derive(Debug)]
@@ -53,7 +58,21 @@ impl RunFolder {
                 return Err(Error::unfit(path, format!("is not a run folder: {name} is missing")));
             }
         }
-        Ok(folder)
+        match folder.format() {
+            0..=FORMAT => Ok(folder),
+            newer => Err(Error::unfit(path, format!("is {}", newer_format(newer)))),
+        }
+    }
+
+    /// The format that `state.json` says. A run that was killed at once has none: then its checkpoints say theirs.
+    fn format(&self) -> u32 {
+        #[derive(Default, Deserialize)]
+        struct Numbered {
+            #[serde(default)]
+            format: u32,
+        }
+        let state = fs::read(self.state()).unwrap_or_default();
+        serde_json::from_slice(&state).unwrap_or(Numbered::default()).format
     }
 
     /// Where a run goes that was not told: `runs/2026-11-15T18-02-11-fashion`, in UTC, with `-2`, `-3`… after it if
@@ -146,18 +165,47 @@ impl RunFolder {
     }
 }
 
+/// What to say of something whose format is newer than [`FORMAT`].
+pub fn newer_format(format: u32) -> String {
+    format!("of format {format}, which a newer Bonfire writes; this one knows formats up to {FORMAT}")
+}
+
 /// Writes a file so that a reader, or a crash at any moment, finds either the old content or the new.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let aside = path.with_file_name(name);
-    let written = write_durably(&aside, bytes).and_then(|()| fs::rename(&aside, path));
-    if let Err(error) = written {
-        // The first error is the one to tell of.
-        let _ = fs::remove_file(&aside);
-        return Err(Error::io(path)(error));
+    let ((), file) = PartFile::write(path, |file| file.write_all(bytes))?;
+    file.put_in_place()
+}
+
+/// A file that is whole and on the disk, but not under its name yet. Dropped, it is gone.
+#[derive(Debug)]
+pub struct PartFile {
+    path: PathBuf,
+    aside: PathBuf,
+}
+
+impl PartFile {
+    /// Writes the content that is to be at `path`; with it comes what `write` returned.
+    pub fn write<T>(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<T>) -> Result<(T, Self)> {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".part");
+        let file = Self { path: path.to_owned(), aside: path.with_file_name(name) };
+        let written = write_durably(&file.aside, write).map_err(Error::io(path))?;
+        Ok((written, file))
     }
-    sync_parent(path).map_err(Error::io(path))
+
+    /// Gives it its name. What had that name is gone.
+    pub fn put_in_place(self) -> Result<()> {
+        fs::rename(&self.aside, &self.path)
+            .and_then(|()| sync_parent(&self.path))
+            .map_err(Error::io(&self.path))
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        // It is not there any more if it has its name. What went wrong otherwise was told of.
+        let _ = fs::remove_file(&self.aside);
+    }
 }
 
 /// Writes a value as indented JSON, atomically.
@@ -168,10 +216,11 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write_atomically(path, &bytes)
 }
 
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_durably<T>(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<T>) -> io::Result<T> {
     let mut file = fs::File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    let written = write(&mut file)?;
+    file.sync_all()?;
+    Ok(written)
 }
 
 /// A rename is on the disk when its folder is.
@@ -292,6 +341,27 @@ mod tests {
     }
 
     #[test]
+    fn open_refuses_formats_of_the_future() {
+        let temp = temp();
+        let path = temp.path().join("run");
+        let folder = RunFolder::create(&path).unwrap();
+        fs::write(folder.run_file(), "").unwrap();
+        fs::write(folder.events(), "").unwrap();
+        let check = |state: &str, expect: Option<&str>| {
+            fs::write(folder.state(), state).unwrap();
+            let refused = RunFolder::open(&path).is_err().then(|| message(&path, RunFolder::open(&path)));
+            assert_eq!(refused.as_deref(), expect, "{state}");
+        };
+        check("", None);
+        check("{}", None);
+        check(&format!("{{\"format\": {FORMAT}}}"), None);
+        check(
+            r#"{"format": 99, "version": "9.0.0"}"#,
+            Some("PATH: is of format 99, which a newer Bonfire writes; this one knows formats up to 1"),
+        );
+    }
+
+    #[test]
     fn an_unstarted_run_leaves_nothing() {
         let temp = temp();
         let folder = RunFolder::create(&temp.path().join("runs/today")).unwrap();
@@ -341,6 +411,14 @@ mod tests {
         write_atomically(&path, b"old").unwrap();
         write_atomically(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "nothing is left aside");
+
+        let ((), aside) = PartFile::write(&path, |file| file.write_all(b"newer")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new", "nothing changes before it is put in place");
+        drop(aside);
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "nothing is left aside");
+        let full = |_: &mut fs::File| Err::<(), _>(io::Error::other("the disk is full"));
+        assert_eq!(message(&path, PartFile::write(&path, full)), "PATH: the disk is full");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "nothing is left aside");
 
         let nowhere = temp.path().join("missing/file");

@@ -68,20 +68,20 @@ impl GitFacts {
 
 /// What a child wrote until it ended, reached the limit or met the deadline.
 #[derive(Debug)]
-struct Output {
+struct GitOutput {
     text: String,
     truncated: bool,
     succeeded: bool,
 }
 
-impl Output {
+impl GitOutput {
     /// The text without its newline, of a child that came to a good end.
     fn whole(self) -> Option<String> {
         (self.succeeded && !self.truncated).then(|| self.text.trim_end().to_owned())
     }
 }
 
-fn run(folder: &Path, arguments: &[&str], deadline: Instant, limit: usize) -> Option<Output> {
+fn run(folder: &Path, arguments: &[&str], deadline: Instant, limit: usize) -> Option<GitOutput> {
     let mut child = git(folder, arguments).spawn().ok()?;
     let mut pipe = child.stdout.take()?.take(limit as u64 + 1);
     let (send, bytes) = sync_channel(1);
@@ -99,7 +99,7 @@ fn run(folder: &Path, arguments: &[&str], deadline: Instant, limit: usize) -> Op
     let succeeded = end(&mut child, if truncated { Instant::now() } else { deadline });
     let mut bytes = received.unwrap_or_default();
     bytes.truncate(limit);
-    Some(Output { text: String::from_utf8_lossy(&bytes).into_owned(), truncated, succeeded })
+    Some(GitOutput { text: String::from_utf8_lossy(&bytes).into_owned(), truncated, succeeded })
 }
 
 /// Git in `folder`, which alone decides the repository: variables that a hook or a script has set do not. It takes

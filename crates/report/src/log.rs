@@ -49,8 +49,8 @@ impl Log {
     /// Appends an event and shows it.
     ///
     /// A line that cannot be written, for instance because the disk is full, does not end the run: the training is
-    /// worth more than its log. The views say so once, and [`failed_writes`](Self::failed_writes) counts. When lines can
-    /// be written again, the first says how many are missing before it.
+    /// worth more than its log. The views say so once, and [`failed_writes`](Self::failed_writes) counts. When lines
+    /// can be written again, the first says how many are missing before it.
     pub fn record(&mut self, now: Instant, event: Event) {
         let at_s = now.saturating_duration_since(self.started).as_secs_f64();
         let stamped = Stamped { at_s, event };

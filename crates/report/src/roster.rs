@@ -173,8 +173,8 @@ fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-/// A name that fits: without its domain, and if that is not enough without its middle, because the machines of a lab often
-/// differ at the end only.
+/// A name that fits: without its domain, and if that is not enough without its middle, because the machines of a lab
+/// often differ at the end only.
 fn cut(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();

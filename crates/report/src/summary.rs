@@ -5,8 +5,8 @@ use crate::float;
 /// A run in a few numbers: the last event of the log, and `summary.json`.
 ///
 /// Accuracies are fractions of one. The JSON always has every key, so that whoever reads many summaries need not ask
-/// which are there: a number that was not measured is `None` and `null`, and so is one that diverged, for which JSON has
-/// no word.
+/// which are there: a number that was not measured is `None` and `null`, and so is one that diverged, for which JSON
+/// has no word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub name: String,

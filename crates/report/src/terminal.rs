@@ -21,7 +21,7 @@ pub enum View {
     /// after that.
     Bars(Bars),
     /// Only lines, for log files and pipes. On stderr.
-    Lines(Lines),
+    Lines(PlainLines),
     /// Every event as a line of JSON, for other programs. On stdout.
     Json(Json),
     /// Nothing but warnings, and which nodes are lost and back, on stderr.
@@ -42,8 +42,8 @@ impl View {
 
     /// Lines on something else than stderr.
     pub fn lines(out: impl Write + Send + 'static) -> Self {
-        Self::Lines(Lines {
-            out: Out::new(out),
+        Self::Lines(PlainLines {
+            out: Printer::new(out),
             transcript: Transcript::default(),
             shown_at_s: 0.0,
             nodes_at_s: 0.0,
@@ -52,7 +52,7 @@ impl View {
 
     /// JSON on something else than stdout.
     pub fn json(out: impl Write + Send + 'static) -> Self {
-        Self::Json(Json { out: Out::new(out) })
+        Self::Json(Json { out: Printer::new(out) })
     }
 
     /// Shows an event of the run in `folder`.
@@ -63,7 +63,7 @@ impl View {
             Self::Json(json) => json.show(stamped),
             Self::Quiet => {
                 if let Some(line) = alarm(stamped) {
-                    Out::new(io::stderr()).line(&line);
+                    Printer::new(io::stderr()).line(&line);
                 }
             }
         }
@@ -81,14 +81,14 @@ fn alarm(stamped: &Stamped) -> Option<String> {
 
 /// See [`View::Lines`].
 #[derive(Debug)]
-pub struct Lines {
-    out: Out,
+pub struct PlainLines {
+    out: Printer,
     transcript: Transcript,
     shown_at_s: f64,
     nodes_at_s: f64,
 }
 
-impl Lines {
+impl PlainLines {
     fn show(&mut self, folder: &Path, stamped: &Stamped) {
         let mut lines = self.transcript.lines(folder, stamped);
         if stamped.at_s - self.shown_at_s >= PROGRESS_EVERY_S {
@@ -109,7 +109,7 @@ impl Lines {
 /// See [`View::Json`].
 #[derive(Debug)]
 pub struct Json {
-    out: Out,
+    out: Printer,
 }
 
 impl Json {
@@ -121,9 +121,9 @@ impl Json {
 }
 
 /// Where lines are written.
-pub(crate) struct Out(Box<dyn Write + Send>);
+pub(crate) struct Printer(Box<dyn Write + Send>);
 
-impl Out {
+impl Printer {
     pub(crate) fn new(out: impl Write + Send + 'static) -> Self {
         Self(Box::new(out))
     }
@@ -135,9 +135,9 @@ impl Out {
     }
 }
 
-impl fmt::Debug for Out {
+impl fmt::Debug for Printer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Out")
+        f.write_str("Printer")
     }
 }
 

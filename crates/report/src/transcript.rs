@@ -7,7 +7,7 @@ use crate::{heading, number};
 /// Turns the events of a run into lines of text. Pure: where the lines go, and which are left out, is up to a view.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
-    plan: Plan,
+    plan: PlannedLength,
     /// The line of a finished epoch, held back because the evaluation of the same round belongs on it.
     epoch: Option<EpochLine>,
     checkpoint: Option<String>,
@@ -15,7 +15,7 @@ pub(crate) struct Transcript {
 }
 
 #[derive(Debug, Default)]
-struct Plan {
+struct PlannedLength {
     rounds: u64,
     epochs: u64,
     /// Where this process began, which after a resume is not round 0.
@@ -51,7 +51,7 @@ impl Transcript {
         }
         match &stamped.event {
             Event::Started { .. } => {
-                self.plan = Plan::of(stamped);
+                self.plan = PlannedLength::of(stamped);
                 lines.extend(heading::above(&stamped.event));
             }
             Event::Resumed { round, epoch, checkpoint } => {
@@ -143,7 +143,7 @@ fn waits(epoch: &EpochLine, event: &Event) -> bool {
     }
 }
 
-impl Plan {
+impl PlannedLength {
     fn of(started: &Stamped) -> Self {
         let Event::Started { rounds, rounds_per_epoch, epochs, .. } = &started.event else {
             return Self::default();
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_line_fits_80_columns() {
-        let mut plan = Plan { rounds: 999_999, epochs: 999, ..Plan::default() };
+        let mut plan = PlannedLength { rounds: 999_999, epochs: 999, ..PlannedLength::default() };
         let test = test(1e9, 1.0, Some(1.0));
         for epochs in [5, 999] {
             plan.epochs = epochs;

@@ -1,24 +1,30 @@
 //! Checkpoints: the parameters as safetensors under PyTorch's names, and beside them what a run needs to go on.
 //!
-//! `step-000500.state` is written first and `step-000500.safetensors` second, each aside and renamed, so that parameters
-//! that can be seen are complete and have their state. The state knows the checksum of its parameters: a pair that does
-//! not fit, or half a file, is never taken for whole.
+//! `step-000500.state` is written first and `step-000500.safetensors` second, each aside and renamed, so that
+//! parameters that can be seen are complete and have their state. The state knows the checksum of its parameters: a
+//! pair that does not fit, or half a file, is never taken for whole.
+//!
+//! A state says its format. States of format 0, from before there were numbers, hold a digest that cannot be made
+//! again; for them the names and shapes of the parameters must do.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+mod digest;
+mod tensor_file;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::Layout;
 use bonfire_learn::layout::Tensor;
-use bonfire_report::write_atomically;
+use bonfire_report::{FORMAT, PartFile, newer_format};
 use safetensors::SafeTensors;
-use safetensors::tensor::{Dtype, View};
+use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::ledger::Ledger;
+
+pub use digest::{hex_digest, layout_digest};
+use tensor_file::{TensorOut, Written};
 
 /// What a run needs, beside parameters and moments, to go on as if it had never stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,9 +73,11 @@ pub struct Snapshot<'a> {
 /// The part of a state that ties it to its parameters.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seal {
+    #[serde(default)]
+    format: u32,
     /// Of the whole file of parameters.
     sha256: String,
-    /// Of names, shapes and memory order: moments are kept in the order of memory.
+    /// The digest of the layout: moments are kept in the order of memory.
     layout: String,
     progress: Progress,
 }
@@ -107,11 +115,18 @@ pub fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
 pub fn write(folder: &Path, snapshot: Snapshot<'_>, keep: usize) -> Result<(PathBuf, u64)> {
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     let file = folder.join(file_name(snapshot.progress.round));
-    let parameters = parameters_to_bytes(snapshot.layout, snapshot.parameters)?;
-    let state = state_to_bytes(snapshot, &parameters)?;
+    let (parameters, aside) = PartFile::write(&file, |file| write_parameters(file, snapshot))?;
+    let seal = Seal {
+        format: FORMAT,
+        sha256: parameters.sha256,
+        layout: layout_digest(snapshot.layout),
+        progress: snapshot.progress.clone(),
+    };
+    let seal = serde_json::to_string(&seal)?;
     let state_file = file.with_extension("state");
-    write_atomically(&state_file, &state)?;
-    if let Err(error) = write_atomically(&file, &parameters) {
+    let (state, state_aside) = PartFile::write(&state_file, |file| write_state(file, snapshot, seal))?;
+    state_aside.put_in_place()?;
+    if let Err(error) = aside.put_in_place() {
         if !file.exists() {
             // On a full disk, states without their parameters would take what room there is.
             let _ = fs::remove_file(&state_file);
@@ -119,7 +134,50 @@ pub fn write(folder: &Path, snapshot: Snapshot<'_>, keep: usize) -> Result<(Path
         return Err(error.into());
     }
     remove_old(folder, keep, snapshot.progress.round)?;
-    Ok((file, (parameters.len() + state.len()) as u64))
+    Ok((file, parameters.bytes + state.bytes))
+}
+
+fn write_parameters(file: &mut fs::File, snapshot: Snapshot<'_>) -> std::io::Result<Written> {
+    // One entry only: the order of more would differ from run to run.
+    let metadata = ("format", "pt".to_owned());
+    let tensors = snapshot.layout.tensors().iter();
+    let tensors = tensors.map(|tensor| TensorOut {
+        name: tensor.name.clone(),
+        shape: tensor.shape.clone(),
+        values: Box::new(in_torch_order(tensor, snapshot.parameters)),
+    });
+    tensor_file::write(file, metadata, tensors.collect())
+}
+
+/// The values of a tensor in PyTorch's order, each read where it lies.
+fn in_torch_order<'a>(tensor: &'a Tensor, flat: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
+    let (factors, axes) = tensor.memory_order();
+    let (mut strides, mut stride) = (vec![0; factors.len()], 1);
+    for &axis in axes.iter().rev() {
+        (strides[axis], stride) = (stride, stride * factors[axis]);
+    }
+    let (mut steps, mut at) = (vec![0; factors.len()], tensor.range.start);
+    tensor.range.clone().map(move |_| {
+        let value = flat[at];
+        for axis in (0..factors.len()).rev() {
+            (steps[axis], at) = (steps[axis] + 1, at + strides[axis]);
+            if steps[axis] < factors[axis] {
+                break;
+            }
+            (steps[axis], at) = (0, at - factors[axis] * strides[axis]);
+        }
+        value
+    })
+}
+
+/// The moments of the optimiser in the order of memory, under a seal.
+fn write_state(file: &mut fs::File, snapshot: Snapshot<'_>, seal: String) -> std::io::Result<Written> {
+    let moments = snapshot.moments.iter().enumerate().map(|(i, values)| TensorOut {
+        name: format!("moment.{i}"),
+        shape: vec![values.len()],
+        values: Box::new(values.iter().copied()),
+    });
+    tensor_file::write(file, (SEAL, seal), moments.collect())
 }
 
 /// Removes all but the newest checkpoints up to `round`. Those of later rounds are of a run that was resumed from
@@ -151,18 +209,17 @@ pub fn newest_whole(folder: &Path, layout: &Layout) -> Result<(Option<Checkpoint
     Ok((None, skipped))
 }
 
-/// Why a checkpoint cannot be used: a crash cut it short, or it is of another model.
+/// Why a checkpoint cannot be used: a crash cut it short, or it is of another model or a newer format.
 enum Unfit {
     Broken(anyhow::Error),
     Foreign(anyhow::Error),
 }
 
 fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
-    let Sealed { bytes, seal, moments, velocity } = sealed(file).map_err(Unfit::Broken)?;
+    let Sealed { bytes, seal, moments, velocity } = sealed(file)?;
     let parameters = parameters_from_bytes(layout, &bytes).map_err(Unfit::Foreign)?;
-    if seal.layout != layout_digest(layout) {
-        let reason =
-            anyhow::anyhow!("it was written by another version of Bonfire; its parameters can be evaluated");
+    if seal.format > 0 && seal.layout != layout_digest(layout) {
+        let reason = anyhow!("it was written by another version of Bonfire; its parameters can be evaluated");
         return Err(Unfit::Foreign(reason));
     }
     Ok(Checkpoint { file: file.to_owned(), parameters, moments, velocity, progress: seal.progress })
@@ -170,10 +227,13 @@ fn read(file: &Path, layout: &Layout) -> Result<Checkpoint, Unfit> {
 
 /// The bytes of a file of parameters, whichever the model; an error if it or its state was cut short.
 pub fn whole_bytes(file: &Path) -> Result<Vec<u8>> {
-    Ok(sealed(file)?.bytes)
+    match sealed(file) {
+        Ok(sealed) => Ok(sealed.bytes),
+        Err(Unfit::Broken(reason) | Unfit::Foreign(reason)) => Err(reason),
+    }
 }
 
-/// A file of parameters with the state that fits it.
+/// The bytes of a file of parameters, with the state that fits them.
 struct Sealed {
     bytes: Vec<u8>,
     seal: Seal,
@@ -181,12 +241,13 @@ struct Sealed {
     velocity: Option<Vec<f32>>,
 }
 
-/// The bytes of a file of parameters, with the state that fits them.
-fn sealed(file: &Path) -> Result<Sealed> {
-    let bytes = fs::read(file)?;
-    let state = fs::read(file.with_extension("state")).context("its .state cannot be read")?;
-    let (seal, moments, velocity) = state_from_bytes(&state)?;
-    ensure!(seal.sha256 == hex_digest(&bytes), "its checksum is not the one in its .state");
+fn sealed(file: &Path) -> Result<Sealed, Unfit> {
+    let bytes = fs::read(file).map_err(|error| Unfit::Broken(error.into()))?;
+    let state = fs::read(file.with_extension("state")).context("its .state cannot be read");
+    let (seal, moments, velocity) = state_from_bytes(&state.map_err(Unfit::Broken)?)?;
+    if seal.sha256 != hex_digest(&bytes) {
+        return Err(Unfit::Broken(anyhow!("its checksum is not the one in its .state")));
+    }
     Ok(Sealed { bytes, seal, moments, velocity })
 }
 
@@ -221,101 +282,35 @@ pub fn is_whole(bytes: &[u8]) -> bool {
     SafeTensors::deserialize(bytes).is_ok()
 }
 
-/// One tensor of the parameters. Its bytes are made when their turn comes, so there are never copies of all tensors at once.
-struct Parameters<'a> {
-    tensor: &'a Tensor,
-    flat: &'a [f32],
-}
-
-impl View for Parameters<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.tensor.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        bytes(&self.tensor.to_torch(self.flat)).into()
-    }
-
-    fn data_len(&self) -> usize {
-        4 * self.tensor.range.len()
-    }
-}
-
-/// A moment of the optimiser, in the order of memory; its bytes are made as late.
-struct Moment<'a> {
-    values: &'a [f32],
-    shape: [usize; 1],
-}
-
-impl View for Moment<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        bytes(self.values).into()
-    }
-
-    fn data_len(&self) -> usize {
-        4 * self.values.len()
-    }
-}
-
-fn parameters_to_bytes(layout: &Layout, parameters: &[f32]) -> Result<Vec<u8>> {
-    let views = layout.tensors().iter().map(|tensor| (&tensor.name, Parameters { tensor, flat: parameters }));
-    // One entry only: the order of more would differ from run to run.
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    Ok(safetensors::serialize(views, Some(metadata))?)
-}
-
-fn state_to_bytes(snapshot: Snapshot<'_>, parameters: &[u8]) -> Result<Vec<u8>> {
-    let seal = Seal {
-        sha256: hex_digest(parameters),
-        layout: layout_digest(snapshot.layout),
-        progress: snapshot.progress.clone(),
-    };
-    let moments = snapshot.moments.iter().enumerate().map(|(i, values)| (format!("moment.{i}"), values));
-    let velocity = snapshot.velocity.map(|values| (VELOCITY.to_owned(), values));
-    let views = moments.chain(velocity);
-    let views = views.map(|(name, values)| (name, Moment { values, shape: [values.len()] }));
-    let metadata = HashMap::from([(SEAL.to_owned(), serde_json::to_string(&seal)?)]);
-    Ok(safetensors::serialize(views, Some(metadata))?)
-}
-
 /// What a state has to tell: its seal, the moments, and the velocity of the outer step.
-type State = (Seal, Vec<Vec<f32>>, Option<Vec<f32>>);
+type StateParts = (Seal, Vec<Vec<f32>>, Option<Vec<f32>>);
 
-fn state_from_bytes(bytes: &[u8]) -> Result<State> {
+fn state_from_bytes(bytes: &[u8]) -> Result<StateParts, Unfit> {
+    let (format, seal) = seal_text(bytes).map_err(Unfit::Broken)?;
+    if format > FORMAT {
+        return Err(Unfit::Foreign(anyhow!("it is {}", newer_format(format))));
+    }
+    let read = || -> Result<_> {
+        let file = SafeTensors::deserialize(bytes).context("its .state is not whole")?;
+        let velocity = file.tensor(VELOCITY).ok().map(|values| floats(values.data()));
+        let moments = 0..file.len() - usize::from(velocity.is_some());
+        let moments = moments.map(|i| Ok(floats(file.tensor(&format!("moment.{i}"))?.data())));
+        Ok((serde_json::from_str(&seal)?, moments.collect::<Result<_>>()?, velocity))
+    };
+    read().map_err(Unfit::Broken)
+}
+
+/// The text of a seal, and its format, of which alone it is sure that any version can read it.
+fn seal_text(bytes: &[u8]) -> Result<(u32, String)> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        #[serde(default)]
+        format: u32,
+    }
     let (_, header) = SafeTensors::read_metadata(bytes).context("its .state is not whole")?;
     let seal = header.metadata().as_ref().and_then(|metadata| metadata.get(SEAL));
-    let seal: Seal = serde_json::from_str(seal.context("its .state is not Bonfire's")?)?;
-    let file = SafeTensors::deserialize(bytes).context("its .state is not whole")?;
-    let velocity = file.tensor(VELOCITY).ok().map(|values| floats(values.data()));
-    let moments = 0..file.len() - usize::from(velocity.is_some());
-    let moments = moments.map(|i| Ok(floats(file.tensor(&format!("moment.{i}"))?.data())));
-    Ok((seal, moments.collect::<Result<_>>()?, velocity))
-}
-
-/// The checksum of names, shapes and memory order.
-pub fn layout_digest(layout: &Layout) -> String {
-    hex_digest(format!("{layout:?}").as_bytes())
-}
-
-/// The SHA-256 of some bytes, as text.
-pub fn hex_digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    let seal = seal.context("its .state is not Bonfire's")?;
+    Ok((serde_json::from_str::<Numbered>(seal)?.format, seal.clone()))
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
@@ -324,6 +319,8 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use bonfire_learn::Shape;
     use bonfire_learn::models::{ModelSpec, mlp};
@@ -370,6 +367,20 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_written_in_pytorchs_order() {
+        for model in ["lenet5", "cnn", "mlp", "resnet20"] {
+            let spec: ModelSpec = serde_json::from_value(serde_json::json!({model: {}})).expect("a model");
+            let shape = Shape::Images { height: 28, width: 28, channels: 1, classes: 10 };
+            let layout = spec.build(&shape).expect("a model").layout().clone();
+            let flat = layout.initial(1);
+            for tensor in layout.tensors() {
+                let values: Vec<f32> = in_torch_order(tensor, &flat).collect();
+                assert_eq!(values, tensor.to_torch(&flat), "{} of {model}", tensor.name);
+            }
+        }
+    }
+
+    #[test]
     fn a_broken_checkpoint_is_passed_over_with_its_reason() {
         type Damage = fn(&Path);
         let damages: [(&str, Damage); 5] = [
@@ -407,5 +418,36 @@ mod tests {
         let error = newest_whole(folder.path(), &layout(5)).expect_err("another model");
         let text = format!("{error:#}");
         assert!(text.contains("another model") && text.contains("fc1.weight"), "{text}");
+    }
+
+    /// Changes the seal of a checkpoint.
+    fn reseal(file: &Path, change: impl Fn(&mut serde_json::Value)) {
+        let state = file.with_extension("state");
+        let bytes = fs::read(&state).expect("a state");
+        let (_, text) = seal_text(&bytes).expect("a seal");
+        let mut seal = serde_json::from_str(&text).expect("JSON");
+        change(&mut seal);
+        let old = SafeTensors::deserialize(&bytes).expect("moments");
+        let metadata = HashMap::from([(SEAL.to_owned(), seal.to_string())]);
+        fs::write(state, safetensors::serialize(old.tensors(), Some(metadata)).expect("a state"))
+            .expect("written");
+    }
+
+    #[test]
+    fn what_counts_is_the_format() {
+        let (folder, layout) = (tempfile::tempdir().expect("a folder"), layout(4));
+        write_rounds(folder.path(), &layout, &[1], 5);
+        let file = folder.path().join(file_name(1));
+        let look = || newest_whole(folder.path(), &layout).map(|(found, _)| found.map(|it| it.moments));
+        let moments = look().expect("a look");
+        assert!(moments.is_some());
+        reseal(&file, |seal| seal["layout"] = "of a layout in another order".into());
+        let error = format!("{:#}", look().expect_err("another layout"));
+        assert!(error.contains("another version of Bonfire"), "{error}");
+        reseal(&file, |seal| drop(seal.as_object_mut().expect("an object").remove("format")));
+        assert_eq!(look().expect("format 0 has another digest, and is read all the same"), moments);
+        reseal(&file, |seal| *seal = serde_json::json!({"format": 99, "anything": "else"}));
+        let error = format!("{:#}", look().expect_err("a format of the future"));
+        assert!(error.contains("of format 99, which a newer Bonfire writes"), "{error}");
     }
 }

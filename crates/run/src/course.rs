@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bonfire_learn::schedule::SchedulePosition;
 
-use crate::loader::Plan;
-use crate::replica::Step;
+use crate::loader::Sharing;
+use crate::replica::StepSize;
 use crate::run_file::{LocalSteps, Settings, Span, Topology};
 
 /// The course of a run.
@@ -42,17 +42,23 @@ pub struct Due {
 
 impl Course {
     pub fn of(settings: &Settings, samples: usize) -> Self {
-        let Plan { round_size, rounds_per_epoch, .. } = Plan::of(settings, samples, 1);
+        let Sharing { round_size, rounds_per_epoch, .. } = Sharing::of(settings, samples, 1);
         let updates_per_round = updates_per_round(&settings.topology);
         let pace = Pace::of(settings, rounds_per_epoch);
-        let updates_per_epoch = (rounds_per_epoch * updates_per_round).div_ceil(pace.steps);
+        let updates_per_epoch = rounds_per_epoch.saturating_mul(updates_per_round).div_ceil(pace.steps);
         let settings = settings.clone();
         Self { settings, samples, rounds_per_epoch, updates_per_epoch, round_size, updates_per_round, pace }
     }
 
     /// How many batches of one worker each an epoch has.
     pub fn units_per_epoch(&self) -> u64 {
-        self.rounds_per_epoch * self.settings.workers as u64
+        self.rounds_per_epoch.saturating_mul(self.settings.workers as u64)
+    }
+
+    /// How many batches of one worker each are planned, if epochs end the run. More than can be counted are never done.
+    pub fn units(&self) -> Option<u64> {
+        let (epochs, _) = self.ends();
+        epochs.map(|epochs| epochs.saturating_mul(self.units_per_epoch()))
     }
 
     /// How many samples the first `units` batches of one worker each have.
@@ -64,14 +70,15 @@ impl Course {
         // Dealt out like cards: the first workers may have one more.
         let round = (self.samples as u64 - before).min(self.round_size as u64);
         let share = slots * (round / workers) + slots.min(round % workers);
-        epochs * self.samples as u64 + before + share
+        epochs.saturating_mul(self.samples as u64).saturating_add(before + share)
     }
 
     /// How many samples of which epochs some batches have, each given by its epoch and its place there.
     pub fn samples_by_epoch(&self, units: impl IntoIterator<Item = (u64, u32)>) -> Vec<(u64, u64)> {
         let mut samples = BTreeMap::new();
         for (epoch, index) in units {
-            let place = epoch * self.units_per_epoch() + u64::from(index);
+            // The same in every epoch.
+            let place = u64::from(index);
             *samples.entry(epoch).or_default() += self.samples_of(place + 1) - self.samples_of(place);
         }
         samples.into_iter().collect()
@@ -105,10 +112,10 @@ impl Course {
     }
 
     /// How large a step is after so many batches of one worker each.
-    pub fn step(&self, units: u64) -> Step {
+    pub fn step(&self, units: u64) -> StepSize {
         let file = &self.settings.file;
         let rounds = match self.settings.length {
-            Span::Epochs(epochs) => epochs * self.rounds_per_epoch,
+            Span::Epochs(epochs) => epochs.saturating_mul(self.rounds_per_epoch),
             Span::Rounds(updates) => self.pace.batches(updates) / self.updates_per_round,
         };
         let place = SchedulePosition {
@@ -117,7 +124,7 @@ impl Course {
             rounds_per_epoch: self.rounds_per_epoch,
             warmup: file.warmup.map_or(0, |warmup| warmup.rounds(self.rounds_per_epoch)),
         };
-        Step { lr: file.schedule.lr(file.optimizer.lr(), place), clip: file.clip_norm }
+        StepSize { lr: file.schedule.lr(file.optimizer.lr(), place), clip: file.clip_norm }
     }
 
     /// What is due after round `round`, which ended some epochs, counted from 1, and may be the last.
@@ -169,12 +176,16 @@ mod tests {
     use super::*;
     use crate::run_file::Overrides;
 
+    fn course(text: &str, samples: usize) -> Course {
+        let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
+        Course::of(&settings, samples)
+    }
+
     #[test]
     fn every_batch_has_its_samples() {
         let text = "{arch: allreduce, allreduce: {num_workers: 3}, batch_size: 4, epochs: 2}";
-        let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
         // Seven rounds of twelve samples, and one of six.
-        let course = Course::of(&settings, 90);
+        let course = course(text, 90);
         let check = |units, expect| assert_eq!(course.samples_of(units), expect, "{units} units");
         check(0, 0);
         check(1, 4);
@@ -204,5 +215,25 @@ mod tests {
         check("epochs: 3, local_steps: {after: 1 epoch, steps: 4}", (4, 3, 15));
         check("epochs: 3, local_steps: 100", (10, 1, 3));
         check("num_server_rounds: 7, local_steps: 4", (4, 3, 7));
+    }
+
+    /// 2⁶² epochs of four batches each are 2⁶⁴, which is 0 for who counts in 64 bits.
+    #[test]
+    fn a_length_beyond_all_counting_is_no_short_one() {
+        let check = |length: &str| {
+            let text = format!("{{workers: 2, batch_size: 4, schedule: cosine, {length}}}");
+            let course = course(&text, 16);
+            let rates = [0, 2, 1_000_000].map(|units| course.step(units).lr);
+            assert_eq!(rates, [0.001; 3], "{length}");
+            assert_eq!(course.samples_of(u64::MAX), u64::MAX, "{length}");
+            assert_eq!(course.samples_by_epoch([(u64::MAX, 0), (u64::MAX, 3)]), [(u64::MAX, 8)], "{length}");
+        };
+        for length in ["epochs: 4611686018427387904", "num_server_rounds: 9223372036854775808"] {
+            check(length);
+        }
+        assert_eq!(
+            course("{workers: 2, batch_size: 4, epochs: 4611686018427387904}", 16).units(),
+            Some(u64::MAX)
+        );
     }
 }

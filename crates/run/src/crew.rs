@@ -1,7 +1,8 @@
 //! The workers of one process, which share its memory.
 //!
-//! A round is two parallel steps: every worker computes the gradient of its share, then the update reads all gradients in
-//! the order of the workers. Nothing depends on which thread did what, so neither does any bit of the result.
+//! A round is two parallel steps: every worker computes the gradient of its share, then the update reads all
+//! gradients in the order of the workers. Nothing depends on which thread did what, so neither does any bit of the
+//! result.
 
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use bonfire_learn::random::Random;
 use bonfire_learn::{Batch, Gradient, Layout, Tally};
 use rayon::prelude::*;
 
-use crate::loader::{self, Loader, Plan, Shares};
-use crate::replica::{Replica, Step};
-use crate::worker::{Finish, Hand, Luck, Worker};
+use crate::loader::{self, Loader, Shares, Sharing};
+use crate::replica::{Replica, StepSize};
+use crate::worker::{Finish, Hand, Luck, Portions, Worker};
 
 /// Workers of equal models.
 #[derive(Debug)]
@@ -37,13 +38,13 @@ enum Loading {
 
 /// What a round is to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Round {
+pub struct RoundPlan {
     /// From 0.
     pub number: u64,
     pub rounds_per_epoch: u64,
     /// Over all workers.
     pub round_size: usize,
-    pub step: Step,
+    pub step: StepSize,
 }
 
 /// The seed that all chance of a round comes from.
@@ -72,16 +73,21 @@ impl Crew {
         self.workers.extend(more);
     }
 
+    /// See [`Worker::shares_products`].
+    pub fn shares_products(&self) -> bool {
+        self.workers[0].shares_products()
+    }
+
     /// One update by one batch of every worker. Returns the answers of all workers.
-    pub fn round(&mut self, replica: &mut Replica, samples: &Arc<Samples>, round: Round) -> Tally {
-        let plan = Plan {
+    pub fn round(&mut self, replica: &mut Replica, samples: &Arc<Samples>, round: RoundPlan) -> Tally {
+        let sharing = Sharing {
             seed: self.seed,
             workers: self.workers.len(),
             hands: self.workers[0].hands().len(),
             round_size: round.round_size,
             rounds_per_epoch: round.rounds_per_epoch,
         };
-        let mut loading = std::mem::take(&mut self.loading).at(samples, plan, round.number);
+        let mut loading = std::mem::take(&mut self.loading).at(samples, sharing, round.number);
         let tally = match &mut loading {
             Loading::Ahead(loader, used) => {
                 *used = loader.take(std::mem::take(used));
@@ -104,7 +110,7 @@ impl Crew {
     }
 
     /// One update by the batches that the workers hold.
-    pub fn repeat(&mut self, replica: &mut Replica, round: Round) -> Tally {
+    pub fn repeat(&mut self, replica: &mut Replica, round: RoundPlan) -> Tally {
         self.update(replica, round, |_, _| ())
     }
 
@@ -123,7 +129,7 @@ impl Crew {
     fn update(
         &mut self,
         replica: &mut Replica,
-        round: Round,
+        round: RoundPlan,
         load: impl Fn(&mut Worker, usize) + Sync,
     ) -> Tally {
         let seed = round_seed(self.seed, round.number);
@@ -160,17 +166,21 @@ impl Crew {
     }
 
     /// Measures parameters on samples.
-    pub fn evaluate(&mut self, parameters: &[f32], samples: &Samples) -> Tally {
+    pub fn evaluate(&mut self, parameters: &[f32], samples: &Samples, portions: Portions) -> Tally {
         // Samples of similar length together: less padding, the same answers.
         let mut order: Vec<u32> = (0..samples.len() as u32).collect();
         if samples.varies_in_length() {
             order.sort_by_key(|&sample| samples.length(sample as usize));
         }
-        let mut hands = self.hands();
-        let (parts, classes) = (hands.len(), hands[0].classes());
-        let each = hands.par_iter_mut().with_max_len(1).enumerate();
-        let tallies: Vec<Tally> =
-            each.map(|(i, hand)| hand.evaluate(parameters, samples, &order, (i, parts))).collect();
+        let (mut hands, mut tallies) = (self.hands(), vec![Tally::default(); portions.parts]);
+        let (several, classes) = (hands.len(), hands[0].classes());
+        let each = hands.par_iter_mut().with_max_len(1).enumerate().map(|(i, hand)| {
+            let parts = (i..portions.parts).step_by(several);
+            parts.map(|part| (part, hand.evaluate(parameters, samples, &order, (part, portions)))).collect()
+        });
+        for (part, tally) in each.collect::<Vec<Vec<_>>>().into_iter().flatten() {
+            tallies[part] = tally;
+        }
         let mut sum = Tally::with_confusion(classes);
         tallies.iter().for_each(|tally| sum.add(tally));
         sum
@@ -179,22 +189,58 @@ impl Crew {
 
 impl Loading {
     /// This loading at a round, or another that is.
-    fn at(self, samples: &Arc<Samples>, plan: Plan, round: u64) -> Self {
+    fn at(self, samples: &Arc<Samples>, sharing: Sharing, round: u64) -> Self {
         match self {
-            Self::Ahead(loader, used) if loader.is_at(samples, plan, round) => {
+            Self::Ahead(loader, used) if loader.is_at(samples, sharing, round) => {
                 return Self::Ahead(loader, used);
             }
-            Self::InPlace(shares) if shares.plan() == plan => return Self::InPlace(shares),
+            Self::InPlace(shares) if shares.sharing() == sharing => return Self::InPlace(shares),
             _ => {}
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loader = loader::pays(samples.effort(), plan.workers * plan.hands, cores)
-            .then(|| Loader::start(samples, plan, round).ok())
+        let loader = loader::pays(samples.effort(), sharing.workers * sharing.hands, cores)
+            .then(|| Loader::start(samples, sharing, round).ok())
             .flatten();
         // A thread that cannot be started costs speed, not the run.
         match loader {
             Some(loader) => Self::Ahead(loader, Vec::new()),
-            None => Self::InPlace(Shares::new(plan)),
+            None => Self::InPlace(Shares::new(sharing)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bonfire_data::Source;
+    use bonfire_learn::ModelSpec;
+    use serde_json::json;
+
+    /// Who measures which part, and how many samples at a time, changes no bit of the sums.
+    #[test]
+    fn an_evaluation_depends_on_its_parts_alone() {
+        let check = |model: serde_json::Value, data: &str| {
+            let spec: ModelSpec = serde_json::from_value(model).expect("a model");
+            let source: Source =
+                serde_json::from_value(json!({"name": data, "train": 50, "test": 333})).expect("data");
+            let dataset = source.load().expect("data");
+            let measure = |hands: usize, batch: usize| {
+                let worker = |_| Worker::build(1, || spec.build(&dataset.shape)).expect("a worker");
+                let mut crew = Crew::new((0..hands).map(worker).collect(), 1);
+                let parameters = crew.layout().initial(1);
+                crew.evaluate(&parameters, &dataset.test, Portions::of(3, batch))
+            };
+            let whole = measure(3, 64);
+            assert_eq!(whole.answers > 333, dataset.test.varies_in_length());
+            for (hands, batch) in [(3, 8), (2, 64), (1, 1), (2, 13)] {
+                let tally = measure(hands, batch);
+                assert_eq!(tally, whole, "{} by {hands}, {batch} at a time", spec.name());
+            }
+        };
+        check(json!({"lenet5": {}}), "digits");
+        check(json!({"cnn": {}}), "digits");
+        check(json!({"mlp": {"hidden": [40, 20]}}), "digits");
+        check(json!({"resnet20": {"width": 4}}), "digits");
+        check(json!({"tagger": {"embedding": 9, "hidden": 11}}), "grammar");
     }
 }

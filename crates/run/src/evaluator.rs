@@ -1,7 +1,8 @@
 //! The evaluator: measures the checkpoints of a run, also while it goes on, from another process.
 //!
-//! It takes checkpoints as they appear, in whatever order and distance, and holds each file open from the moment it sees it,
-//! so that one which the run removes meanwhile is still measured. It ends when the run has, or after a silence.
+//! It takes checkpoints as they appear, in whatever order and distance, and holds each file open from the moment it
+//! sees it, so that one which the run removes meanwhile is still measured. It ends when the run has, or after a
+//! silence.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -74,8 +75,8 @@ impl Evaluator {
         let folder = RunFolder::open(path)?;
         let file = folder.run_file();
         let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
-        // As many workers as the run has, each with the same part of the test data: sums of floating-point numbers depend
-        // on their order, and these shall be the run's own.
+        // As many workers as the run has, each with the same part of the test data: sums of floating-point numbers
+        // depend on their order, and these shall be the run's own.
         let settings = Settings::read(&file.display().to_string(), &text, &Overrides::default(), cores)?;
         Ok(Self { folder, job: Job::prepare(settings, Scale::Threads)?, seen: BTreeSet::new() })
     }

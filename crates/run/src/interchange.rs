@@ -250,8 +250,8 @@ mod tests {
         assert_eq!(fit(&layout, "mlp", &weights), Ok(flat));
     }
 
-    /// torchvision's VGGs have their dropout behind the linear layers, so these are `classifier.0`, `3` and `6`; ours have it
-    /// before them, and are `classifier.1`, `4` and `6`.
+    /// torchvision's VGGs have their dropout behind the linear layers, so these are `classifier.0`, `3` and `6`; ours
+    /// have it before them, and are `classifier.1`, `4` and `6`.
     #[test]
     fn vggs_are_read_under_torchvisions_names_and_under_ours() {
         let spec = ModelSpec::Vgg11(vgg::Options { width: 2, hidden: 3, ..vgg::Options::default() });

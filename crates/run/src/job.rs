@@ -9,15 +9,15 @@ use bonfire_report::Event;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::course::Course;
-use crate::crew::{Crew, Round};
+use crate::crew::{Crew, RoundPlan};
 use crate::replica::Replica;
 use crate::run_file::{Settings, Topology};
-use crate::worker::Worker;
+use crate::worker::{Portions, Worker};
 
 /// Makes a model for data of a shape: one of the named ones, or the user's own.
 pub type Build<'a> = &'a dyn Fn(&Shape) -> bonfire_learn::Result<Box<dyn Model>>;
 
-/// Where the workers of a run are: one of three, known only here and to who starts the run.
+/// Where the workers of a run are. Only a job and whoever starts the run know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// All in this process, as threads.
@@ -37,6 +37,8 @@ pub struct Job {
     crew: Crew,
     /// How many of them there are then.
     crew_size: usize,
+    /// So that an evaluation takes no more memory than a step of training.
+    portions: Portions,
     /// Workers that are threads of this process but not in step.
     pub spare: Vec<Worker>,
     pub model_name: String,
@@ -90,8 +92,12 @@ impl Job {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let trains = scale == Scale::Threads && settings.topology.is_in_step();
-        let (crew_size, threads) =
-            if trains { (workers, settings.threads) } else { (cores.min(MOST_MEASURING), 1) };
+        let measuring = cores.min(MOST_MEASURING);
+        let (crew_size, threads) = match trains {
+            true => (workers, settings.threads),
+            // As many as one worker would train with here.
+            false => (measuring.min(settings.file.most_threads()), 1),
+        };
         let spare = match (&settings.topology, scale, trains) {
             (Topology::Flat { backup, .. }, Scale::Threads, false) => workers + backup,
             (_, Scale::Threads, false) => workers,
@@ -101,16 +107,20 @@ impl Job {
         // One that is the caller's own cannot be built later.
         let first = if trains || own.is_some() { crew_size } else { 1 };
         let workers = build_workers(&settings, &dataset, first, threads, build)?;
-        let crew = Crew::new(workers, settings.file.seed);
+        let mut crew = Crew::new(workers, settings.file.seed);
+        let hands = if trains { crew.hands().len() } else { crew_size };
+        let (parts, sharing) = if trains { (hands, hands / settings.workers) } else { (measuring, hands) };
+        let share = if crew.shares_products() { usize::MAX } else { settings.file.batch_size / sharing };
+        let portions = Portions::of(parts, share);
         let replica = Replica::of(&settings, crew.layout());
         let pool = ThreadPoolBuilder::new()
-            .num_threads((crew_size * threads).min(cores))
+            .num_threads(if trains { (crew_size * threads).min(cores) } else { measuring })
             .thread_name(|i| format!("worker-{i}"))
             .build()
             .context("cannot start the workers' threads")?;
         let course = Course::of(&settings, dataset.train.len());
         let model_name = model_name.to_owned();
-        Ok(Self { settings, dataset, replica, crew, crew_size, spare, model_name, pool, course })
+        Ok(Self { settings, dataset, replica, crew, crew_size, portions, spare, model_name, pool, course })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -120,15 +130,16 @@ impl Job {
     /// Measures parameters on the held-out data.
     pub fn evaluate(&mut self, parameters: &[f32]) -> Tally {
         self.complete_crew();
-        let (crew, test) = (&mut self.crew, &self.dataset.test);
-        self.pool.install(|| crew.evaluate(parameters, test))
+        let (crew, test, portions) = (&mut self.crew, &self.dataset.test, self.portions);
+        self.pool.install(|| crew.evaluate(parameters, test, portions))
     }
 
     /// Measures the parameters as they are.
     pub fn measure(&mut self) -> Tally {
         self.complete_crew();
-        let (crew, test, parameters) = (&mut self.crew, &self.dataset.test, &self.replica.parameters);
-        self.pool.install(|| crew.evaluate(parameters, test))
+        let (crew, test, portions) = (&mut self.crew, &self.dataset.test, self.portions);
+        let parameters = &self.replica.parameters;
+        self.pool.install(|| crew.evaluate(parameters, test, portions))
     }
 
     /// Builds those of the crew that are not there yet.
@@ -150,8 +161,8 @@ impl Job {
     }
 
     /// What round `number`, from 0, is to do.
-    pub fn round(&self, number: u64) -> Round {
-        Round {
+    pub fn round(&self, number: u64) -> RoundPlan {
+        RoundPlan {
             number,
             rounds_per_epoch: self.course.rounds_per_epoch,
             round_size: self.course.round_size,

@@ -22,7 +22,8 @@ pub struct Sums {
 }
 
 impl Ledger {
-    /// Counts an update whose samples are of these epochs. What is known of the update as a whole is shared out by them.
+    /// Counts an update whose samples are of these epochs. What is known of the update as a whole is shared out by
+    /// them.
     pub fn count(&mut self, tally: &Tally, samples: &[(u64, u64)]) {
         let all: u64 = samples.iter().map(|(_, samples)| samples).sum();
         let mut before = 0;

@@ -18,7 +18,7 @@ const DEPTH: usize = 2;
 
 /// How the samples of a run are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct Sharing {
     pub seed: u64,
     pub workers: usize,
     /// Of every worker.
@@ -28,7 +28,7 @@ pub struct Plan {
     pub rounds_per_epoch: u64,
 }
 
-impl Plan {
+impl Sharing {
     /// How a run with these settings shares out so many samples.
     pub fn of(settings: &Settings, samples: usize, hands: usize) -> Self {
         let workers = settings.workers;
@@ -41,7 +41,7 @@ impl Plan {
 /// The samples of every worker in one round after the other.
 #[derive(Debug)]
 pub struct Shares {
-    plan: Plan,
+    sharing: Sharing,
     order: EpochOrder,
     /// The epoch that `order` is of.
     epoch: Option<u64>,
@@ -50,17 +50,17 @@ pub struct Shares {
 }
 
 impl Shares {
-    pub fn new(plan: Plan) -> Self {
-        Self { plan, order: EpochOrder::default(), epoch: None, round: 0 }
+    pub fn new(sharing: Sharing) -> Self {
+        Self { sharing, order: EpochOrder::default(), epoch: None, round: 0 }
     }
 
-    pub fn plan(&self) -> Plan {
-        self.plan
+    pub fn sharing(&self) -> Sharing {
+        self.sharing
     }
 
     /// Goes to round `number`, counted from 0 over the whole run.
     pub fn go_to(&mut self, samples: &Samples, number: u64) {
-        let Plan { seed, round_size, rounds_per_epoch, .. } = self.plan;
+        let Sharing { seed, round_size, rounds_per_epoch, .. } = self.sharing;
         let epoch = number / rounds_per_epoch;
         if self.epoch != Some(epoch) {
             self.order.shuffle(samples, round_size, seed, epoch);
@@ -77,18 +77,18 @@ impl Shares {
         numbers: &mut Vec<u32>,
         batch: &mut Batch,
     ) {
-        self.order.share(self.round, slot, self.plan.workers, numbers);
+        self.order.share(self.round, slot, self.sharing.workers, numbers);
         // Dealt out like the round itself.
         let mut place = 0..;
-        numbers.retain(|_| place.next().is_some_and(|place: usize| place % self.plan.hands == hand));
-        let seed = EpochSeed { seed: self.plan.seed, epoch: self.epoch.unwrap_or_default() };
+        numbers.retain(|_| place.next().is_some_and(|place: usize| place % self.sharing.hands == hand));
+        let seed = EpochSeed { seed: self.sharing.seed, epoch: self.epoch.unwrap_or_default() };
         samples.fill_augmented(batch, numbers, seed);
     }
 }
 
-/// Whether a thread of its own pays. A hand-over between threads costs some hundredths of a millisecond a round, more than it
-/// takes to copy a batch, and on cores that all compute the thread would only take the time of one worker, for which the
-/// others wait. So it is for work that a spare core can do, and for waiting, which needs no core.
+/// Whether a thread of its own pays. A hand-over between threads costs some hundredths of a millisecond a round, more
+/// than it takes to copy a batch, and on cores that all compute the thread would only take the time of one worker,
+/// for which the others wait. So it is for work that a spare core can do, and for waiting, which needs no core.
 pub fn pays(effort: Effort, hands: usize, cores: usize) -> bool {
     match effort {
         Effort::Copy => false,
@@ -100,7 +100,7 @@ pub fn pays(effort: Effort, hands: usize, cores: usize) -> bool {
 /// A thread that fills the batches of the next rounds. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Loader {
-    plan: Plan,
+    sharing: Sharing,
     samples: Arc<Samples>,
     /// The round that comes next.
     next: u64,
@@ -112,7 +112,7 @@ pub struct Loader {
 
 impl Loader {
     /// Starts to load from round `first` on.
-    pub fn start(samples: &Arc<Samples>, plan: Plan, first: u64) -> std::io::Result<Self> {
+    pub fn start(samples: &Arc<Samples>, sharing: Sharing, first: u64) -> std::io::Result<Self> {
         let (fill, full) = sync_channel(DEPTH);
         // Room for every set of batches that can be under way, so that nobody waits to give one back.
         let (empty, emptied) = sync_channel(DEPTH + 2);
@@ -120,17 +120,17 @@ impl Loader {
         let source = Arc::clone(&samples);
         let thread = thread::Builder::new()
             .name("loader".into())
-            .spawn(move || load(&source, plan, first, &emptied, &fill))?;
-        Ok(Self { plan, samples, next: first, full: Some(full), empty, thread: Some(thread) })
+            .spawn(move || load(&source, sharing, first, &emptied, &fill))?;
+        Ok(Self { sharing, samples, next: first, full: Some(full), empty, thread: Some(thread) })
     }
 
     /// Whether what comes next is this round of these samples.
-    pub fn is_at(&self, samples: &Arc<Samples>, plan: Plan, round: u64) -> bool {
-        self.plan == plan && self.next == round && Arc::ptr_eq(&self.samples, samples)
+    pub fn is_at(&self, samples: &Arc<Samples>, sharing: Sharing, round: u64) -> bool {
+        self.sharing == sharing && self.next == round && Arc::ptr_eq(&self.samples, samples)
     }
 
-    /// The batches of the next round, one a hand. `used` are those of an earlier one, whose memory serves again. A panic
-    /// of the thread goes on here.
+    /// The batches of the next round, one a hand. `used` are those of an earlier one, whose memory serves again. A
+    /// panic of the thread goes on here.
     pub fn take(&mut self, used: Vec<Batch>) -> Vec<Batch> {
         // If there is no room, the memory is let go.
         let _ = self.empty.try_send(used);
@@ -147,18 +147,18 @@ impl Loader {
 
 fn load(
     samples: &Samples,
-    plan: Plan,
+    sharing: Sharing,
     first: u64,
     emptied: &Receiver<Vec<Batch>>,
     fill: &SyncSender<Vec<Batch>>,
 ) {
-    let (mut shares, mut numbers) = (Shares::new(plan), Vec::new());
+    let (mut shares, mut numbers) = (Shares::new(sharing), Vec::new());
     for round in first.. {
         let mut batches = emptied.try_recv().unwrap_or_default();
-        batches.resize_with(plan.workers * plan.hands, Batch::default);
+        batches.resize_with(sharing.workers * sharing.hands, Batch::default);
         shares.go_to(samples, round);
         for (i, batch) in batches.iter_mut().enumerate() {
-            shares.fill(samples, (i / plan.hands, i % plan.hands), &mut numbers, batch);
+            shares.fill(samples, (i / sharing.hands, i % sharing.hands), &mut numbers, batch);
         }
         if fill.send(batches).is_err() {
             return;
@@ -205,10 +205,10 @@ mod tests {
         Sentences { tags: words.iter().map(|word| (word % 3) as u8).collect(), starts, words }
     }
 
-    fn plan(samples: &Samples, workers: usize) -> Plan {
+    fn sharing(samples: &Samples, workers: usize) -> Sharing {
         let round_size = 8 * workers;
         let rounds_per_epoch = EpochOrder::rounds(samples.len(), round_size) as u64;
-        Plan { seed: 5, workers, hands: 1, round_size, rounds_per_epoch }
+        Sharing { seed: 5, workers, hands: 1, round_size, rounds_per_epoch }
     }
 
     fn content(batch: &Batch) -> (Vec<u32>, Vec<u32>) {
@@ -224,12 +224,12 @@ mod tests {
         for samples in [Samples::Images(images(100)), Samples::Sentences(sentences(203))] {
             let samples = Arc::new(samples);
             for (workers, first) in [(1, 0), (2, 0), (3, 17)] {
-                let plan = plan(&samples, workers);
-                let mut loader = Loader::start(&samples, plan, first).unwrap();
-                let (mut shares, mut numbers) = (Shares::new(plan), Vec::new());
+                let sharing = sharing(&samples, workers);
+                let mut loader = Loader::start(&samples, sharing, first).unwrap();
+                let (mut shares, mut numbers) = (Shares::new(sharing), Vec::new());
                 let (mut batches, mut batch) = (Vec::new(), Batch::default());
                 for round in first..first + 60 {
-                    assert!(loader.is_at(&samples, plan, round));
+                    assert!(loader.is_at(&samples, sharing, round));
                     batches = loader.take(batches);
                     shares.go_to(&samples, round);
                     for (worker, ahead) in batches.iter().enumerate() {
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn memory_is_used_again() {
         let samples = Arc::new(Samples::Images(images(100)));
-        let mut loader = Loader::start(&samples, plan(&samples, 2), 0).unwrap();
+        let mut loader = Loader::start(&samples, sharing(&samples, 2), 0).unwrap();
         let (mut batches, mut seen) = (Vec::new(), std::collections::BTreeSet::new());
         for _ in 0..200 {
             batches = loader.take(batches);
@@ -271,7 +271,7 @@ mod tests {
     fn it_ends_when_it_is_dropped_whatever_it_is_doing() {
         let samples = Arc::new(Samples::Images(images(100)));
         for taken in 0..5 {
-            let mut loader = Loader::start(&samples, plan(&samples, 2), 0).unwrap();
+            let mut loader = Loader::start(&samples, sharing(&samples, 2), 0).unwrap();
             for _ in 0..taken {
                 loader.take(Vec::new());
             }
@@ -286,6 +286,6 @@ mod tests {
         // Labels without pixels: a bug, which must not become a hang.
         let broken = Images { pixels: Vec::new().into(), ..images(100) };
         let samples = Arc::new(Samples::Images(broken));
-        Loader::start(&samples, plan(&samples, 1), 0).unwrap().take(Vec::new());
+        Loader::start(&samples, sharing(&samples, 1), 0).unwrap().take(Vec::new());
     }
 }

@@ -18,7 +18,7 @@ pub struct Replica {
 
 /// How large a step is.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct StepSize {
     pub lr: f32,
     /// A mean gradient longer than this is shortened to it.
     pub clip: Option<f32>,
@@ -75,7 +75,7 @@ impl Replica {
     }
 
     /// The same of the first `len` parameters alone: the others are yet to come from elsewhere.
-    pub fn step_first<A: Addend>(&mut self, len: usize, gradients: &[A], step: Step) {
+    pub fn step_first<A: Addend>(&mut self, len: usize, gradients: &[A], step: StepSize) {
         self.optimizer.step_first(len, &mut self.parameters, gradients, step.lr, step.clip);
     }
 
@@ -88,7 +88,7 @@ impl Replica {
     }
 
     /// One update by the mean of some gradients, which are added in their order.
-    pub fn step<A: Addend>(&mut self, gradients: &[A], step: Step) {
+    pub fn step<A: Addend>(&mut self, gradients: &[A], step: StepSize) {
         self.optimizer.step(&mut self.parameters, gradients, step.lr, step.clip);
     }
 }

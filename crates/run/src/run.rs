@@ -1,4 +1,5 @@
-//! A run from its first round, or its newest checkpoint, to its last: its events, its files, and its loop on one machine.
+//! A run from its first round, or its newest checkpoint, to its last: its events, its files, and its loop on one
+//! machine.
 
 mod beginning;
 
@@ -26,7 +27,7 @@ pub struct Run {
     /// Goes on with what an earlier process began.
     pub is_resumed: bool,
     /// What the nodes sent and received, if there are any.
-    pub traffic: Option<Traffic>,
+    pub traffic: Option<NodeTraffic>,
     /// Writes `state.json` while training goes on.
     state: Option<JoinHandle<()>>,
     started: Instant,
@@ -55,7 +56,7 @@ pub struct Evaluated {
 
 /// What went over the wire.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Traffic {
+pub struct NodeTraffic {
     pub nodes: usize,
     pub sent_bytes: u64,
     pub received_bytes: u64,
@@ -88,7 +89,7 @@ struct Window {
 fn is_done(job: &Job, progress: &Progress) -> bool {
     match job.settings.length {
         Span::Rounds(rounds) => progress.round >= rounds,
-        Span::Epochs(epochs) => progress.units >= epochs * job.course.units_per_epoch(),
+        Span::Epochs(_) => job.course.units().is_some_and(|units| progress.units >= units),
     }
 }
 
@@ -119,8 +120,8 @@ impl Run {
         self.log.record(Instant::now(), event);
     }
 
-    /// Trains with the workers of this process, which share its memory and are in step, until the plan is done, the target
-    /// is reached, `stop` is set or the loss is lost.
+    /// Trains with the workers of this process, which share its memory and are in step, until the plan is done, the
+    /// target is reached, `stop` is set or the loss is lost.
     pub fn finish(self, stop: &AtomicBool) -> Result<Summary> {
         self.finish_by(|run| run.train(stop))
     }
@@ -204,7 +205,8 @@ impl Run {
         self.first_step_s.get_or_insert_with(|| self.began.elapsed().as_secs_f64());
         if !tally.loss.is_finite() {
             bail!(
-                "the loss is no longer a number in round {}: a smaller learning rate (now {lr}) or `clip_norm: 1.0` may help",
+                "the loss is no longer a number in round {}: \
+                 a smaller learning rate (now {lr}) or `clip_norm: 1.0` may help",
                 self.progress.round,
             );
         }
@@ -237,8 +239,8 @@ impl Run {
         is_done(&self.job, &self.progress)
     }
 
-    /// Does what is due after a round, given which epoch it ended, if one: says so, evaluates, saves. Some if the run is to
-    /// end before its time.
+    /// Does what is due after a round, given which epoch it ended, if one: says so, evaluates, saves. Some if the run
+    /// is to end before its time.
     pub fn after_round(&mut self, epoch: Option<u64>) -> Option<Exit> {
         let due = self.after_update(epoch.as_slice());
         self.carry_out(due)
@@ -396,5 +398,22 @@ impl Run {
             late: self.traffic.map(|traffic| traffic.late),
             head_share: self.traffic.map(|traffic| traffic.head_share),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Scale;
+    use crate::run_file::{Overrides, Settings};
+
+    /// 2⁶² epochs of four batches each are 2⁶⁴, which is 0 for who counts in 64 bits.
+    #[test]
+    fn a_run_of_very_many_epochs_is_not_done_at_once() {
+        let text = "{data: {name: digits, train: 16, test: 2}, workers: 2, batch_size: 4, epochs: 4611686018427387904}";
+        let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
+        let job = Job::prepare(settings, Scale::Threads).expect("a job");
+        assert_eq!(job.course.units_per_epoch(), 4);
+        assert!(!is_done(&job, &Progress::default()));
     }
 }

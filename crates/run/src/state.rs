@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bonfire_data::{Dataset, Samples, pack};
-use bonfire_report::{GitFacts, HostFacts, write_json};
+use bonfire_report::{FORMAT, GitFacts, HostFacts, write_json};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 #[derive(Debug, Serialize)]
-struct State {
+struct StateFile {
+    /// Of the run folder.
+    format: u32,
     version: &'static str,
     command: Vec<String>,
     folder: Option<PathBuf>,
@@ -36,7 +38,8 @@ pub fn write_in_background(path: PathBuf, dataset: Arc<Dataset>) -> std::io::Res
 
 fn write(path: &Path, dataset: &Dataset) {
     let folder = std::env::current_dir().ok();
-    let state = State {
+    let state = StateFile {
+        format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
         command: std::env::args().collect(),
         git: folder.as_deref().and_then(GitFacts::collect),
@@ -50,7 +53,8 @@ fn write(path: &Path, dataset: &Dataset) {
             test_sha256: checksum(&dataset.test),
         },
     };
-    // A state that cannot be written costs the state, not the run; the checkpoints say loudly enough that a disk is full.
+    // A state that cannot be written costs the state, not the run; the checkpoints say loudly enough that a disk is
+    // full.
     let _ = write_json(path, &state);
 }
 

@@ -28,7 +28,7 @@ pub struct Hand {
     model: Box<dyn Model>,
     share: Vec<u32>,
     batch: Batch,
-    /// None where a worker has one hand only, which computes straight into the worker's.
+    /// Of a hand among several, from its first step on. One alone computes straight into the worker's.
     gradient: Option<Gradient>,
     tally: Tally,
 }
@@ -55,15 +55,23 @@ impl Worker {
         for _ in 1..hands {
             models.push(build()?);
         }
-        let hand = |model: Box<dyn Model>| {
-            let gradient = (hands > 1).then(|| Gradient::in_factors(model.layout()));
-            Hand { model, share: Vec::new(), batch: Batch::default(), gradient, tally: Tally::default() }
+        let hand = |model: Box<dyn Model>| Hand {
+            model,
+            share: Vec::new(),
+            batch: Batch::default(),
+            gradient: None,
+            tally: Tally::default(),
         };
         Ok(Self { hands: models.into_iter().map(hand).collect(), threads, tally: Tally::default() })
     }
 
     pub fn layout(&self) -> &Layout {
         self.hands[0].model.layout()
+    }
+
+    /// Whether its model is mostly weights, beside which what a batch takes is little.
+    pub fn shares_products(&self) -> bool {
+        self.hands[0].model.shares_products()
     }
 
     /// How many threads can work for it at a time.
@@ -117,10 +125,10 @@ impl Worker {
     pub fn compute_parts(&mut self, parameters: &[f32], luck: Luck) {
         let (seed, finished) = (luck.worker_seed(), Finish::of(self.hands.len()));
         self.hands.par_iter_mut().with_max_len(1).enumerate().for_each(|(i, hand)| {
-            if let Some(mut own) = hand.gradient.take() {
-                hand.compute(parameters, mix(seed ^ ((i as u64) << 32)), &mut own);
-                hand.gradient = Some(own);
-            }
+            let own = hand.gradient.take();
+            let mut own = own.unwrap_or_else(|| Gradient::in_factors(hand.model.layout()));
+            hand.compute(parameters, mix(seed ^ ((i as u64) << 32)), &mut own);
+            hand.gradient = Some(own);
             finished.arrive();
         });
         self.count();
@@ -154,25 +162,27 @@ impl Hand {
         self.model.gradient(parameters, &self.batch, seed, gradient, &mut self.tally);
     }
 
-    /// Measures part `number` of `parts` of the samples: every so many-th batch.
+    /// Measures one of the parts of the samples.
     pub fn evaluate(
         &mut self,
         parameters: &[f32],
         samples: &Samples,
         order: &[u32],
-        (number, parts): (usize, usize),
+        (part, portions): (usize, Portions),
     ) -> Tally {
         let mut tally = Tally::with_confusion(self.model.classes());
-        for numbers in order.chunks(EVAL_BATCH).skip(number).step_by(parts) {
-            samples.fill(&mut self.batch, numbers);
-            self.model.evaluate(parameters, &self.batch, &mut tally);
+        for block in order.chunks(EVAL_BLOCK).skip(part).step_by(portions.parts) {
+            for numbers in block.chunks(portions.batch) {
+                samples.fill(&mut self.batch, numbers);
+                self.model.evaluate(parameters, &self.batch, &mut tally);
+            }
         }
         tally
     }
 }
 
-/// Runs `compute` on thread `this` of a pool, which is the one that calls, and keeps the pool's others awake for the parts that it shares with them. To be
-/// woken for every product would cost as much as they help.
+/// Runs `compute` on thread `this` of a pool, which is the one that calls, and keeps the pool's others awake for the
+/// parts that it shares with them. To be woken for every product would cost as much as they help.
 fn with_helpers(this: usize, compute: impl FnOnce() + Send) {
     let done = AtomicBool::new(false);
     let compute = Mutex::new(Some(compute));
@@ -214,8 +224,8 @@ impl Finish {
         Self { there: AtomicUsize::new(0), awaited }
     }
 
-    /// Keeps a thread awake until the others are done too, if that is soon. Falling asleep and being woken costs more than
-    /// the whole update of a small model.
+    /// Keeps a thread awake until the others are done too, if that is soon. Falling asleep and being woken costs more
+    /// than the whole update of a small model.
     pub fn arrive(&self) {
         self.there.fetch_add(1, Ordering::Release);
         if self.awaited > rayon::current_num_threads() {
@@ -228,8 +238,25 @@ impl Finish {
     }
 }
 
-/// How many samples are measured at a time.
-const EVAL_BATCH: usize = 64;
+/// How the samples of an evaluation are portioned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portions {
+    /// Every so many-th block of samples makes a part. Its answers are summed up, then those sums: so the number of
+    /// parts is part of what is computed, and who measures them is not.
+    pub parts: usize,
+    /// How many samples are measured at a time.
+    pub batch: usize,
+}
+
+impl Portions {
+    /// So many parts, measured by hands whose memory is for so many samples at a time.
+    pub fn of(parts: usize, share: usize) -> Self {
+        Self { parts, batch: share.clamp(1, EVAL_BLOCK) }
+    }
+}
+
+/// How many samples a block of an evaluation has.
+const EVAL_BLOCK: usize = 64;
 
 impl std::fmt::Debug for Hand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -195,6 +195,10 @@ fn wrong_values() {
         &[],
         r#"run.yml:1: seed: expected a whole number, 0 or more, found the text "1_000""#,
     );
+}
+
+#[test]
+fn values_of_a_wrong_kind() {
     check("shuffle: yes", &[], r#"run.yml:1: shuffle: expected true or false, found the text "yes""#);
     check("data: [a]", &[], "run.yml:1: data: expected text, found a list");
     check("data:", &[], "run.yml:1: data: expected text, found nothing");

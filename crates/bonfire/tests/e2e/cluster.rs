@@ -147,8 +147,8 @@ fn every_architecture_learns_what_one_process_learns() {
 fn the_files_of_the_device_pool_project_run_as_they_are_printed() {
     let common = "---\nnum_server_rounds: 5\ntarget_accuracy: 0.9\nbatch_size: 32\n\n";
     let flat = "arch: flat\nparameter_server:\n    aggr_type: sync\n    num_workers: 4\n";
-    let hierarchical = "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    - type: async\n      \
-                        num_workers: 2\n    - type: async\n      num_workers: 2\n";
+    let hierarchical = "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    - type: async\n\
+                        \x20     num_workers: 2\n    - type: async\n      num_workers: 2\n";
     for (text, nodes) in [(flat, 4), (hierarchical, 6)] {
         let dir = Dir::new();
         dir.write("config.yml", format!("{common}{text}"));

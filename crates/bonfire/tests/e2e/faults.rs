@@ -1,7 +1,8 @@
 //! Faults of real processes: killed and frozen at random moments, every role of every architecture.
 //!
-//! Moments are drawn from a seed, which is printed; `FAULT=seed` has the same again. `FAULTS=20` runs that many moments of
-//! every kind, with the silence that is the default, and prints a table in Markdown; `FAULT_KIND=Kill` only those of that name:
+//! Moments are drawn from a seed, which is printed; `FAULT=seed` has the same again. `FAULTS=20` runs that many
+//! moments of every kind, with the silence that is the default, and prints a table in Markdown; `FAULT_KIND=Kill`
+//! only those of that name:
 //! `FAULTS=20 cargo test --release -p bonfire --test e2e faults -- --nocapture --test-threads 1 | grep '^|'`
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -11,7 +11,8 @@ use crate::{SMALL, TINY};
 /// A run that goes on until it is stopped.
 const ENDLESS: &str = "epochs=1000000\n checkpoint_every=20 rounds\n keep_checkpoints=1";
 
-/// Starts a program in a mount namespace of its own, where `disk` has only so many kilobytes. None without the right to.
+/// Starts a program in a mount namespace of its own, where `disk` has only so many kilobytes. None without the right
+/// to.
 fn on_small_disk(program: Bonfire, disk: &Path, kilobytes: usize, after: &str) -> Option<Bonfire> {
     let may = std::process::Command::new("unshare").args(["-m", "true"]).status();
     if !may.is_ok_and(|status| status.success()) {

@@ -1,5 +1,5 @@
-//! Ranks that something else started: by hand, by variables as launchers set them, and by a real mpirun. All of them are
-//! real processes that have to find each other.
+//! Ranks that something else started: by hand, by variables as launchers set them, and by a real mpirun. All of them
+//! are real processes that have to find each other.
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};

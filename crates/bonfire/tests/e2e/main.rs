@@ -1,7 +1,8 @@
 //! The program as its users meet it: every test starts the real binary in a folder of its own.
 //!
-//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `bed` has hosts to launch
-//! on, `adversary` comes to a cluster, `record` reads what a run left behind. The rest is one file for each promise.
+//! `program` starts it and never waits without a deadline, `fire` starts a whole cluster of it, `bed` has hosts to
+//! launch on, `adversary` comes to a cluster, `record` reads what a run left behind. The rest is one file for each
+//! promise.
 
 #![allow(clippy::print_stderr, reason = "a test tells its seed, and what it leaves out")]
 
@@ -19,7 +20,9 @@ mod data;
 mod evaluator;
 mod exchange;
 mod faults;
+mod formats;
 mod full_disk;
+mod house;
 mod instructions;
 mod interchange;
 mod joining;
@@ -29,6 +32,7 @@ mod launch_faults;
 mod launchers;
 mod learning;
 mod local_steps;
+mod memory;
 mod mpi;
 mod output;
 mod python;

@@ -60,7 +60,8 @@ fn every_command_of_the_readme_is_understood() {
 
 #[test]
 fn the_test_of_the_readme_finds_wrong_commands() {
-    let text = "$ bonfire outside\n```console\n$ cargo run --release -- train --set 'a b=c' # why\noutput\n$ bonfire eval x\n```\n";
+    let text = "$ bonfire outside\n```console\n$ cargo run --release -- train --set 'a b=c' # why\noutput\n\
+                $ bonfire eval x\n```\n";
     let expect = [vec!["train", "--set", "a b=c"], vec!["eval", "x"]];
     assert_eq!(commands(text), expect);
     let dir = Dir::new();

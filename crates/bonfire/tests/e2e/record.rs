@@ -88,8 +88,13 @@ impl Record {
     /// The numbers of the newest parameters, in the order of the file.
     #[track_caller]
     pub fn floats(&self) -> Vec<f32> {
-        let bytes = self.parameters();
-        let (header, rest) = bytes.split_at(8);
+        Self::floats_of(&self.parameters())
+    }
+
+    /// The numbers of a safetensors file, in its order.
+    #[track_caller]
+    pub fn floats_of(file: &[u8]) -> Vec<f32> {
+        let (header, rest) = file.split_at(8);
         let header = u64::from_le_bytes(header.try_into().expect("eight bytes")) as usize;
         rest[header..]
             .chunks_exact(4)

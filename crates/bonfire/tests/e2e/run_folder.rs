@@ -41,6 +41,7 @@ fn check_events(events: &[Value]) {
 }
 
 fn check_state(state: &Value) {
+    assert_eq!(state["format"], bonfire_report::FORMAT);
     assert_eq!(state["version"], env!("CARGO_PKG_VERSION"));
     assert!(state.get("git").is_some(), "null outside of a repository, but there");
     assert_eq!(state["host"]["os"], std::env::consts::OS);

@@ -62,7 +62,8 @@ fn more_workers_with_smaller_batches_learn_the_same() {
     // The last round of an epoch has 20 samples: unequal shares for three workers, which count by their samples.
     let settings = |workers: usize, batch: usize| {
         format!(
-            "data={{name: digits, train: 500, test: 50}}\n threads=1\n workers={workers}\n batch_size={batch}\n optimizer=sgd"
+            "data={{name: digits, train: 500, test: 50}}\n threads=1\n workers={workers}\n \
+             batch_size={batch}\n optimizer=sgd"
         )
     };
     let one = Record::of(dir.path("one"));

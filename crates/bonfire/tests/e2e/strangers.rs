@@ -1,5 +1,5 @@
-//! Those who have no business with a run, and those who misbehave in it: the run is none the worse for them, and says who
-//! they were. `STRANGERS=count` brings more than the thousand that come at once otherwise.
+//! Those who have no business with a run, and those who misbehave in it: the run is none the worse for them, and says
+//! who they were. `STRANGERS=count` brings more than the thousand that come at once otherwise.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -85,7 +85,8 @@ fn strangers_do_a_run_no_harm() {
     adversary.come_all_at_once(count);
     let second = memory();
     eprintln!(
-        "{count} at once took {took:.1?}; VmRSS and VmHWM of the head in kB: {before:?}, after one of each kind {one_by_one:?}, then {first:?}, then {second:?}"
+        "{count} at once took {took:.1?}; VmRSS and VmHWM of the head in kB: {before:?}, \
+         after one of each kind {one_by_one:?}, then {first:?}, then {second:?}"
     );
 
     fire.head.signal("INT");

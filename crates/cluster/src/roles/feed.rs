@@ -168,6 +168,15 @@ impl Feed {
         };
         // One that is gone is heard of in the mail.
         let _ = send_order(follower, &steps, order);
+        self.forget();
+    }
+
+    /// Lets go of the steps that nobody needs any more.
+    fn forget(&mut self) {
+        let Some(all_have) = self.members.values().filter_map(|member| member.has).min() else { return };
+        while self.entries.front().is_some_and(|entry| entry.to <= all_have) {
+            self.bytes -= self.entries.pop_front().map_or(0, |entry| entry.bytes());
+        }
     }
 
     /// Sends a member its order with something that is new to it alone.
@@ -307,6 +316,29 @@ mod tests {
         assert_eq!(sent(Some(2), None), ["3/0", "3/1", "3 order 7"]);
         assert_eq!(sent(Some(3), None), ["3 order 7"], "nothing is new");
         assert_eq!(sent(None, None), ["state"], "the order waits");
+    }
+
+    #[test]
+    fn only_what_somebody_lacks_is_kept() {
+        let mut feed = Feed::default();
+        let (here, _there) = memory_link(Box::new(|_| ()), Box::new(|_| ()));
+        (1..=3).for_each(|member| feed.admit(member, here.clone(), Some(0)));
+        let parcel = Parcel { payload: Bytes::from_static(&[0; 100]), is_plain: true, weight: 1.0 };
+        for to in 1..=4 {
+            let (from, news, parcels) = (to - 1, proto::News::Update, vec![parcel.clone()]);
+            feed.add(Entry { from, to, news, lr: 0.1, weight: 1.0, parcels, attempt: 0, digest: None }, 350);
+        }
+        let kept = |feed: &Feed| (feed.entries.iter().map(|entry| entry.to).collect::<Vec<_>>(), feed.bytes);
+        assert_eq!(kept(&feed), (vec![2, 3, 4], 300), "no more than a state");
+        let mut bring = |member: u64, has: u64| {
+            feed.members.get_mut(&member).expect("a member").has = Some(has);
+            feed.forget();
+            kept(&feed)
+        };
+        assert_eq!(bring(1, 4), (vec![2, 3, 4], 300));
+        assert_eq!(bring(2, 3), (vec![2, 3, 4], 300));
+        assert_eq!(bring(3, 2), (vec![3, 4], 200));
+        assert_eq!(bring(3, 4), (vec![4], 100));
     }
 
     #[test]

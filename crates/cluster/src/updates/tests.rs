@@ -55,7 +55,7 @@ fn a_state_that_comes_in_pieces_while_others_go_on_is_that_of_the_others() {
     let (mut server, mut member) = (new(1), new(2));
     let mut updates = Updates::new(&layout, Some(1.0));
     let step = |server: &mut Replica, version: u64| {
-        server.step(&[sum(&layout, version)], Step { lr: 0.1, clip: Some(1.0) });
+        server.step(&[sum(&layout, version)], StepSize { lr: 0.1, clip: Some(1.0) });
     };
     (1..4).for_each(|version| step(&mut server, version));
     let mut wanted = updates.take_state(&member);
@@ -87,7 +87,7 @@ fn another_attempt_takes_the_place_of_the_one_before() {
     send(&layout, 1, 0, &mut updates);
     send(&layout, 1, 1, &mut updates);
     updates.apply(&mut one, &go(1)).expect("an update");
-    other.step(&[sum(&layout, 2)], Step { lr: 0.1, clip: None });
+    other.step(&[sum(&layout, 2)], StepSize { lr: 0.1, clip: None });
     assert_eq!(one.digest(), other.digest(), "rows of the first attempt do not count");
     assert!(updates.apply(&mut one, &go(2)).is_err(), "an update of which nothing came");
 }

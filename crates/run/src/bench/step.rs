@@ -11,8 +11,8 @@ use bonfire_report::peak_rss_mb;
 use rayon::ThreadPoolBuilder;
 use serde::Serialize;
 
-use crate::crew::{Crew, Round};
-use crate::replica::{Replica, Step};
+use crate::crew::{Crew, RoundPlan};
+use crate::replica::{Replica, StepSize};
 use crate::worker::Worker;
 
 /// One measurement: a training step is forward, backward and update.
@@ -30,8 +30,9 @@ pub struct StepSpeed {
     pub peak_rss_mb: Option<f64>,
 }
 
-/// The work of one step: a model on a fixed random batch. The sizes are those of the projects that the models come from.
-struct Task {
+/// The work of one step: a model on a fixed random batch. The sizes are those of the projects that the models come
+/// from.
+struct StepTask {
     model: ModelSpec,
     shape: Shape,
     batch: usize,
@@ -40,7 +41,7 @@ struct Task {
     optimizer: OptimizerSpec,
 }
 
-impl Task {
+impl StepTask {
     fn of(model: &ModelSpec) -> Self {
         let adam = OptimizerSpec::Adam(AdamOptions::default());
         let sgd = |momentum| OptimizerSpec::Sgd(SgdOptions { momentum, ..SgdOptions::default() });
@@ -62,7 +63,7 @@ impl Task {
 /// Measures the training step of a model, with its batch split over threads, for about so many seconds. The best of
 /// three repeats counts: others use this machine too.
 pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f64) -> Result<StepSpeed> {
-    let task = Task::of(model);
+    let task = StepTask::of(model);
     let batch = batch.unwrap_or(task.batch);
     ensure!(threads > 0, "--threads must be at least 1");
     ensure!(batch >= threads, "a batch of {batch} cannot be split over {threads} threads");
@@ -90,8 +91,8 @@ pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f6
 
 /// The seconds of a step, the best of three repeats.
 fn best_time(crew: &mut Crew, replica: &mut Replica, lr: f32, time: Duration) -> f64 {
-    let step = Step { lr, clip: None };
-    let round = |number| Round { number, rounds_per_epoch: u64::MAX, round_size: 1, step };
+    let step = StepSize { lr, clip: None };
+    let round = |number| RoundPlan { number, rounds_per_epoch: u64::MAX, round_size: 1, step };
     let mut number = 0;
     let mut steps = |count: u64| {
         let started = Instant::now();

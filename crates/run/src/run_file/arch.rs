@@ -36,7 +36,7 @@ pub enum Aggregation {
 /// A parameter server with its workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Server {
+pub struct ParameterServer {
     #[serde(alias = "type", default)]
     pub aggr_type: Aggregation,
     pub num_workers: usize,
@@ -278,7 +278,7 @@ fn check_keys(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
     Ok(())
 }
 
-fn flat(tree: &Tree, server: &Server) -> Result<Topology, YamlError> {
+fn flat(tree: &Tree, server: &ParameterServer) -> Result<Topology, YamlError> {
     at_least_1(tree, "parameter_server.num_workers", server.num_workers)?;
     if server.aggr_type == Aggregation::Async && server.backup_workers > 0 {
         let message = "is only for `aggr_type: sync`: an async server waits for nobody";

@@ -1,7 +1,7 @@
 //! The run file: what to train, on what, how, and for how long.
 //!
-//! [`RunFile`] is what was written, over the defaults; [`Settings`] is that after everything that can be checked without
-//! the data was checked. Only the second can start a run.
+//! [`RunFile`] is what was written, over the defaults; [`Settings`] is that after everything that can be checked
+//! without the data was checked. Only the second can start a run.
 
 pub mod arch;
 pub mod cast;
@@ -15,7 +15,7 @@ use bonfire_data::Source;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule, SgdOptions};
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 
-use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, Server, is_default};
+use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
 pub use arch::{Engine, HeadSpec, RelayPlan, RingOp, ServerRule, Topology};
 pub use local_steps::{LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
@@ -60,7 +60,7 @@ pub struct RunFile {
     pub workers: Option<usize>,
     /// For `arch: flat`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parameter_server: Option<Server>,
+    pub parameter_server: Option<ParameterServer>,
     /// For `arch: hierarchical`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global_server: Option<GlobalServer>,
@@ -191,8 +191,12 @@ const LEAST_SHARE: usize = 8;
 impl RunFile {
     /// How many threads a worker has on a machine of so many cores with so many workers.
     pub fn threads_on(&self, cores: usize, workers: usize) -> usize {
-        let most = (self.batch_size / LEAST_SHARE).max(1);
-        self.threads.unwrap_or_else(|| (cores / workers.max(1)).clamp(1, most))
+        self.threads.unwrap_or_else(|| (cores / workers.max(1)).clamp(1, self.most_threads()))
+    }
+
+    /// Over how many threads it pays to split a batch.
+    pub fn most_threads(&self) -> usize {
+        (self.batch_size / LEAST_SHARE).max(1)
     }
 }
 
@@ -318,6 +322,11 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
         let rule = "must list steps of at least one epoch with a rate that is not negative";
         return Err(tree.wrong("schedule", rule));
     }
+    if let Schedule::Steps(steps) = &file.schedule
+        && steps.iter().try_fold(0u64, |sum, step| sum.checked_add(step.epochs)).is_none()
+    {
+        return Err(tree.wrong("schedule", "its steps have more epochs than can be counted"));
+    }
     Ok(())
 }
 
@@ -330,7 +339,8 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), YamlError> {
         (Arch::Single, _) => file.workers = Some(workers),
         (Arch::Flat, Some(server)) => server.num_workers = workers,
         (Arch::Flat, None) => {
-            file.parameter_server = Some(Server { num_workers: workers, ..Server::default() });
+            file.parameter_server =
+                Some(ParameterServer { num_workers: workers, ..ParameterServer::default() });
         }
         (Arch::Allreduce, _) => match &mut file.allreduce {
             Some(ring) => ring.num_workers = workers,

@@ -196,6 +196,10 @@ fn what_is_out_of_range_is_refused_with_its_line() {
         let expect = "schedule: must list steps of at least one epoch with a rate that is not negative";
         check(&format!("schedule: {steps}"), expect);
     }
+    check(
+        "schedule: [{epochs: 9223372036854775808, lr: 1}, {epochs: 9223372036854775808, lr: 1}]",
+        "schedule: its steps have more epochs than can be counted",
+    );
     refuse("", &["batch_size=0"], "--set batch_size=0: must be at least 1");
     refuse(
         "optimizer: sgd",

@@ -21,7 +21,7 @@ use super::claim::plain;
 use super::registry::{Node, Notice, Registry, Role};
 use crate::mail::Mailbox;
 use bonfire_run::course::Due;
-use bonfire_run::run::{Evaluated, Run, Traffic};
+use bonfire_run::run::{Evaluated, NodeTraffic, Run};
 use bonfire_run::run_file::Topology;
 pub use gather::Absent;
 use stats::Stats;
@@ -116,7 +116,7 @@ pub fn lead(
     let stop = proto::Stop { reason, failed: led.is_err(), interrupted };
     head.registry.dismiss(&stop, head.mailbox);
     let traffic = head.registry.traffic();
-    head.run.traffic = Some(Traffic {
+    head.run.traffic = Some(NodeTraffic {
         nodes: head.stats.nodes(),
         sent_bytes: traffic.sent_bytes,
         received_bytes: traffic.received_bytes,

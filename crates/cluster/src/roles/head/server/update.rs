@@ -1,7 +1,7 @@
 //! An update of the parameters, and how the members come by it.
 
 use bonfire_run::course::Course;
-use bonfire_run::replica::Step;
+use bonfire_run::replica::StepSize;
 use bonfire_strategy::Unit;
 use bonfire_strategy::server::Contribution;
 use bonfire_wire::proto;
@@ -12,15 +12,15 @@ use crate::exchange::collector::{Answer, Summed};
 
 impl Serving<'_, '_> {
     /// The step of an update; smaller for stale gradients, if the run file says so.
-    pub(super) fn step(&self, pushes: &[Contribution]) -> Step {
+    pub(super) fn step(&self, pushes: &[Contribution]) -> StepSize {
         let step = self.head.run.job.course.step(self.head.run.progress.units);
         let staleness: u64 = pushes.iter().map(|push| push.staleness).sum();
         let mean = staleness as f64 / pushes.len().max(1) as f64;
         let damped = f64::from(step.lr) * (1.0 + mean).powf(-self.rule.damping);
-        Step { lr: if self.rule.damping > 0.0 { damped as f32 } else { step.lr }, ..step }
+        StepSize { lr: if self.rule.damping > 0.0 { damped as f32 } else { step.lr }, ..step }
     }
 
-    pub(super) fn update(&mut self, answers: &[Answer], version: u64, step: Step) {
+    pub(super) fn update(&mut self, answers: &[Answer], version: u64, step: StepSize) {
         let (collector, job) = (&mut self.collector, &mut self.head.run.job);
         let summed = job.pool.install(|| collector.finish(answers, self.exact));
         let sum = &collector.total;
