@@ -17,7 +17,7 @@ mod roles;
 #[cfg(test)]
 mod simulation;
 mod state;
-mod station;
+mod trainer;
 mod updates;
 mod world;
 

@@ -12,7 +12,7 @@ use bonfire_wire::proto;
 use crate::mail::mailbox;
 use crate::roles::head;
 use crate::roles::network::{Network, Switchboard};
-use crate::roles::node::{self, Desk, Equipment};
+use crate::roles::node::{self, Connections, Equipment};
 use crate::roles::registry::{COMPARE_EVERY, Entry, Registry};
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::run::Run;
@@ -66,14 +66,14 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
                 worker: None,
             };
             let network: Arc<dyn Network> = switchboard.clone();
-            let desk = move || Desk::new(number, head_link, head, own_post, own_mail, network);
+            let connections = move || Connections::new(number, head_link, head, own_post, own_mail, network);
             let equipment = (equipment, workers.next());
             thread::Builder::new()
                 .name(format!("node-{number}"))
                 .spawn_scoped(scope, move || {
                     let (equipment, worker) = equipment;
                     // What goes wrong in a node shows in the head, which loses it.
-                    let _ = node::serve(&mut desk(), Equipment { worker, ..equipment }, &mut |_| ());
+                    let _ = node::serve(&mut connections(), Equipment { worker, ..equipment }, &mut |_| ());
                 })
                 .context("cannot start a thread for a node")?;
         }

@@ -1,9 +1,9 @@
 //! A run whose nodes are processes, here or on other machines: links are gRPC.
 
 mod gate;
+mod local_node;
 mod newcomer;
 mod rendezvous;
-mod resident;
 
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -22,7 +22,7 @@ use bonfire_wire::{
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::cpus::Cpus;
 use crate::roles::network::Grpc;
-use crate::roles::node::{self, Desk, HeadGone};
+use crate::roles::node::{self, Connections, HeadGone};
 use bonfire_run::run_file::Settings;
 
 pub use crate::roles::head::Absent;
@@ -139,8 +139,8 @@ fn attend(
     let (wire, head_address) = (Arc::clone(wire), ticket.address.clone());
     let network = Arc::new(Grpc { wire, secret, timeouts, head: head_address });
     tell(Stage::Ready { name: format!("node {}", welcome.node) });
-    let mut desk = Desk::new(welcome.node, head_link, head, post, mailbox, network);
-    node::serve(&mut desk, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))
+    let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, network);
+    node::serve(&mut connections, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))
 }
 
 /// Opens a way for other nodes to this one, as long as the listener lives, and says what the head is to know of it.

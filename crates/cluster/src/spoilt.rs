@@ -20,7 +20,7 @@ use crate::exchange::parameters::{ParameterEncoder, put_parameters};
 use crate::mail::{Mail, News};
 use crate::roles::registry::{COMPARE_EVERY, Entry, Registry};
 use crate::state::{Intake, piece_of};
-use crate::station::Station;
+use crate::trainer::Trainer;
 use crate::updates::step;
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::{Overrides, Settings};
@@ -224,13 +224,13 @@ fn no_order_takes_a_worker_down() {
     let settings = Settings::read("a test", run_file, &Overrides::default(), 1).expect("settings");
     let dataset = settings.file.data.load().expect("data");
     let worker = Worker::build(1, || settings.file.model.build(&dataset.shape)).expect("a worker");
-    let mut station = Station::new(&settings, &dataset, worker).expect("a station");
-    let len = station.layout().len();
-    let mut nothing = Gradient::new(station.layout());
+    let mut trainer = Trainer::new(&settings, &dataset, worker).expect("a trainer");
+    let len = trainer.layout().len();
+    let mut nothing = Gradient::new(trainer.layout());
     (nothing.weight, nothing.values) = (1.0, vec![0.5; len]);
     let update: Vec<Parcel> =
-        (0..station.encoder.chunks()).map(|i| station.encoder.encode(&nothing, i, false)).collect();
-    let parameters = ParameterEncoder::new(station.layout()).all(&station.replica.parameters);
+        (0..trainer.encoder.chunks()).map(|i| trainer.encoder.encode(&nothing, i, false)).collect();
+    let parameters = ParameterEncoder::new(trainer.layout()).all(&trainer.replica.parameters);
     let make = |chance: &mut Chance| {
         let news = chance.below(5) as i32;
         let is_update = news != 2;
@@ -252,13 +252,13 @@ fn no_order_takes_a_worker_down() {
         ((go, pieces, unit), 8 * len + (256 << 10))
     };
     Trial { name: "orders", cases: 1_000 }.run(make, |(go, pieces, unit)| {
-        let Station { replica, updates, .. } = &mut station;
+        let Trainer { replica, updates, .. } = &mut trainer;
         let mut pieces = pieces.into_iter();
         let is_taken = pieces.all(|(piece, payload)| updates.piece(&piece, payload).is_ok())
             && updates.apply(replica, &go).is_ok();
-        let has = station.has(unit);
+        let has = trainer.has(unit);
         if has {
-            station.compute(unit);
+            trainer.compute(unit);
         }
         is_taken && has
     });

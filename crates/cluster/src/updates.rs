@@ -7,7 +7,7 @@ use bonfire_wire::proto;
 use bytes::Bytes;
 
 use crate::exchange::chunks::Chunks;
-use crate::exchange::codec::{Arrived, Parcel, replace_chunk};
+use crate::exchange::codec::{Parcel, ReceivedChunk, replace_chunk};
 use crate::exchange::parameters::put_parameters;
 use crate::state::Intake;
 
@@ -69,7 +69,7 @@ impl Updates {
             self.has.fill(false);
             self.coming = attempt;
         }
-        replace_chunk(chunk, &Arrived::read(chunk, &parcel)?, &mut self.sum);
+        replace_chunk(chunk, &ReceivedChunk::read(chunk, &parcel)?, &mut self.sum);
         self.has[index] = true;
         Ok(())
     }

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::loader::{self, Loader, Shares, Sharing};
 use crate::replica::{Replica, StepSize};
-use crate::worker::{Finish, Hand, Luck, Portions, Worker};
+use crate::worker::{Finish, ModelCopy, Portions, UnitSeed, Worker};
 
 /// Workers of equal models.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub fn round_seed(seed: u64, round: u64) -> u64 {
 }
 
 impl Crew {
-    /// Workers who have as many hands each.
+    /// Workers who have as many copies each.
     pub fn new(workers: Vec<Worker>, seed: u64) -> Self {
         assert!(!workers.is_empty(), "a crew has workers");
         Self { workers, gradients: Vec::new(), seed, loading: Loading::default() }
@@ -83,7 +83,7 @@ impl Crew {
         let sharing = Sharing {
             seed: self.seed,
             workers: self.workers.len(),
-            hands: self.workers[0].hands().len(),
+            copies: self.workers[0].copies().len(),
             round_size: round.round_size,
             rounds_per_epoch: round.rounds_per_epoch,
         };
@@ -104,7 +104,7 @@ impl Crew {
         tally
     }
 
-    /// Gives every hand a batch to repeat, for measuring speed.
+    /// Gives every copy a batch to repeat, for measuring speed.
     pub fn load(&mut self, mut batches: Vec<Batch>) {
         self.exchange(&mut batches);
     }
@@ -114,15 +114,15 @@ impl Crew {
         self.update(replica, round, |_, _| ())
     }
 
-    /// The hands of all workers.
-    pub fn hands(&mut self) -> Vec<&mut Hand> {
-        self.workers.iter_mut().flat_map(Worker::hands).collect()
+    /// The copies of all workers.
+    pub fn copies(&mut self) -> Vec<&mut ModelCopy> {
+        self.workers.iter_mut().flat_map(Worker::copies).collect()
     }
 
-    /// Swaps the batch of every hand for another.
+    /// Swaps the batch of every copy for another.
     fn exchange(&mut self, batches: &mut [Batch]) {
-        for (hand, batch) in self.workers.iter_mut().flat_map(Worker::hands).zip(batches) {
-            hand.exchange(batch);
+        for (copy, batch) in self.workers.iter_mut().flat_map(Worker::copies).zip(batches) {
+            copy.exchange(batch);
         }
     }
 
@@ -134,10 +134,10 @@ impl Crew {
     ) -> Tally {
         let seed = round_seed(self.seed, round.number);
         match self.workers.as_mut_slice() {
-            // Its hands' gradients need not be added before the update adds them.
-            [worker] if !worker.is_single_handed() => {
+            // Its copies' gradients need not be added before the update adds them.
+            [worker] if !worker.has_one_copy() => {
                 load(worker, 0);
-                worker.compute_parts(&replica.parameters, Luck { seed, slot: 0 });
+                worker.compute_parts(&replica.parameters, UnitSeed { seed, slot: 0 });
                 replica.step(&worker.parts(), round.step);
             }
             workers => {
@@ -150,8 +150,8 @@ impl Crew {
                 let each = workers.par_iter_mut().zip(&mut self.gradients).enumerate();
                 each.with_max_len(1).for_each(|(slot, (worker, gradient))| {
                     load(worker, slot);
-                    worker.compute(parameters, Luck { seed, slot }, gradient);
-                    if worker.is_single_handed() {
+                    worker.compute(parameters, UnitSeed { seed, slot }, gradient);
+                    if worker.has_one_copy() {
                         finished.arrive();
                     }
                 });
@@ -172,11 +172,11 @@ impl Crew {
         if samples.varies_in_length() {
             order.sort_by_key(|&sample| samples.length(sample as usize));
         }
-        let (mut hands, mut tallies) = (self.hands(), vec![Tally::default(); portions.parts]);
-        let (several, classes) = (hands.len(), hands[0].classes());
-        let each = hands.par_iter_mut().with_max_len(1).enumerate().map(|(i, hand)| {
+        let (mut copies, mut tallies) = (self.copies(), vec![Tally::default(); portions.parts]);
+        let (several, classes) = (copies.len(), copies[0].classes());
+        let each = copies.par_iter_mut().with_max_len(1).enumerate().map(|(i, copy)| {
             let parts = (i..portions.parts).step_by(several);
-            parts.map(|part| (part, hand.evaluate(parameters, samples, &order, (part, portions)))).collect()
+            parts.map(|part| (part, copy.evaluate(parameters, samples, &order, (part, portions)))).collect()
         });
         for (part, tally) in each.collect::<Vec<Vec<_>>>().into_iter().flatten() {
             tallies[part] = tally;
@@ -198,7 +198,7 @@ impl Loading {
             _ => {}
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loader = loader::pays(samples.effort(), sharing.workers * sharing.hands, cores)
+        let loader = loader::pays(samples.effort(), sharing.workers * sharing.copies, cores)
             .then(|| Loader::start(samples, sharing, round).ok())
             .flatten();
         // A thread that cannot be started costs speed, not the run.
@@ -224,17 +224,17 @@ mod tests {
             let source: Source =
                 serde_json::from_value(json!({"name": data, "train": 50, "test": 333})).expect("data");
             let dataset = source.load().expect("data");
-            let measure = |hands: usize, batch: usize| {
+            let measure = |copies: usize, batch: usize| {
                 let worker = |_| Worker::build(1, || spec.build(&dataset.shape)).expect("a worker");
-                let mut crew = Crew::new((0..hands).map(worker).collect(), 1);
+                let mut crew = Crew::new((0..copies).map(worker).collect(), 1);
                 let parameters = crew.layout().initial(1);
                 crew.evaluate(&parameters, &dataset.test, Portions::of(3, batch))
             };
             let whole = measure(3, 64);
             assert_eq!(whole.answers > 333, dataset.test.varies_in_length());
-            for (hands, batch) in [(3, 8), (2, 64), (1, 1), (2, 13)] {
-                let tally = measure(hands, batch);
-                assert_eq!(tally, whole, "{} by {hands}, {batch} at a time", spec.name());
+            for (copies, batch) in [(3, 8), (2, 64), (1, 1), (2, 13)] {
+                let tally = measure(copies, batch);
+                assert_eq!(tally, whole, "{} by {copies}, {batch} at a time", spec.name());
             }
         };
         check(json!({"lenet5": {}}), "digits");

@@ -8,10 +8,10 @@ use bonfire_learn::{Layout, Model, Shape, Tally};
 use bonfire_report::Event;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::course::Course;
 use crate::crew::{Crew, RoundPlan};
 use crate::replica::Replica;
 use crate::run_file::{Settings, Topology};
+use crate::schedule::RunSchedule;
 use crate::worker::{Portions, Worker};
 
 /// Makes a model for data of a shape: one of the named ones, or the user's own.
@@ -43,7 +43,7 @@ pub struct Job {
     pub spare: Vec<Worker>,
     pub model_name: String,
     pub pool: ThreadPool,
-    pub course: Course,
+    pub schedule: RunSchedule,
 }
 
 /// With a gradient for every worker and an optimiser's moments, this many take some ten gigabytes.
@@ -108,8 +108,8 @@ impl Job {
         let first = if trains || own.is_some() { crew_size } else { 1 };
         let workers = build_workers(&settings, &dataset, first, threads, build)?;
         let mut crew = Crew::new(workers, settings.file.seed);
-        let hands = if trains { crew.hands().len() } else { crew_size };
-        let (parts, sharing) = if trains { (hands, hands / settings.workers) } else { (measuring, hands) };
+        let copies = if trains { crew.copies().len() } else { crew_size };
+        let (parts, sharing) = if trains { (copies, copies / settings.workers) } else { (measuring, copies) };
         let share = if crew.shares_products() { usize::MAX } else { settings.file.batch_size / sharing };
         let portions = Portions::of(parts, share);
         let replica = Replica::of(&settings, crew.layout());
@@ -118,9 +118,9 @@ impl Job {
             .thread_name(|i| format!("worker-{i}"))
             .build()
             .context("cannot start the workers' threads")?;
-        let course = Course::of(&settings, dataset.train.len());
+        let schedule = RunSchedule::of(&settings, dataset.train.len());
         let model_name = model_name.to_owned();
-        Ok(Self { settings, dataset, replica, crew, crew_size, portions, spare, model_name, pool, course })
+        Ok(Self { settings, dataset, replica, crew, crew_size, portions, spare, model_name, pool, schedule })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -164,9 +164,9 @@ impl Job {
     pub fn round(&self, number: u64) -> RoundPlan {
         RoundPlan {
             number,
-            rounds_per_epoch: self.course.rounds_per_epoch,
-            round_size: self.course.round_size,
-            step: self.course.step(number * self.settings.workers as u64),
+            rounds_per_epoch: self.schedule.rounds_per_epoch,
+            round_size: self.schedule.round_size,
+            step: self.schedule.step(number * self.settings.workers as u64),
         }
     }
 
@@ -182,8 +182,8 @@ impl Job {
             test_samples: self.dataset.test.len(),
             workers: self.settings.workers,
             batch_size: file.batch_size,
-            rounds_per_epoch: self.course.updates_per_epoch,
-            rounds: self.course.updates(),
+            rounds_per_epoch: self.schedule.updates_per_epoch,
+            rounds: self.schedule.updates(),
             epochs: file.epochs,
             seed: file.seed,
         }
@@ -191,7 +191,7 @@ impl Job {
 
     /// How many epochs so many updates are.
     pub fn epochs(&self, updates: u64) -> f64 {
-        self.course.epochs(updates)
+        self.schedule.epochs(updates)
     }
 }
 

@@ -23,7 +23,6 @@
 
 pub mod bench;
 pub mod checkpoint;
-pub mod course;
 pub mod crew;
 pub mod evaluator;
 pub mod interchange;
@@ -33,6 +32,7 @@ pub mod loader;
 pub mod replica;
 pub mod run;
 pub mod run_file;
+pub mod schedule;
 pub mod state;
 pub mod worker;
 

@@ -22,7 +22,7 @@ pub struct Sharing {
     pub seed: u64,
     pub workers: usize,
     /// Of every worker.
-    pub hands: usize,
+    pub copies: usize,
     /// Over all workers.
     pub round_size: usize,
     pub rounds_per_epoch: u64,
@@ -30,11 +30,11 @@ pub struct Sharing {
 
 impl Sharing {
     /// How a run with these settings shares out so many samples.
-    pub fn of(settings: &Settings, samples: usize, hands: usize) -> Self {
+    pub fn of(settings: &Settings, samples: usize, copies: usize) -> Self {
         let workers = settings.workers;
         let round_size = settings.file.batch_size.saturating_mul(workers).min(samples);
         let rounds_per_epoch = EpochOrder::rounds(samples, round_size) as u64;
-        Self { seed: settings.file.seed, workers, hands, round_size, rounds_per_epoch }
+        Self { seed: settings.file.seed, workers, copies, round_size, rounds_per_epoch }
     }
 }
 
@@ -69,18 +69,18 @@ impl Shares {
         self.round = (number % rounds_per_epoch) as usize;
     }
 
-    /// Fills the batch of one hand of the worker that has a slot. `numbers` is memory to use.
+    /// Fills the batch of one copy of the worker that has a slot. `numbers` is memory to use.
     pub fn fill(
         &self,
         samples: &Samples,
-        (slot, hand): (usize, usize),
+        (slot, copy): (usize, usize),
         numbers: &mut Vec<u32>,
         batch: &mut Batch,
     ) {
         self.order.share(self.round, slot, self.sharing.workers, numbers);
         // Dealt out like the round itself.
         let mut place = 0..;
-        numbers.retain(|_| place.next().is_some_and(|place: usize| place % self.sharing.hands == hand));
+        numbers.retain(|_| place.next().is_some_and(|place: usize| place % self.sharing.copies == copy));
         let seed = EpochSeed { seed: self.sharing.seed, epoch: self.epoch.unwrap_or_default() };
         samples.fill_augmented(batch, numbers, seed);
     }
@@ -89,10 +89,10 @@ impl Shares {
 /// Whether a thread of its own pays. A hand-over between threads costs some hundredths of a millisecond a round, more
 /// than it takes to copy a batch, and on cores that all compute the thread would only take the time of one worker,
 /// for which the others wait. So it is for work that a spare core can do, and for waiting, which needs no core.
-pub fn pays(effort: Effort, hands: usize, cores: usize) -> bool {
+pub fn pays(effort: Effort, copies: usize, cores: usize) -> bool {
     match effort {
         Effort::Copy => false,
-        Effort::Work => hands < cores,
+        Effort::Work => copies < cores,
         Effort::Wait => true,
     }
 }
@@ -129,7 +129,7 @@ impl Loader {
         self.sharing == sharing && self.next == round && Arc::ptr_eq(&self.samples, samples)
     }
 
-    /// The batches of the next round, one a hand. `used` are those of an earlier one, whose memory serves again. A
+    /// The batches of the next round, one a copy. `used` are those of an earlier one, whose memory serves again. A
     /// panic of the thread goes on here.
     pub fn take(&mut self, used: Vec<Batch>) -> Vec<Batch> {
         // If there is no room, the memory is let go.
@@ -155,10 +155,10 @@ fn load(
     let (mut shares, mut numbers) = (Shares::new(sharing), Vec::new());
     for round in first.. {
         let mut batches = emptied.try_recv().unwrap_or_default();
-        batches.resize_with(sharing.workers * sharing.hands, Batch::default);
+        batches.resize_with(sharing.workers * sharing.copies, Batch::default);
         shares.go_to(samples, round);
         for (i, batch) in batches.iter_mut().enumerate() {
-            shares.fill(samples, (i / sharing.hands, i % sharing.hands), &mut numbers, batch);
+            shares.fill(samples, (i / sharing.copies, i % sharing.copies), &mut numbers, batch);
         }
         if fill.send(batches).is_err() {
             return;
@@ -208,7 +208,7 @@ mod tests {
     fn sharing(samples: &Samples, workers: usize) -> Sharing {
         let round_size = 8 * workers;
         let rounds_per_epoch = EpochOrder::rounds(samples.len(), round_size) as u64;
-        Sharing { seed: 5, workers, hands: 1, round_size, rounds_per_epoch }
+        Sharing { seed: 5, workers, copies: 1, round_size, rounds_per_epoch }
     }
 
     fn content(batch: &Batch) -> (Vec<u32>, Vec<u32>) {

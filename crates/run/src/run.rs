@@ -13,9 +13,9 @@ use bonfire_learn::Tally;
 use bonfire_report::{Event, Exit, Log, RunFolder, Summary, peak_rss_mb};
 
 use crate::checkpoint::{self, Progress, Snapshot};
-use crate::course::Due;
 use crate::job::Job;
 use crate::run_file::Span;
+use crate::schedule::Due;
 
 /// A run under way.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ struct Window {
 fn is_done(job: &Job, progress: &Progress) -> bool {
     match job.settings.length {
         Span::Rounds(rounds) => progress.round >= rounds,
-        Span::Epochs(_) => job.course.units().is_some_and(|units| progress.units >= units),
+        Span::Epochs(_) => job.schedule.units().is_some_and(|units| progress.units >= units),
     }
 }
 
@@ -160,22 +160,23 @@ impl Run {
     }
 
     fn train(&mut self, stop: &AtomicBool) -> Result<Exit> {
-        while self.progress.round < self.job.course.updates() {
+        while self.progress.round < self.job.schedule.updates() {
             let number = self.progress.round;
-            let before = (number % self.job.course.rounds_per_epoch) as usize * self.job.course.round_size;
-            let samples = self.job.course.round_size.min(self.job.dataset.train.len() - before) as u64;
-            let samples = &[(number / self.job.course.rounds_per_epoch, samples)];
+            let before =
+                (number % self.job.schedule.rounds_per_epoch) as usize * self.job.schedule.round_size;
+            let samples = self.job.schedule.round_size.min(self.job.dataset.train.len() - before) as u64;
+            let samples = &[(number / self.job.schedule.rounds_per_epoch, samples)];
             let (lr, units) = (self.job.round(number).step.lr, self.job.settings.workers as u64);
             let tally = self.job.train_round(number);
             self.count(Update { tally: &tally, samples, units, lr })?;
             let round = self.progress.round;
             let epoch = round
-                .is_multiple_of(self.job.course.rounds_per_epoch)
-                .then(|| round / self.job.course.rounds_per_epoch);
+                .is_multiple_of(self.job.schedule.rounds_per_epoch)
+                .then(|| round / self.job.schedule.rounds_per_epoch);
             if let Some(exit) = self.after_round(epoch) {
                 return Ok(exit);
             }
-            if stop.load(Ordering::Relaxed) && self.progress.round < self.job.course.updates() {
+            if stop.load(Ordering::Relaxed) && self.progress.round < self.job.schedule.updates() {
                 return Ok(self.interrupt());
             }
         }
@@ -261,7 +262,7 @@ impl Run {
     /// Ends the epochs that ended, counted from 1; says what is due.
     pub fn after_update(&mut self, epochs: &[u64]) -> Due {
         epochs.iter().for_each(|&epoch| self.end_epoch(epoch));
-        self.job.course.due(self.progress.round, epochs, self.is_last_round())
+        self.job.schedule.due(self.progress.round, epochs, self.is_last_round())
     }
 
     /// Time that does not count as training.
@@ -413,7 +414,7 @@ mod tests {
         let text = "{data: {name: digits, train: 16, test: 2}, workers: 2, batch_size: 4, epochs: 4611686018427387904}";
         let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
         let job = Job::prepare(settings, Scale::Threads).expect("a job");
-        assert_eq!(job.course.units_per_epoch(), 4);
+        assert_eq!(job.schedule.units_per_epoch(), 4);
         assert!(!is_done(&job, &Progress::default()));
     }
 }

@@ -12,35 +12,35 @@ use rayon::prelude::*;
 
 use crate::loader::Shares;
 
-/// A worker with one hand a thread, or with one hand for all of them where the model's products are shared. Hands share
+/// A worker with one copy a thread, or with one copy for all of them where the model's products are shared. Copies share
 /// nothing while they compute; their gradients are added in their order, so the number of hands is part of what a run
 /// computes, and who runs them is not.
 #[derive(Debug)]
 pub struct Worker {
-    hands: Vec<Hand>,
+    copies: Vec<ModelCopy>,
     threads: usize,
     /// The answers of the last round.
     tally: Tally,
 }
 
 /// A thread's part: a model's memory, and a batch.
-pub struct Hand {
+pub struct ModelCopy {
     model: Box<dyn Model>,
     share: Vec<u32>,
     batch: Batch,
-    /// Of a hand among several, from its first step on. One alone computes straight into the worker's.
+    /// Of a copy among several, from its first step on. One alone computes straight into the worker's.
     gradient: Option<Gradient>,
     tally: Tally,
 }
 
 /// What chance depends on: the round's seed, and whose share it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Luck {
+pub struct UnitSeed {
     pub seed: u64,
     pub slot: usize,
 }
 
-impl Luck {
+impl UnitSeed {
     fn worker_seed(self) -> u64 {
         mix(self.seed ^ mix(self.slot as u64 + 1))
     }
@@ -51,27 +51,27 @@ impl Worker {
     pub fn build<E>(threads: usize, mut build: impl FnMut() -> Result<Box<dyn Model>, E>) -> Result<Self, E> {
         assert!(threads > 0, "a worker has at least one thread");
         let mut models = vec![build()?];
-        let hands = if models[0].shares_products() { 1 } else { threads };
-        for _ in 1..hands {
+        let copies = if models[0].shares_products() { 1 } else { threads };
+        for _ in 1..copies {
             models.push(build()?);
         }
-        let hand = |model: Box<dyn Model>| Hand {
+        let copy = |model: Box<dyn Model>| ModelCopy {
             model,
             share: Vec::new(),
             batch: Batch::default(),
             gradient: None,
             tally: Tally::default(),
         };
-        Ok(Self { hands: models.into_iter().map(hand).collect(), threads, tally: Tally::default() })
+        Ok(Self { copies: models.into_iter().map(copy).collect(), threads, tally: Tally::default() })
     }
 
     pub fn layout(&self) -> &Layout {
-        self.hands[0].model.layout()
+        self.copies[0].model.layout()
     }
 
     /// Whether its model is mostly weights, beside which what a batch takes is little.
     pub fn shares_products(&self) -> bool {
-        self.hands[0].model.shares_products()
+        self.copies[0].model.shares_products()
     }
 
     /// How many threads can work for it at a time.
@@ -79,12 +79,12 @@ impl Worker {
         self.threads
     }
 
-    pub fn hands(&mut self) -> &mut [Hand] {
-        &mut self.hands
+    pub fn copies(&mut self) -> &mut [ModelCopy] {
+        &mut self.copies
     }
 
-    pub fn is_single_handed(&self) -> bool {
-        self.hands.len() == 1
+    pub fn has_one_copy(&self) -> bool {
+        self.copies.len() == 1
     }
 
     /// What was right and wrong in the last round.
@@ -94,60 +94,60 @@ impl Worker {
 
     /// How many samples the loaded share has.
     pub fn samples(&self) -> usize {
-        self.hands.iter().map(|hand| hand.batch.samples).sum()
+        self.copies.iter().map(|copy| copy.batch.samples).sum()
     }
 
     /// Loads the share of a slot of the round that `shares` is at.
     pub fn load(&mut self, samples: &Samples, shares: &Shares, slot: usize) {
-        self.hands.par_iter_mut().with_max_len(1).enumerate().for_each(|(i, hand)| {
-            shares.fill(samples, (slot, i), &mut hand.share, &mut hand.batch);
+        self.copies.par_iter_mut().with_max_len(1).enumerate().for_each(|(i, copy)| {
+            shares.fill(samples, (slot, i), &mut copy.share, &mut copy.batch);
         });
     }
 
     /// Computes the gradient of the loaded share.
-    pub fn compute(&mut self, parameters: &[f32], luck: Luck, gradient: &mut Gradient) {
+    pub fn compute(&mut self, parameters: &[f32], seed: UnitSeed, gradient: &mut Gradient) {
         // Helpers are the other threads of a pool that is this worker's alone.
         let has_helpers = self.threads > 1 && self.threads == rayon::current_num_threads();
-        if let [hand] = self.hands.as_mut_slice() {
-            let seed = luck.worker_seed();
+        if let [copy] = self.copies.as_mut_slice() {
+            let seed = seed.worker_seed();
             match rayon::current_thread_index().filter(|_| has_helpers) {
-                Some(this) => with_helpers(this, || hand.compute(parameters, seed, gradient)),
-                None => hand.compute(parameters, seed, gradient),
+                Some(this) => with_helpers(this, || copy.compute(parameters, seed, gradient)),
+                None => copy.compute(parameters, seed, gradient),
             }
             self.count();
         } else {
-            self.compute_parts(parameters, luck);
+            self.compute_parts(parameters, seed);
             sum(self.layout(), &self.parts(), gradient);
         }
     }
 
-    /// Computes the gradients of the shares of several hands.
-    pub fn compute_parts(&mut self, parameters: &[f32], luck: Luck) {
-        let (seed, finished) = (luck.worker_seed(), Finish::of(self.hands.len()));
-        self.hands.par_iter_mut().with_max_len(1).enumerate().for_each(|(i, hand)| {
-            let own = hand.gradient.take();
-            let mut own = own.unwrap_or_else(|| Gradient::in_factors(hand.model.layout()));
-            hand.compute(parameters, mix(seed ^ ((i as u64) << 32)), &mut own);
-            hand.gradient = Some(own);
+    /// Computes the gradients of the shares of several copies.
+    pub fn compute_parts(&mut self, parameters: &[f32], seed: UnitSeed) {
+        let (seed, finished) = (seed.worker_seed(), Finish::of(self.copies.len()));
+        self.copies.par_iter_mut().with_max_len(1).enumerate().for_each(|(i, copy)| {
+            let own = copy.gradient.take();
+            let mut own = own.unwrap_or_else(|| Gradient::in_factors(copy.model.layout()));
+            copy.compute(parameters, mix(seed ^ ((i as u64) << 32)), &mut own);
+            copy.gradient = Some(own);
             finished.arrive();
         });
         self.count();
     }
 
-    /// The gradients of several hands.
+    /// The gradients of several copies.
     pub fn parts(&self) -> Vec<&Gradient> {
-        self.hands.iter().flat_map(|hand| &hand.gradient).collect()
+        self.copies.iter().flat_map(|copy| &copy.gradient).collect()
     }
 
     fn count(&mut self) {
         self.tally = Tally::default();
-        for hand in &self.hands {
-            self.tally.add(&hand.tally);
+        for copy in &self.copies {
+            self.tally.add(&copy.tally);
         }
     }
 }
 
-impl Hand {
+impl ModelCopy {
     /// Takes a batch that was made elsewhere, and leaves the one before it in its place.
     pub fn exchange(&mut self, batch: &mut Batch) {
         std::mem::swap(&mut self.batch, batch);
@@ -249,7 +249,7 @@ pub struct Portions {
 }
 
 impl Portions {
-    /// So many parts, measured by hands whose memory is for so many samples at a time.
+    /// So many parts, measured by copies whose memory is for so many samples at a time.
     pub fn of(parts: usize, share: usize) -> Self {
         Self { parts, batch: share.clamp(1, EVAL_BLOCK) }
     }
@@ -258,8 +258,8 @@ impl Portions {
 /// How many samples a block of an evaluation has.
 const EVAL_BLOCK: usize = 64;
 
-impl std::fmt::Debug for Hand {
+impl std::fmt::Debug for ModelCopy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Hand with {} parameters", self.model.layout().len())
+        write!(f, "ModelCopy with {} parameters", self.model.layout().len())
     }
 }

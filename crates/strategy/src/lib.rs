@@ -15,7 +15,7 @@
 //! 1. `deck`: which units of the data are still to be done;
 //! 2. [`server`]: a parameter server and its members, sync, async or with backup workers;
 //! 3. [`relay`]: a member of a server that has workers of its own;
-//! 4. [`ring`]: the head of an all-reduce ring.
+//! 4. [`group`]: the head of an all-reduce group.
 //!
 //! # Example
 //!
@@ -43,12 +43,12 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod deck;
+pub mod group;
 pub mod relay;
-pub mod ring;
 pub mod server;
 mod words;
 
 pub use deck::{Deck, Unit};
+pub use group::Group;
 pub use relay::Relay;
-pub use ring::Ring;
 pub use server::Server;

@@ -33,7 +33,7 @@ fn flat(workers: usize, more: &str) -> String {
     format!("arch=flat\n parameter_server={{num_workers: {workers}{more}}}")
 }
 
-fn ring(workers: usize, op: &str) -> String {
+fn group(workers: usize, op: &str) -> String {
     format!("arch=allreduce\n allreduce={{num_workers: {workers}, op: {op}}}")
 }
 
@@ -64,7 +64,7 @@ fn a_head_that_works_is_the_first_of_the_workers_bit_for_bit() {
         let dir = Dir::new();
         let settings = format!("{settings}\n epochs=1");
         let threads = alone(&dir, "threads", workers, &settings).parameters();
-        for (name, arch) in [("flat", flat(workers, "")), ("ring", ring(workers, "mean"))] {
+        for (name, arch) in [("flat", flat(workers, "")), ("group", group(workers, "mean"))] {
             let settings = format!("{settings}\n head.works=true\n{arch}");
             let record = burn(&dir, name, workers - 1, &settings);
             assert!(record.parameters() == threads, "{arch}");
@@ -139,8 +139,8 @@ fn every_architecture_learns_what_one_process_learns() {
     learns(DIGITS, 4, 6, &hierarchy("sync", ["sync", "sync"]));
     learns(DIGITS, 4, 6, &hierarchy("sync", ["async", "async"]));
     learns(GRAMMAR, 4, 6, &hierarchy("async", ["sync", "async"]));
-    learns(GRAMMAR, 3, 3, &ring(3, "mean"));
-    learns(DIGITS, 2, 2, &ring(2, "adasum"));
+    learns(GRAMMAR, 3, 3, &group(3, "mean"));
+    learns(DIGITS, 2, 2, &group(2, "adasum"));
 }
 
 #[test]
@@ -215,12 +215,12 @@ fn half_precision_halves_what_travels() {
 }
 
 #[test]
-fn the_members_of_a_ring_are_equal_after_every_round() {
+fn the_members_of_a_group_are_equal_after_every_round() {
     // With an evaluation every round the head compares the parameters of all members every round.
     for (settings, op) in [(DIGITS, "mean"), (GRAMMAR, "adasum")] {
         let dir = Dir::new();
         let settings =
-            format!("{settings}\n epochs=\n num_server_rounds=30\n eval_every=1 rounds\n{}", ring(3, op));
+            format!("{settings}\n epochs=\n num_server_rounds=30\n eval_every=1 rounds\n{}", group(3, op));
         let record = burn(&dir, "run", 3, &settings);
         assert_eq!(record.told("evaluated").len(), 30);
         assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
@@ -242,9 +242,9 @@ fn a_worker_that_dies_is_done_without_and_said_so() {
 }
 
 #[test]
-fn a_ring_goes_on_without_a_member_that_died() {
+fn a_group_goes_on_without_a_member_that_died() {
     let dir = Dir::new();
-    let settings = format!("{DIGITS}\n epochs=20\n{}", ring(3, "mean"));
+    let settings = format!("{DIGITS}\n epochs=20\n{}", group(3, "mean"));
     let mut fire = Fire::light(&dir, "run", "", &settings).join(&dir, 3);
     fire.head.until_said("epoch  2/20");
     fire.nodes.remove(1).signal("KILL");
@@ -270,7 +270,7 @@ fn the_workers_of_a_relay_that_died_find_another_parent() {
 
 #[test]
 fn a_head_that_died_comes_back_and_its_nodes_with_it() {
-    for arch in [flat(2, ""), ring(2, "mean"), hierarchy("sync", ["sync", "async"])] {
+    for arch in [flat(2, ""), group(2, "mean"), hierarchy("sync", ["sync", "async"])] {
         let nodes = if arch.contains("hierarchical") { 6 } else { 2 };
         let dir = Dir::new();
         let settings = format!("{DIGITS}\n epochs=20\n checkpoint_every=20 rounds\n{arch}");
@@ -288,7 +288,7 @@ fn a_head_that_died_comes_back_and_its_nodes_with_it() {
 
 #[test]
 fn a_frozen_worker_is_done_without_and_comes_back() {
-    for arch in [flat(2, ""), ring(2, "mean")] {
+    for arch in [flat(2, ""), group(2, "mean")] {
         let dir = Dir::new();
         let settings = format!("{DIGITS}\n epochs=900\n silence_s=1\n{arch}");
         let mut fire = Fire::light(&dir, "run", "", &settings).join(&dir, 2);

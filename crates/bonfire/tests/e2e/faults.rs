@@ -37,8 +37,8 @@ const HIERARCHY: Arch = Arch {
     nodes: 6,
 };
 
-const RING: Arch =
-    Arch { name: "ring of 3", settings: "arch=allreduce\n allreduce={num_workers: 3}", nodes: 3 };
+const GROUP: Arch =
+    Arch { name: "group of 3", settings: "arch=allreduce\n allreduce={num_workers: 3}", nodes: 3 };
 
 /// Whom it hits, by what the nodes say of themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +200,7 @@ fn role(victim: Victim) -> &'static str {
     match victim {
         Victim::Worker => "a worker",
         Victim::Relay => "a relay",
-        Victim::Member => "a member of the ring",
+        Victim::Member => "a member of the group",
         Victim::Evaluator => "the evaluator",
         Victim::Head => "the head",
     }
@@ -345,10 +345,10 @@ fn a_hierarchy_survives() {
 }
 
 #[test]
-fn a_ring_survives() {
+fn a_group_survives() {
     use Victim::{Evaluator, Head, Member};
     survives(
-        RING,
+        GROUP,
         3,
         &[
             (Member, Kill),

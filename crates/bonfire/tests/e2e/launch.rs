@@ -128,7 +128,7 @@ fn as_many_hosts_as_workers_are_enough() {
     bed.here("train --quiet --workers 3 --out alone").set(data).succeed();
     let alone = Record::of(bed.lab.dir.path("alone"));
     for (name, arch) in [
-        ("ring", "arch=allreduce\n allreduce={num_workers: 3}"),
+        ("group", "arch=allreduce\n allreduce={num_workers: 3}"),
         ("flat", "arch=flat\n parameter_server={num_workers: 3}"),
     ] {
         let run =

@@ -121,7 +121,7 @@ fn every_architecture_runs_on_ranks() {
         assert_eq!(record.told("node_joined").len(), size as usize, "{arch}");
         assert!((record.number("epochs") - 2.0).abs() < 1e-9, "{arch}");
     };
-    check("ring", 3, "arch=allreduce\n allreduce={num_workers: 3}");
+    check("group", 3, "arch=allreduce\n allreduce={num_workers: 3}");
     check("tree", 3, "arch=hierarchical\n global_server={local_servers: [{num_workers: 2}]}");
     check("measured", 3, "evaluator=true");
 }

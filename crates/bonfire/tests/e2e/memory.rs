@@ -30,5 +30,5 @@ fn a_head_needs_little_more() {
         assert!(peak < 110.0, "{name}: {peak} MB");
     };
     check("flat", "arch=flat\n parameter_server={num_workers: 2}");
-    check("ring", "arch=allreduce\n allreduce={num_workers: 2}");
+    check("group", "arch=allreduce\n allreduce={num_workers: 2}");
 }

@@ -2,7 +2,7 @@
 
 use crate::program::Dir;
 
-const RING: &str = "
+const GROUP: &str = "
     data={name: digits, train: 3000, test: 500}
     epochs=3
     arch=allreduce
@@ -11,7 +11,7 @@ const RING: &str = "
 #[test]
 fn mpi_is_asked_for_only_where_it_is() {
     let dir = Dir::new();
-    let settings = format!("{RING}\n allreduce={{num_workers: 2, engine: mpi}}");
+    let settings = format!("{GROUP}\n allreduce={{num_workers: 2, engine: mpi}}");
     let expect = match cfg!(feature = "mpi") {
         true => "mpirun -n 2 bonfire train",
         false => "cargo build --release --features mpi",
@@ -40,7 +40,7 @@ fn the_bench_says_how_to_get_mpi() {
 mod under_mpirun {
     use std::process::Command;
 
-    use super::RING;
+    use super::GROUP;
     use crate::launchers::{MPIRUN, has_mpirun};
     use crate::program::{Bonfire, Dir};
     use crate::record::Record;
@@ -49,7 +49,7 @@ mod under_mpirun {
         dir.bonfire_under("mpirun", &format!("{MPIRUN} -n {ranks}"), arguments)
     }
 
-    fn ring(workers: usize, op: &str, engine: &str) -> String {
+    fn group(workers: usize, op: &str, engine: &str) -> String {
         format!("arch=allreduce\n allreduce={{num_workers: {workers}, op: {op}, engine: {engine}}}")
     }
 
@@ -63,28 +63,28 @@ mod under_mpirun {
 
     /// Of two numbers there is one sum.
     #[test]
-    fn two_ranks_are_a_ring_of_two_bit_for_bit() {
+    fn two_ranks_are_a_group_of_two_bit_for_bit() {
         if !has_mpirun() {
             return;
         }
         let grammar = "model=tagger\n data={name: grammar, train: 1000, test: 200}\n epochs=1";
         let norm = "model=resnet20\n data={name: digits, train: 200, test: 50}\n num_server_rounds=2";
-        for (data, op) in [(RING, "mean"), (grammar, "mean"), (grammar, "adasum"), (norm, "mean")] {
+        for (data, op) in [(GROUP, "mean"), (grammar, "mean"), (grammar, "adasum"), (norm, "mean")] {
             let dir = Dir::new();
-            let run = |engine: &str| train(&dir, 2, engine, &format!("{data}\n{}", ring(2, op, engine)));
+            let run = |engine: &str| train(&dir, 2, engine, &format!("{data}\n{}", group(2, op, engine)));
             let (links, mpi) = (run("grpc").parameters(), run("mpi").parameters());
             assert!(links == mpi, "{op} of {data}");
         }
     }
 
     #[test]
-    fn more_ranks_learn_as_a_ring_does() {
+    fn more_ranks_learn_as_a_group_does() {
         if !has_mpirun() {
             return;
         }
         for op in ["mean", "adasum"] {
             let dir = Dir::new();
-            let run = |engine: &str| train(&dir, 3, engine, &format!("{RING}\n{}", ring(3, op, engine)));
+            let run = |engine: &str| train(&dir, 3, engine, &format!("{GROUP}\n{}", group(3, op, engine)));
             let (links, mpi) = (run("grpc"), run("mpi"));
             let (expect, found) = (links.number("accuracy"), mpi.number("accuracy"));
             assert!((expect - found).abs() < 0.05, "{op}: {found} against {expect}");
@@ -98,8 +98,10 @@ mod under_mpirun {
             return;
         }
         let dir = Dir::new();
-        let settings =
-            format!("{RING}\n{}\n evaluator=true\n epochs=500\n target_accuracy=0.7", ring(2, "mean", "mpi"));
+        let settings = format!(
+            "{GROUP}\n{}\n evaluator=true\n epochs=500\n target_accuracy=0.7",
+            group(2, "mean", "mpi")
+        );
         let record = train(&dir, 3, "run", &settings);
         assert_eq!(record.summary()["exit"], "target_reached");
     }
@@ -113,7 +115,7 @@ mod under_mpirun {
             return;
         }
         let dir = Dir::new();
-        let settings = format!("{LONG}\n checkpoint_every=1000 epochs\n{}", ring(2, "mean", "mpi"));
+        let settings = format!("{LONG}\n checkpoint_every=1000 epochs\n{}", group(2, "mean", "mpi"));
         let mut run = mpirun(&dir, 2, "train --quiet --out run").set(&settings).start();
         let record = Record::of(dir.path("run"));
         assert!(run.until("a round", || !record.told_so_far("progress").is_empty()));
@@ -133,7 +135,7 @@ mod under_mpirun {
             return;
         }
         let dir = Dir::new();
-        let settings = format!("{LONG}\n{}", ring(3, "mean", "mpi"));
+        let settings = format!("{LONG}\n{}", group(3, "mean", "mpi"));
         let mut run = mpirun(&dir, 3, "train --out doomed-run").set(&settings).start();
         let record = Record::of(dir.path("doomed-run"));
         assert!(run.until("a round", || !record.told_so_far("progress").is_empty()));

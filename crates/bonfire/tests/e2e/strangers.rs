@@ -62,7 +62,7 @@ fn strangers_do_a_run_no_harm() {
     // However fast the machine, the run is not over before all strangers have come.
     let endless = "epochs=1000000\n eval_every=5 epochs\n checkpoint_every=50 epochs";
     let mut fire = Fire::light(&dir, "fire", "", &format!("{DIGITS}\n{endless}\n{PAIR}"));
-    // A node listens, too: in a ring or a hierarchy others come to it.
+    // A node listens, too: in a group or a hierarchy others come to it.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
     let line = format!("node --name n1 --listen 127.0.0.1:{port}");
     fire.nodes.push(dir.bonfire(&line).arg(&fire.ticket).start());

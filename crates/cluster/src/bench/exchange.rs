@@ -1,4 +1,4 @@
-//! How fast processes exchange gradients: around a ring, or through a server.
+//! How fast processes exchange gradients: over all members, or through a server.
 //!
 //! One process starts the others and introduces them to each other over their standard input and output; from then on
 //! they talk as the nodes of a run do.
@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::exchange::chunks::Chunks;
 use crate::exchange::codec::ChunkEncoder;
 use crate::exchange::collector::{Answer, Collector};
-use crate::exchange::group::{Early, Gather, Group, ShardedSums};
 use crate::exchange::precision;
+use crate::exchange::sharded::{Early, Gather, Peers, ShardedSums};
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::feed::piece;
 use crate::roles::network::{Grpc, Network};
@@ -96,31 +96,31 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Measures an exchange between processes of this program, which `command` starts so that they call [`take_part`].
 pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<ExchangeSpeed> {
     ensure!(task.workers > 0 && task.workers <= 64, "--workers must be from 1 to 64");
-    ensure!(task.workers > 1 || task.via == Via::Server, "a ring of one has nothing to exchange");
+    ensure!(task.workers > 1 || task.via == Via::Server, "a group of one has nothing to exchange");
     ensure!(task.bytes >= 4 && task.bytes <= 1 << 30, "--bytes must be from 4 to {}", 1 << 30);
     ensure!(task.seconds > 0.0 && task.seconds.is_finite(), "--seconds must be above 0");
     let processes = task.workers + usize::from(task.via == Via::Server);
     let secret = Secret::generate()?.reveal();
-    let mut group = Children(Vec::new());
+    let mut children = Children(Vec::new());
     for _ in 0..processes {
         let mut child = command()?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take().map(BufReader::new));
         let (Some(stdin), Some(stdout)) = pipes else { bail!("a process without pipes") };
-        group.0.push((child, stdin, stdout));
+        children.0.push((child, stdin, stdout));
     }
     // Each first needs to know whether to use TLS, then who the others are.
     let introduction = |index: usize, peers: Vec<Peer>| Introduction { task, index, secret, peers };
     let mut peers = Vec::new();
-    for (index, process) in group.0.iter_mut().enumerate() {
+    for (index, process) in children.0.iter_mut().enumerate() {
         write_line(&mut process.1, &introduction(index, Vec::new()))?;
         peers.push(read_line(&mut process.2)?);
     }
-    for (index, process) in group.0.iter_mut().enumerate() {
+    for (index, process) in children.0.iter_mut().enumerate() {
         write_line(&mut process.1, &introduction(index, peers.clone()))?;
     }
     // All are done before the first is let go: one that ends takes what it has not sent yet with it.
     let mut speeds = Vec::new();
-    for process in &mut group.0 {
+    for process in &mut children.0 {
         speeds.push(read_line(&mut process.2)?);
     }
     Ok(speeds.swap_remove(0))
@@ -305,7 +305,7 @@ fn among(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> 
             _ => {}
         }
     };
-    let mut group = Group {
+    let mut peers = Peers {
         index: party.index,
         links: &outboxes,
         receive: &mut receive,
@@ -319,33 +319,33 @@ fn among(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> 
     sums.share_out(&vec![1.0; workers]);
     let mut gradient = Gradient::new(&layout);
     gradient.values.fill(1.0);
-    let mut turns = |group: &mut Group<'_, Broken>, count: usize| {
+    let mut turns = |peers: &mut Peers<'_, Broken>, count: usize| {
         let started = Instant::now();
         for _ in 0..count {
-            (group.round, group.step) = (group.round + 1, 0);
+            (peers.round, peers.step) = (peers.round + 1, 0);
             gradient.weight = 1.0;
             // The sums grow out of bounds, which costs nothing.
-            sums.sum(group, &mut gradient, false)?;
+            sums.sum(peers, &mut gradient, false)?;
         }
         Ok::<f64, Broken>(started.elapsed().as_secs_f64() / count as f64)
     };
-    let agree = |group: &mut Group<'_, Broken>, word: &[u8]| {
-        (group.round, group.step) = (group.round + 1, 0);
-        group.gather(Bytes::copy_from_slice(word))
+    let agree = |peers: &mut Peers<'_, Broken>, word: &[u8]| {
+        (peers.round, peers.step) = (peers.round + 1, 0);
+        peers.gather(Bytes::copy_from_slice(word))
     };
     let measured = (|| {
-        turns(&mut group, 3)?;
-        let one = turns(&mut group, 3)?;
+        turns(&mut peers, 3)?;
+        let one = turns(&mut peers, 3)?;
         // All make as many turns as the first says.
         let count = ((seconds / 3.0 / one) as u32).max(3);
-        let counts = agree(&mut group, &count.to_le_bytes())?;
+        let counts = agree(&mut peers, &count.to_le_bytes())?;
         let count = counts[0].as_ref().try_into().map(u32::from_le_bytes).unwrap_or(3) as usize;
         let mut best = f64::INFINITY;
         for _ in 0..3 {
-            agree(&mut group, b"ready")?;
-            best = best.min(turns(&mut group, count)?);
+            agree(&mut peers, b"ready")?;
+            best = best.min(turns(&mut peers, count)?);
         }
-        agree(&mut group, b"done")?;
+        agree(&mut peers, b"done")?;
         Ok(best)
     })();
     measured.map_err(|Broken(error)| error)

@@ -8,7 +8,7 @@ use bonfire_learn::layout::Init;
 use bonfire_learn::{Gradient, Layout};
 use serde::Serialize;
 
-use crate::roles::ring::sums::{Memory, mean_by_mpi};
+use crate::roles::member::sums::{Memory, mean_by_mpi};
 use crate::world::World;
 
 /// One measurement.
@@ -103,7 +103,7 @@ impl Exchange {
         Self { layout, gradient, memory: Memory::default() }
     }
 
-    /// What a member of a ring does with its gradient. The sums grow out of bounds, which costs nothing.
+    /// What a member of a group does with its gradient. The sums grow out of bounds, which costs nothing.
     fn turn(&mut self, world: &World) -> Result<()> {
         self.gradient.weight = 1.0;
         let agreed = world.agree(self.gradient.weight, false);

@@ -9,7 +9,7 @@ use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, V
 use bytes::Bytes;
 
 use super::chunks::{Chunk, Chunks, Stretch};
-use super::pages::Pages;
+use super::pages::SendBuffers;
 
 /// Turns chunks of gradients into payloads. What rounding loses of a chunk is added to the next one: error feedback.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct ChunkEncoder {
     chunks: Arc<Chunks>,
     precision: Precision,
     encoder: Encoder,
-    pages: Pages,
+    pages: SendBuffers,
     /// What was lost of each chunk so far; empty where nothing was.
     residuals: Vec<Vec<f32>>,
     /// The same with the round that goes on, which may yet break off.
@@ -43,7 +43,7 @@ impl ChunkEncoder {
             chunks: Arc::clone(chunks),
             precision,
             encoder: Encoder::default(),
-            pages: Pages::default(),
+            pages: SendBuffers::default(),
             residuals: vec![Vec::new(); chunks.len()],
             pending: vec![None; chunks.len()],
             sent: Vec::new(),
@@ -216,12 +216,12 @@ fn add_lost(chunk: &Chunk, gradient: &Gradient, lost: &[f32], rows: &[Vec<u32>],
 
 /// A chunk that came, checked.
 #[derive(Debug)]
-pub struct Arrived<'a> {
+pub struct ReceivedChunk<'a> {
     parts: Vec<EncodedSection<'a>>,
     weight: f64,
 }
 
-impl<'a> Arrived<'a> {
+impl<'a> ReceivedChunk<'a> {
     /// Reads a chunk where it lies. Whatever came, nothing is allocated beyond a list of its stretches.
     pub fn read(chunk: &Chunk, parcel: &'a Parcel) -> Result<Self> {
         let Parcel { payload, is_plain, weight } = parcel;
@@ -250,7 +250,7 @@ impl<'a> Arrived<'a> {
 
 /// Replaces a chunk of `total`, in which no row of it may count yet, by the sum of some that came, in their order; of
 /// statistics it holds the mean. Those that weigh nothing are left out.
-pub fn sum_chunk(chunk: &Chunk, arrived: &[Arrived<'_>], total: &mut Gradient) {
+pub fn sum_chunk(chunk: &Chunk, arrived: &[ReceivedChunk<'_>], total: &mut Gradient) {
     let heavy = || arrived.iter().filter(|arrived| arrived.weight > 0.0);
     let weight: f64 = heavy().map(|arrived| arrived.weight).sum();
     for (i, stretch) in chunk.stretches.iter().enumerate() {
@@ -279,7 +279,7 @@ pub fn sum_chunk(chunk: &Chunk, arrived: &[Arrived<'_>], total: &mut Gradient) {
 }
 
 /// Adds a chunk that came to a gradient, whose weight is without it yet; of statistics it holds the mean.
-pub fn add_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient) {
+pub fn add_chunk(chunk: &Chunk, arrived: &ReceivedChunk<'_>, total: &mut Gradient) {
     let weight = total.weight + arrived.weight;
     let (before, share) = ((total.weight / weight) as f32, (arrived.weight / weight) as f32);
     for (i, stretch) in chunk.stretches.iter().enumerate() {
@@ -330,7 +330,7 @@ fn add_rows(part: EncodedSection<'_>, stretch: &Stretch, width: usize, total: &m
 }
 
 /// Replaces what `total` has of a chunk by what came of it: in the end all have the same, also the one that summed it.
-pub fn replace_chunk(chunk: &Chunk, arrived: &Arrived<'_>, total: &mut Gradient) {
+pub fn replace_chunk(chunk: &Chunk, arrived: &ReceivedChunk<'_>, total: &mut Gradient) {
     for (i, stretch) in chunk.stretches.iter().enumerate() {
         let TensorKind::Rows { width } = stretch.kind else {
             dense(arrived.parts[i]).copy_to(&mut total.write(stretch.tensor)[stretch.within()]);

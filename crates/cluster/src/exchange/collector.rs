@@ -14,7 +14,7 @@ use bonfire_wire::proto;
 use bytes::Bytes;
 
 use super::chunks::Chunks;
-use super::codec::{Arrived, ChunkEncoder, Parcel, add_chunk, replace_chunk, sum_chunk};
+use super::codec::{ChunkEncoder, Parcel, ReceivedChunk, add_chunk, replace_chunk, sum_chunk};
 
 /// A member and the order that it answers.
 pub type Answer = (u64, u64);
@@ -76,7 +76,7 @@ impl Collector {
         let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
         ensure!(parcel.weight.is_finite() && parcel.weight >= 0.0, "it weighs {}", parcel.weight);
         if parcel.weight > 0.0 {
-            let arrived = Arrived::read(&self.chunks[index], &parcel)?;
+            let arrived = ReceivedChunk::read(&self.chunks[index], &parcel)?;
             ensure!(arrived.is_finite(), "it has values that are no numbers");
         }
         let new = || Pushed { attempt: piece.generation, parcels: vec![None; self.chunks.len()] };
@@ -184,13 +184,13 @@ impl Collector {
         let parcels = pushed.filter_map(|pushed| pushed.parcels[index].as_ref());
         let heavy: Vec<&Parcel> = parcels.filter(|parcel| parcel.weight > 0.0).collect();
         // Read before, when they came.
-        let arrived: Vec<Arrived<'_>> =
-            heavy.iter().filter_map(|parcel| Arrived::read(chunk, parcel).ok()).collect();
+        let arrived: Vec<ReceivedChunk<'_>> =
+            heavy.iter().filter_map(|parcel| ReceivedChunk::read(chunk, parcel).ok()).collect();
         sum_chunk(chunk, &arrived, &mut self.total);
         self.total.weight = heavy.iter().map(|parcel| parcel.weight).sum();
         let sum = self.encoder.encode(&self.total, index, exact);
         if self.encoder.rounds()
-            && let Ok(arrived) = Arrived::read(chunk, &sum)
+            && let Ok(arrived) = ReceivedChunk::read(chunk, &sum)
         {
             // The server applies what its members apply.
             replace_chunk(chunk, &arrived, &mut self.total);
@@ -206,7 +206,7 @@ impl Collector {
             return Ok(());
         }
         for (chunk, parcel) in self.chunks.iter().zip(pushed.parcels.iter().flatten()) {
-            add_chunk(chunk, &Arrived::read(chunk, parcel)?, total);
+            add_chunk(chunk, &ReceivedChunk::read(chunk, parcel)?, total);
         }
         total.weight += weight;
         Ok(())

@@ -3,14 +3,14 @@
 //!
 //! Three things are apart. What travels is a flat vector in chunks ([`chunks`]). How a chunk is written is its codec
 //! ([`codec`]; [`parameters`] for what is never rounded). Who sums it is a way: a server ([`collector`]), or all
-//! members, each some chunks ([`group`]).
+//! members, each some chunks ([`sharded`]).
 
 pub mod chunks;
 pub mod codec;
 pub mod collector;
-pub mod group;
 mod pages;
 pub mod parameters;
+pub mod sharded;
 
 use anyhow::{Result, ensure};
 use bonfire_run::run_file::Compression;

@@ -4,34 +4,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// Pages that nobody reads.
+/// Memory that nobody reads.
 #[derive(Clone, Debug, Default)]
-pub struct Pages(Arc<Mutex<Vec<Vec<u8>>>>);
+pub struct SendBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
 
 /// A payload's memory, which returns with the last one who reads it.
 #[derive(Debug)]
-pub struct Page {
+pub struct SendBuffer {
     bytes: Vec<u8>,
-    pages: Pages,
+    pages: SendBuffers,
 }
 
 /// More pages than this are not kept.
 const MOST: usize = 256;
 
-impl Pages {
+impl SendBuffers {
     fn list(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An empty page.
-    pub fn take(&self) -> Page {
+    pub fn take(&self) -> SendBuffer {
         let mut bytes = self.list().pop().unwrap_or_default();
         bytes.clear();
-        Page { bytes, pages: self.clone() }
+        SendBuffer { bytes, pages: self.clone() }
     }
 }
 
-impl Page {
+impl SendBuffer {
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -51,13 +51,13 @@ impl Page {
     }
 }
 
-impl AsRef<[u8]> for Page {
+impl AsRef<[u8]> for SendBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Page {
+impl Drop for SendBuffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         let mut list = self.pages.list();

@@ -9,19 +9,23 @@ use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, i
 
 use super::chunks::{Chunk, Chunks};
 use super::codec::Parcel;
-use super::pages::Pages;
+use super::pages::SendBuffers;
 
 /// Turns parameters into payloads. They are never rounded.
 #[derive(Debug)]
 pub struct ParameterEncoder {
     chunks: Arc<Chunks>,
     encoder: Encoder,
-    pages: Pages,
+    pages: SendBuffers,
 }
 
 impl ParameterEncoder {
     pub fn new(layout: &Layout) -> Self {
-        Self { chunks: Arc::new(Chunks::of(layout)), encoder: Encoder::default(), pages: Pages::default() }
+        Self {
+            chunks: Arc::new(Chunks::of(layout)),
+            encoder: Encoder::default(),
+            pages: SendBuffers::default(),
+        }
     }
 
     /// All parameters.

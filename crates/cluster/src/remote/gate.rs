@@ -15,7 +15,7 @@ use bonfire_wire::{Der, Identity, ListenSecurity, Listener, Passphrase, Secret, 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::resident::Resident;
+use super::local_node::LocalNode;
 use super::{VERSION, listen, own_address, timeouts};
 use crate::exchange::chunks::Chunks;
 use crate::mail::{Mailbox, News, Post, mailbox};
@@ -196,9 +196,9 @@ impl Gate {
     /// The same with this process as a node too, of this name: the first of those that the run asks for.
     pub fn lead_at_work(&self, mut run: Run, stop: &AtomicBool, name: Option<String>) -> Result<Summary> {
         let led = entry(&run).map(Registry::new).and_then(|mut registry| {
-            let resident = Resident::move_in(name, &run, self, &mut registry)?;
+            let local_node = LocalNode::move_in(name, &run, self, &mut registry)?;
             let led = self.conduct(&mut run, registry, stop);
-            resident.move_out();
+            local_node.move_out();
             led
         });
         self.conclude(run, led)

@@ -6,23 +6,23 @@ use anyhow::{Result, ensure};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 
-use super::node::{Desk, Next};
+use super::node::{Connections, Next};
 use crate::exchange::bytes_to_floats;
 use crate::mail::News;
 use bonfire_run::job::Job;
 
 /// Measures what the head sends, one after the other.
-pub fn evaluate(desk: &mut Desk, job: &mut Job) -> Result<Next> {
+pub fn evaluate(connections: &mut Connections, job: &mut Job) -> Result<Next> {
     loop {
-        let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
+        let Some(mail) = connections.mailbox.next(Duration::from_secs(1)) else { continue };
         if let News::Frame(Frame { body: Body::Measure(measure), payload }) = &mail.news
-            && mail.link == desk.head_link
+            && mail.link == connections.head_link
         {
             if take(job, measure, payload)? {
                 // A head that is gone is heard of in the mail.
-                let _ = desk.head.send(Body::Evaluated(measure_one(job, measure.round)));
+                let _ = connections.head.send(Body::Evaluated(measure_one(job, measure.round)));
             }
-        } else if let Some(next) = desk.hear(mail)? {
+        } else if let Some(next) = connections.hear(mail)? {
             return Ok(next);
         }
     }

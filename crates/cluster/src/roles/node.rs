@@ -12,9 +12,9 @@ use bonfire_wire::{Frame, Outbox, proto};
 
 use super::network::Network;
 use super::registry::turned_away;
-use super::{evaluator, relay, ring, worker};
+use super::{evaluator, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
-use crate::station::Station;
+use crate::trainer::Trainer;
 use crate::world::World;
 use bonfire_run::job::{Job, Scale, weigh_classes};
 use bonfire_run::run_file::Settings;
@@ -22,7 +22,7 @@ use bonfire_run::worker::Worker;
 
 /// Where a node sits: its mail, its way to the head, and its way to others.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Connections {
     /// This node's number.
     pub node: u64,
     pub head_link: u64,
@@ -83,7 +83,7 @@ pub struct Equipment {
     pub worker: Option<Worker>,
 }
 
-impl Desk {
+impl Connections {
     pub fn new(
         node: u64,
         head_link: u64,
@@ -144,16 +144,20 @@ impl Desk {
 }
 
 /// Does what the head says until the run is over for this node, telling each role it gets. Returns why it is over.
-pub fn serve(desk: &mut Desk, equipment: Equipment, tell: &mut dyn FnMut(&str)) -> Result<proto::Stop> {
+pub fn serve(
+    connections: &mut Connections,
+    equipment: Equipment,
+    tell: &mut dyn FnMut(&str),
+) -> Result<proto::Stop> {
     let mut world = enter_world(&equipment.settings)?;
-    let served = perform(desk, equipment, &mut world, tell);
+    let served = perform(connections, equipment, &mut world, tell);
     if let (Some(world), Err(_)) = (world.take(), &served) {
         world.abandon();
     }
     served
 }
 
-/// The world of MPI, if the run's ring is carried by it.
+/// The world of MPI, if the run's group is carried by it.
 fn enter_world(settings: &Settings) -> Result<Option<World>> {
     if !settings.topology.uses_mpi() {
         return Ok(None);
@@ -171,14 +175,14 @@ fn enter_world(settings: &Settings) -> Result<Option<World>> {
 
 /// One role after the other.
 fn perform(
-    desk: &mut Desk,
+    connections: &mut Connections,
     equipment: Equipment,
     world: &mut Option<World>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<proto::Stop> {
     let mut divided = false;
     let Equipment { settings, dataset, layout, mut worker } = equipment;
-    let mut next = desk.await_word()?;
+    let mut next = connections.await_word()?;
     let mut assignment = proto::Assignment::default();
     loop {
         match next {
@@ -187,36 +191,36 @@ fn perform(
             Next::Again => {}
         }
         let threads = (assignment.threads as usize).clamp(1, MAX_THREADS);
-        let mut station = || {
+        let mut trainer = || {
             let worker = match worker.take() {
                 Some(worker) => worker,
                 None => build_worker(&settings, &dataset, threads)?,
             };
-            Station::new(&settings, &dataset, worker)
+            Trainer::new(&settings, &dataset, worker)
         };
         let role = assignment.role.clone().context("the head gave no role")?;
         if let (Some(world), false) = (world.as_mut(), std::mem::replace(&mut divided, true)) {
-            world.divide(matches!(role, Role::RingMember(_)));
+            world.divide(matches!(role, Role::GroupMember(_)));
         }
         tell(match role {
             Role::Worker(_) => "a worker",
             Role::Relay(_) => "a relay",
             Role::Evaluator(_) => "the evaluator",
-            Role::RingMember(_) => "a member of the ring",
+            Role::GroupMember(_) => "a member of the group",
         });
         next = match role {
             Role::Worker(role) => {
-                let mut station = station()?;
-                worker::work(desk, &mut station, role.parent.as_ref())?
+                let mut trainer = trainer()?;
+                worker::work(connections, &mut trainer, role.parent.as_ref())?
             }
-            Role::Relay(role) => relay::relay(desk, &settings, &layout, &role)?,
+            Role::Relay(role) => relay::relay(connections, &settings, &layout, &role)?,
             Role::Evaluator(_) => {
                 let job = Job::on(settings.clone(), Arc::clone(&dataset), Scale::Nodes);
-                evaluator::evaluate(desk, &mut job?)?
+                evaluator::evaluate(connections, &mut job?)?
             }
-            Role::RingMember(_) => {
-                let mut station = station()?;
-                ring::take_part(desk, &settings, &mut station, world.as_ref())?
+            Role::GroupMember(_) => {
+                let mut trainer = trainer()?;
+                member::take_part(connections, &settings, &mut trainer, world.as_ref())?
             }
         };
     }

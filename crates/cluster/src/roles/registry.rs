@@ -83,7 +83,7 @@ pub enum Role {
     Relay {
         number: usize,
     },
-    RingMember {
+    GroupMember {
         number: usize,
     },
     Evaluator,
@@ -122,7 +122,7 @@ impl std::fmt::Display for Role {
         match self {
             Self::Worker { number, .. } => write!(f, "worker {number}"),
             Self::Relay { number } => write!(f, "relay {number}"),
-            Self::RingMember { number } => write!(f, "ring member {number}"),
+            Self::GroupMember { number } => write!(f, "group member {number}"),
             Self::Evaluator => f.write_str("evaluator"),
         }
     }
@@ -176,10 +176,10 @@ impl Registry {
         ready.iter().map(|node| node.number).collect()
     }
 
-    /// The smallest number that no worker or member of a ring has.
+    /// The smallest number that no worker or member of a group has.
     pub fn free_number(&self) -> usize {
         let number = |node: &Node| match node.role {
-            Some(Role::Worker { number, .. } | Role::RingMember { number }) => Some(number),
+            Some(Role::Worker { number, .. } | Role::GroupMember { number }) => Some(number),
             _ => None,
         };
         let taken: BTreeSet<usize> = self.nodes.values().filter_map(number).collect();

@@ -14,37 +14,44 @@ use bytes::Bytes;
 
 use super::claim::{seconds, wrong_push};
 use super::feed::{self, Entry, Feed, Order};
-use super::node::{Desk, Next};
+use super::node::{Connections, Next};
 use super::worker::{ask, from_proto, is_for_a_worker};
 use crate::exchange::codec::Parcel;
 use crate::exchange::collector::{Answer, Collector};
 use crate::exchange::parameters::ParameterEncoder;
 use crate::exchange::precision;
 use crate::mail::{Mail, News};
-use crate::station::compare;
+use crate::trainer::compare;
 use crate::updates::{Updates, step};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
 use sum::{Pushed, Sum};
 
 /// Relays between the head and some workers until the head has something else to do for this node.
-pub fn relay(desk: &mut Desk, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Result<Next> {
-    let mut relaying = Relaying::new(desk.head.clone(), settings, layout, role);
+pub fn relay(
+    connections: &mut Connections,
+    settings: &Settings,
+    layout: &Layout,
+    role: &proto::Relay,
+) -> Result<Next> {
+    let mut relaying = Relaying::new(connections.head.clone(), settings, layout, role);
     loop {
-        for caller in std::mem::take(&mut desk.callers) {
+        for caller in std::mem::take(&mut connections.callers) {
             relaying.welcome(caller.link, caller.outbox, caller.hello.node)?;
         }
-        let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
+        let Some(mail) = connections.mailbox.next(Duration::from_secs(1)) else { continue };
         let worker = relaying.worker_of(mail.link);
         match (mail.news, worker) {
             (News::Frame(frame), Some(worker)) => relaying.hear_worker(worker, frame)?,
             (News::Closed(_), Some(worker)) => relaying.lost(worker)?,
-            (News::Frame(frame), None) if mail.link == desk.head_link && is_for_a_worker(&frame.body) => {
+            (News::Frame(frame), None)
+                if mail.link == connections.head_link && is_for_a_worker(&frame.body) =>
+            {
                 relaying.hear_parent(frame).context("the head sent something that does not fit")?;
             }
             (news, _) => {
                 let mail = Mail { link: mail.link, news };
-                if let Some(next) = desk.hear(mail)? {
+                if let Some(next) = connections.hear(mail)? {
                     relaying.close();
                     return Ok(next);
                 }

@@ -9,32 +9,36 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 
 use super::feed::piece;
-use super::node::{Desk, Next};
+use super::node::{Connections, Next};
 use crate::exchange::codec::ChunkEncoder;
 use crate::mail::{Mail, News};
-use crate::station::{Station, compare};
+use crate::trainer::{Trainer, compare};
 use crate::updates::step;
 
 /// Works for a parent until the head has something else to do for this node.
-pub fn work(desk: &mut Desk, station: &mut Station, parent: Option<&proto::Peer>) -> Result<Next> {
+pub fn work(
+    connections: &mut Connections,
+    trainer: &mut Trainer,
+    parent: Option<&proto::Peer>,
+) -> Result<Next> {
     let (link, outbox) = match parent {
-        None => (desk.head_link, desk.head.clone()),
-        Some(peer) => match reach(desk, peer)? {
+        None => (connections.head_link, connections.head.clone()),
+        Some(peer) => match reach(connections, peer)? {
             Reached::Relay(link, outbox) => (link, outbox),
             Reached::Word(next) => return Ok(next),
         },
     };
     loop {
-        let Some(mail) = desk.mailbox.next(Duration::from_secs(1)) else { continue };
+        let Some(mail) = connections.mailbox.next(Duration::from_secs(1)) else { continue };
         let is_parent = mail.link == link;
         match mail.news {
             News::Frame(frame) if is_parent && is_for_a_worker(&frame.body) => {
-                answer(desk, station, &outbox, frame)
+                answer(connections, trainer, &outbox, frame)
                     .context("the parent sent something that does not fit")?;
             }
-            News::Closed(_) if is_parent && parent.is_some() => return word_or_again(desk),
+            News::Closed(_) if is_parent && parent.is_some() => return word_or_again(connections),
             news => {
-                if let Some(next) = desk.hear(Mail { link: mail.link, news })? {
+                if let Some(next) = connections.hear(Mail { link: mail.link, news })? {
                     close(parent, &outbox);
                     return Ok(next);
                 }
@@ -50,15 +54,15 @@ pub fn is_for_a_worker(body: &Body) -> bool {
 
 /// What the head says about a relay that is gone; if it says nothing, only the link broke, and the relay takes this
 /// node again as one that is new.
-fn word_or_again(desk: &mut Desk) -> Result<Next> {
-    let deadline = desk.mailbox.now() + WORD;
+fn word_or_again(connections: &mut Connections) -> Result<Next> {
+    let deadline = connections.mailbox.now() + WORD;
     loop {
-        let left = deadline.saturating_duration_since(desk.mailbox.now());
+        let left = deadline.saturating_duration_since(connections.mailbox.now());
         if left.is_zero() {
             return Ok(Next::Again);
         }
-        if let Some(mail) = desk.mailbox.next(left)
-            && let Some(next) = desk.hear(mail)?
+        if let Some(mail) = connections.mailbox.next(left)
+            && let Some(next) = connections.hear(mail)?
         {
             return Ok(next);
         }
@@ -82,26 +86,28 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Connects to a relay. One that cannot be reached is tried again, until the head says otherwise: it knows who is gone,
 /// and who else there is.
-fn reach(desk: &mut Desk, peer: &proto::Peer) -> Result<Reached> {
-    let (begun, mut tries, mut told) = (desk.mailbox.now(), 0, false);
+fn reach(connections: &mut Connections, peer: &proto::Peer) -> Result<Reached> {
+    let (begun, mut tries, mut told) = (connections.mailbox.now(), 0, false);
     loop {
         tries += 1;
-        let link = desk.post.number();
-        let reason = match desk.network.connect(peer, desk.post.sink(link)) {
-            Ok(outbox) => match outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: 0 })) {
-                Ok(()) => return Ok(Reached::Relay(link, outbox)),
-                Err(closed) => format!("{}: {closed}", peer.name),
-            },
+        let link = connections.post.number();
+        let reason = match connections.network.connect(peer, connections.post.sink(link)) {
+            Ok(outbox) => {
+                match outbox.send(Body::Hello(proto::Hello { node: connections.node, generation: 0 })) {
+                    Ok(()) => return Ok(Reached::Relay(link, outbox)),
+                    Err(closed) => format!("{}: {closed}", peer.name),
+                }
+            }
             Err(error) => format!("{error:#}"),
         };
-        let is_enough = tries >= TRIES || desk.mailbox.now() - begun >= PATIENCE;
+        let is_enough = tries >= TRIES || connections.mailbox.now() - begun >= PATIENCE;
         if is_enough && !std::mem::replace(&mut told, true) {
             let reason = format!("{reason}; it needs another parent");
             // A head that is gone is heard of in the mail.
-            let _ = desk.head.send(Body::Trouble(proto::Trouble { reason, unreachable: peer.node }));
+            let _ = connections.head.send(Body::Trouble(proto::Trouble { reason, unreachable: peer.node }));
         }
-        if let Some(mail) = desk.mailbox.next(Duration::from_secs(1))
-            && let Some(next) = desk.hear(mail)?
+        if let Some(mail) = connections.mailbox.next(Duration::from_secs(1))
+            && let Some(next) = connections.hear(mail)?
         {
             return Ok(Reached::Word(next));
         }
@@ -116,8 +122,8 @@ fn close(parent: Option<&proto::Peer>, outbox: &Outbox) {
 }
 
 /// Takes what is new, and computes what is asked for.
-fn answer(desk: &Desk, station: &mut Station, outbox: &Outbox, frame: Frame) -> Result<()> {
-    let Station { replica, updates, .. } = station;
+fn answer(connections: &Connections, trainer: &mut Trainer, outbox: &Outbox, frame: Frame) -> Result<()> {
+    let Trainer { replica, updates, .. } = trainer;
     match frame.body {
         Body::Piece(piece) => updates.piece(&piece, frame.payload),
         Body::TakeState(_) => {
@@ -134,10 +140,10 @@ fn answer(desk: &Desk, station: &mut Station, outbox: &Outbox, frame: Frame) -> 
         Body::Go(go) => {
             updates.apply(replica, &go)?;
             if let Some(trouble) = compare(replica, &go).filter(|_| !updates.is_behind()) {
-                let _ = desk.head.send(Body::Trouble(trouble));
+                let _ = connections.head.send(Body::Trouble(trouble));
             }
             // Without an order it was news only.
-            go.order.map_or(Ok(()), |order| work_on(station, outbox, order, &go))
+            go.order.map_or(Ok(()), |order| work_on(trainer, outbox, order, &go))
         }
         _ => Ok(()),
     }
@@ -152,15 +158,15 @@ pub fn ask(outbox: &Outbox, wanted: Vec<proto::StateWanted>) {
 }
 
 /// Computes what an order asks for, and pushes it.
-fn work_on(station: &mut Station, outbox: &Outbox, order: u64, go: &proto::Go) -> Result<()> {
+fn work_on(trainer: &mut Trainer, outbox: &Outbox, order: u64, go: &proto::Go) -> Result<()> {
     match go.dropped {
-        true => station.encoder.roll_back(),
-        false => station.encoder.commit(),
+        true => trainer.encoder.roll_back(),
+        false => trainer.encoder.commit(),
     }
     for unit in &go.units {
-        ensure!(station.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
-        let computed = station.compute(from_proto(unit));
-        let Station { encoder, gradient, .. } = station;
+        ensure!(trainer.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
+        let computed = trainer.compute(from_proto(unit));
+        let Trainer { encoder, gradient, .. } = trainer;
         push_gradient(encoder, gradient, order, go.exact, |frame| {
             let _ = outbox.send(frame);
         });

@@ -19,7 +19,7 @@ use crate::mail::{Mail, News, Post, mailbox_in};
 use crate::remote::await_welcome;
 use crate::roles::head;
 use crate::roles::network::Network;
-use crate::roles::node::{self, Desk, Equipment, HeadGone};
+use crate::roles::node::{self, Connections, Equipment, HeadGone};
 use crate::roles::registry::{Entry, Registry};
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::job::{Job, Scale};
@@ -147,8 +147,8 @@ impl Play {
             let attended = await_welcome(&mailbox, head_link, WAIT).and_then(|welcome| {
                 let layout_digest = layout_digest(&self.layout).into_bytes().into();
                 let _ = head.send(Body::Ready(proto::Ready { layout_digest, ..Default::default() }));
-                let mut desk = Desk::new(welcome.node, head_link, head, post, mailbox, network);
-                node::serve(&mut desk, self.equipment(), &mut |_| ())
+                let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, network);
+                node::serve(&mut connections, self.equipment(), &mut |_| ())
             });
             match attended {
                 Err(error) if error.is::<HeadGone>() => {}

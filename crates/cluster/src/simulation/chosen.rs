@@ -77,7 +77,7 @@ fn a_worker_that_cannot_reach_its_relay_gets_another_parent() {
 }
 
 #[test]
-fn a_ring_says_how_it_goes_on_without_a_member() {
+fn a_group_says_how_it_goes_on_without_a_member() {
     let kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", nodes: 3, samples: 90 };
     let killed = Fault::Crash { machine: 2, silent: false, back: None };
     let events = events(kind, false, vec![(Duration::from_millis(1000), killed)]);
@@ -85,8 +85,8 @@ fn a_ring_says_how_it_goes_on_without_a_member() {
         let has = |event: &&Event| matches!(event, Event::Noted { message } if message.contains(words));
         events.iter().filter(has).count()
     };
-    assert_eq!(told("the ring goes on: 2 members after round"), 1, "{events:?}");
-    assert_eq!(told("3 members after round"), 0, "of the first ring the joins tell: {events:?}");
+    assert_eq!(told("the group goes on: 2 members after round"), 1, "{events:?}");
+    assert_eq!(told("3 members after round"), 0, "of the first group the joins tell: {events:?}");
 }
 
 /// The head waits for its last node meanwhile.

@@ -1,4 +1,4 @@
-//! Whole runs in a simulated world: the very roles of head, relays, ring and workers, over links that delay, break and
+//! Whole runs in a simulated world: the very roles of head, relays, group and workers, over links that delay, break and
 //! are blocked, on machines that crash, freeze and come back, in a time of their own. All of it is drawn from a seed.
 //!
 //! A failure names its seed and the faults that it takes, of which none can be left out. `SIMULATION=seed` in front of

@@ -33,7 +33,7 @@ const ASYNC_HIERARCHY: Kind = Kind {
     samples: 90,
 };
 
-const RING: Kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", nodes: 3, samples: 90 };
+const GROUP: Kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", nodes: 3, samples: 90 };
 
 const ADASUM: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3, op: adasum}", nodes: 3, samples: 90 };
@@ -48,7 +48,7 @@ const LOCAL_STEPS: Kind = Kind {
 const INT8: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: int8", nodes: 3, samples: 90 };
 
-const ALL: [Kind; 9] = [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, RING, ADASUM, INT8, LOCAL_STEPS];
+const ALL: [Kind; 9] = [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
 const IN_CI: u64 = 1000;
@@ -108,22 +108,22 @@ fn an_asynchronous_hierarchy_survives() {
 }
 
 #[test]
-fn a_ring_survives() {
-    simulate(RING);
+fn a_group_survives() {
+    simulate(GROUP);
 }
 
 #[test]
-fn a_ring_of_rounded_sums_survives() {
+fn a_group_of_rounded_sums_survives() {
     simulate(INT8);
 }
 
 #[test]
-fn a_ring_with_local_steps_survives() {
+fn a_group_with_local_steps_survives() {
     simulate(LOCAL_STEPS);
 }
 
 #[test]
-fn a_ring_of_adasum_survives() {
+fn a_group_of_adasum_survives() {
     simulate(ADASUM);
 }
 
@@ -158,7 +158,7 @@ fn result(case: &Case) -> Vec<u8> {
 
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
-    for kind in [SYNC, RING, ADASUM, INT8, LOCAL_STEPS] {
+    for kind in [SYNC, GROUP, ADASUM, INT8, LOCAL_STEPS] {
         let case =
             |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
         let expect = result(&case(0));
@@ -201,7 +201,7 @@ fn the_last_node_works_also_where_the_evaluator_is_missing() {
         (1200, killed(3, None)),
     ];
     survives(SYNC, true, &all);
-    survives(RING, true, &all);
+    survives(GROUP, true, &all);
 }
 
 #[test]
@@ -211,16 +211,16 @@ fn a_relay_whose_workers_are_all_gone_works_itself() {
 }
 
 #[test]
-fn a_ring_whose_members_are_all_gone_goes_back_to_its_checkpoint() {
+fn a_group_whose_members_are_all_gone_goes_back_to_its_checkpoint() {
     let all = [1, 2, 3].map(|machine| (1500, killed(machine, Some(1000))));
-    survives(RING, false, &all);
+    survives(GROUP, false, &all);
     survives(LOCAL_STEPS, false, &all);
 }
 
 #[test]
-fn a_ring_keeps_what_a_neighbour_says_early() {
-    survives(RING, false, &[(640, killed(2, None)), (820, killed(1, Some(1460)))]);
-    survives(RING, false, &[(1090, frozen(2, 13_900)), (2540, Fault::Cut { which: 5 })]);
+fn a_group_keeps_what_a_neighbour_says_early() {
+    survives(GROUP, false, &[(640, killed(2, None)), (820, killed(1, Some(1460)))]);
+    survives(GROUP, false, &[(1090, frozen(2, 13_900)), (2540, Fault::Cut { which: 5 })]);
 }
 
 #[test]

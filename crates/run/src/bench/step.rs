@@ -71,9 +71,9 @@ pub fn step(model: &ModelSpec, batch: Option<usize>, threads: usize, seconds: f6
     let worker = Worker::build(threads, || task.model.build(&task.shape))?;
     let mut crew = Crew::new(vec![worker], 1);
     let mut replica = Replica::new(crew.layout(), task.optimizer.clone(), 1);
-    let hands = crew.hands().len();
-    let part = |i: usize| batch * (i + 1) / hands - batch * i / hands;
-    crew.load((0..hands).map(|i| Batch::random(&task.shape, part(i), task.words, i as u64)).collect());
+    let copies = crew.copies().len();
+    let part = |i: usize| batch * (i + 1) / copies - batch * i / copies;
+    crew.load((0..copies).map(|i| Batch::random(&task.shape, part(i), task.words, i as u64)).collect());
     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
     let (lr, time) = (task.optimizer.lr(), Duration::from_secs_f64(seconds));
     let best = pool.install(|| best_time(&mut crew, &mut replica, lr, time));

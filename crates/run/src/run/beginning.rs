@@ -136,7 +136,7 @@ fn refuse_if_complete(job: &Job, folder: &RunFolder, progress: &Progress) -> Res
         };
         bail!(
             "{path}: the run is complete, all {} rounds are done; to go on: --set {key}=N",
-            job.course.updates()
+            job.schedule.updates()
         );
     }
     let round = progress.target_reached_round.unwrap_or(progress.round);

@@ -18,7 +18,7 @@ pub enum Arch {
     Flat,
     /// Workers under local parameter servers under a global one.
     Hierarchical,
-    /// Workers in a ring, without a server.
+    /// Workers in a group, without a server.
     Allreduce,
 }
 
@@ -87,7 +87,7 @@ pub struct LocalServer {
 pub struct Allreduce {
     pub num_workers: usize,
     #[serde(default)]
-    pub op: RingOp,
+    pub op: ReduceOp,
     #[serde(default)]
     pub engine: Engine,
 }
@@ -101,10 +101,10 @@ pub struct HeadSpec {
     pub works: Option<bool>,
 }
 
-/// What becomes of the gradients of all members of a ring.
+/// What becomes of the gradients of all members of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RingOp {
+pub enum ReduceOp {
     /// Their mean over all samples.
     #[default]
     Mean,
@@ -112,7 +112,7 @@ pub enum RingOp {
     Adasum,
 }
 
-/// What carries a ring.
+/// What carries a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -136,8 +136,8 @@ pub enum Topology {
     Flat { rule: ServerRule, workers: usize, backup: usize },
     /// Workers under relays under a head.
     Hierarchical { rule: ServerRule, relays: Vec<RelayPlan> },
-    /// Workers in a ring.
-    Ring { workers: usize, op: RingOp, engine: Engine },
+    /// Workers that sum among themselves.
+    Allreduce { workers: usize, op: ReduceOp, engine: Engine },
 }
 
 /// When the head updates.
@@ -167,10 +167,10 @@ impl Topology {
     /// Why gradients cannot be rounded on their way, if they cannot.
     pub(super) fn refuses_compression(&self) -> Option<&'static str> {
         match self {
-            Self::Ring { engine: Engine::Mpi, .. } => {
+            Self::Allreduce { engine: Engine::Mpi, .. } => {
                 Some("MPI sums in f32: leave it out, or leave out `engine: mpi`")
             }
-            Self::Ring { op: RingOp::Adasum, .. } => {
+            Self::Allreduce { op: ReduceOp::Adasum, .. } => {
                 Some("adasum combines gradients as they are: leave it out")
             }
             _ => None,
@@ -186,13 +186,13 @@ impl Topology {
             Self::Flat { .. } | Self::Hierarchical { .. } => {
                 Some("above 1 is only for `arch: allreduce`: a server steps by every gradient")
             }
-            Self::Ring { op: RingOp::Adasum, .. } => {
+            Self::Allreduce { op: ReduceOp::Adasum, .. } => {
                 Some("above 1 is only for `op: mean`: adasum combines gradients of one point")
             }
-            Self::Ring { engine: Engine::Mpi, .. } => {
+            Self::Allreduce { engine: Engine::Mpi, .. } => {
                 Some("above 1 is not for `engine: mpi`, which sums gradients: leave one of them out")
             }
-            Self::Ring { .. } => None,
+            Self::Allreduce { .. } => None,
         }
     }
 
@@ -202,9 +202,9 @@ impl Topology {
         let topology = match (&file.parameter_server, &file.global_server, &file.allreduce) {
             (Some(server), ..) => flat(tree, server)?,
             (_, Some(global), _) => hierarchical(tree, global)?,
-            (.., Some(ring)) => {
-                at_least_1(tree, "allreduce.num_workers", ring.num_workers)?;
-                Self::Ring { workers: ring.num_workers, op: ring.op, engine: ring.engine }
+            (.., Some(group)) => {
+                at_least_1(tree, "allreduce.num_workers", group.num_workers)?;
+                Self::Allreduce { workers: group.num_workers, op: group.op, engine: group.engine }
             }
             (None, None, None) => Self::Single { workers: *file.workers.get_or_insert(workers) },
         };
@@ -219,7 +219,9 @@ impl Topology {
     /// Into how many shares every round is cut.
     pub fn workers(&self) -> usize {
         match self {
-            Self::Single { workers } | Self::Flat { workers, .. } | Self::Ring { workers, .. } => *workers,
+            Self::Single { workers } | Self::Flat { workers, .. } | Self::Allreduce { workers, .. } => {
+                *workers
+            }
             Self::Hierarchical { relays, .. } => relays.iter().map(|relay| relay.workers).sum(),
         }
     }
@@ -229,15 +231,15 @@ impl Topology {
         match self {
             Self::Flat { workers, backup, .. } => workers + backup,
             Self::Hierarchical { relays, .. } => relays.len() + self.workers(),
-            Self::Single { workers } | Self::Ring { workers, .. } => *workers,
+            Self::Single { workers } | Self::Allreduce { workers, .. } => *workers,
         }
     }
 
-    /// The head's rule; a ring, and workers that share memory, are in step.
+    /// The head's rule; a group, and workers that share memory, are in step.
     pub fn rule(&self) -> ServerRule {
         match self {
             Self::Flat { rule, .. } | Self::Hierarchical { rule, .. } => *rule,
-            Self::Single { .. } | Self::Ring { .. } => {
+            Self::Single { .. } | Self::Allreduce { .. } => {
                 ServerRule { is_async: false, max_staleness: 0, damping: 0.0, straggler: None }
             }
         }
@@ -245,7 +247,7 @@ impl Topology {
 
     /// Whether its workers sum by MPI.
     pub fn uses_mpi(&self) -> bool {
-        matches!(self, Self::Ring { engine: Engine::Mpi, .. })
+        matches!(self, Self::Allreduce { engine: Engine::Mpi, .. })
     }
 
     /// Whether workers that share memory do exactly this.
@@ -253,7 +255,7 @@ impl Topology {
         match self {
             Self::Single { .. } => true,
             Self::Flat { rule, backup, .. } => rule.max_staleness == 0 && *backup == 0,
-            Self::Hierarchical { .. } | Self::Ring { .. } => false,
+            Self::Hierarchical { .. } | Self::Allreduce { .. } => false,
         }
     }
 }

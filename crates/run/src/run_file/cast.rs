@@ -8,7 +8,7 @@ pub enum Wanted {
     /// Of the relay before it, if there is one.
     Worker,
     Relay(RelayPlan),
-    RingMember,
+    GroupMember,
     Evaluator,
 }
 
@@ -17,7 +17,7 @@ pub fn wanted(topology: &Topology, evaluator: bool) -> Vec<Wanted> {
     let mut wanted = match topology {
         Topology::Single { workers } => vec![Wanted::Worker; *workers],
         Topology::Flat { workers, backup, .. } => vec![Wanted::Worker; workers + backup],
-        Topology::Ring { workers, .. } => vec![Wanted::RingMember; *workers],
+        Topology::Allreduce { workers, .. } => vec![Wanted::GroupMember; *workers],
         Topology::Hierarchical { relays, .. } => relays
             .iter()
             .flat_map(|relay| {
@@ -33,7 +33,7 @@ pub fn wanted(topology: &Topology, evaluator: bool) -> Vec<Wanted> {
 
 /// `2 workers, 1 evaluator`
 pub fn in_words(missing: &[Wanted]) -> String {
-    let is_worker = |wanted: &&Wanted| matches!(wanted, Wanted::Worker | Wanted::RingMember);
+    let is_worker = |wanted: &&Wanted| matches!(wanted, Wanted::Worker | Wanted::GroupMember);
     let count = |what: &str, count: usize| match count {
         0 => None,
         1 => Some(format!("1 {what}")),
@@ -60,7 +60,7 @@ pub fn reduced(wanted: &[Wanted], nodes: usize) -> Vec<Wanted> {
 
 /// How many of these train.
 pub fn workers(wanted: &[Wanted]) -> usize {
-    wanted.iter().filter(|wanted| matches!(wanted, Wanted::Worker | Wanted::RingMember)).count()
+    wanted.iter().filter(|wanted| matches!(wanted, Wanted::Worker | Wanted::GroupMember)).count()
 }
 
 #[cfg(test)]

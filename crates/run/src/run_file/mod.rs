@@ -16,7 +16,7 @@ use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule, SgdOptions
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
-pub use arch::{Engine, HeadSpec, RelayPlan, RingOp, ServerRule, Topology};
+pub use arch::{Engine, HeadSpec, ReduceOp, RelayPlan, ServerRule, Topology};
 pub use local_steps::{LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
 pub use span::Span;
@@ -343,7 +343,7 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), YamlError> {
                 Some(ParameterServer { num_workers: workers, ..ParameterServer::default() });
         }
         (Arch::Allreduce, _) => match &mut file.allreduce {
-            Some(ring) => ring.num_workers = workers,
+            Some(group) => group.num_workers = workers,
             none => {
                 let (op, engine) = Default::default();
                 *none = Some(Allreduce { num_workers: workers, op, engine });

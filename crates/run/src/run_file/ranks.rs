@@ -43,7 +43,7 @@ fn asked(topology: &Topology) -> Vec<String> {
     };
     match topology {
         Topology::Single { workers }
-        | Topology::Ring { workers, .. }
+        | Topology::Allreduce { workers, .. }
         | Topology::Flat { workers, backup: 0, .. } => {
             vec![count(*workers, "worker")]
         }

@@ -5,8 +5,8 @@
 mod chance;
 mod cluster;
 mod faults;
+mod group;
 mod parameter_server;
-mod ring;
 
 /// Runs `history` for each seed below `count`, or as the environment asks.
 fn for_each_seed(count: u64, history: impl Fn(u64) + std::panic::RefUnwindSafe) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::proto::{Hello, Peer, Piece, Ring};
+use crate::proto::{Group, Hello, Peer, Piece};
 use bonfire_spoil::{Chance, Trial};
 
 const LIMIT: usize = 1 << 20;
@@ -26,7 +26,7 @@ fn frames() -> Vec<Frame> {
         Frame::bare(Body::Hello(Hello { node: 1, generation: 2 })),
         Frame { body: Body::Piece(Piece::default()), payload: Bytes::from_static(b"abcdefg") },
         Frame { body: Body::Piece(Piece::default()), payload: Bytes::from(vec![9; 100_000]) },
-        Frame::bare(Body::Ring(Ring { members: vec![peer; 3], ..Ring::default() })),
+        Frame::bare(Body::Group(Group { members: vec![peer; 3], ..Group::default() })),
     ]
 }
 
@@ -153,17 +153,17 @@ fn body(chance: &mut Chance) -> Body {
             lr: 0.5,
             ..proto::Go::default()
         }),
-        3 => Body::Ring(Ring { generation, members: vec![peer; many], round, ..Ring::default() }),
+        3 => Body::Group(Group { generation, members: vec![peer; many], round, ..Group::default() }),
         4 => Body::Piece(Piece { generation, round, ..Piece::default() }),
         5 => Body::State(proto::State { round, steps: order, moments: many as u32, offset: 7 }),
         6 => Body::Trouble(proto::Trouble { reason: text, unreachable: 0 }),
         7 => Body::Welcome(proto::Welcome { node: order, run_file: text, ..proto::Welcome::default() }),
         8 => Body::Fetch(proto::Fetch { offset: order }),
-        9 => Body::RingRound(proto::RingRound {
+        9 => Body::GroupRound(proto::GroupRound {
             generation,
             round,
             tally: Some(tally),
-            ..proto::RingRound::default()
+            ..proto::GroupRound::default()
         }),
         10 => Body::Assignment(proto::Assignment {
             role: Some(proto::assignment::Role::Relay(proto::Relay { is_async: true, workers: many as u32 })),
@@ -204,7 +204,7 @@ fn any_bytes_are_survived() {
         let (pieces, limit) = stream(chance);
         let len: usize = pieces.iter().map(Bytes::len).sum();
         // A payload's memory is taken once its length is known to be accepted, in powers of two. The smallest part of a
-        // message, two bytes, is a peer of a ring without anything: a hundred bytes, of which half as many may be
+        // message, two bytes, is a peer of a group without anything: a hundred bytes, of which half as many may be
         // spare.
         let most = (2 * limit).max(4 << 10) + 192 * len + (16 << 10);
         ((pieces, limit), most)

@@ -124,7 +124,7 @@ fn floods_after_a_call_without_a_secret_end_too() {
     check("many streams", &streams);
 }
 
-/// What HTTP/2 takes for an attack from a stranger is what a member of a ring may do while the head is busy.
+/// What HTTP/2 takes for an attack from a stranger is what a member of a group may do while the head is busy.
 #[test]
 fn many_small_frames_for_a_busy_sink_are_no_attack() {
     const FRAMES: u32 = 100_000;

@@ -181,7 +181,7 @@ fn cast(settings: &Settings, slots: &[usize]) -> Result<Vec<ProcessRole>> {
 fn roles(settings: &Settings, works: bool) -> Vec<ProcessRole> {
     let role = |wanted: &Wanted| match wanted {
         Wanted::Relay(_) => ProcessRole::Relay,
-        Wanted::Worker | Wanted::RingMember => ProcessRole::Worker,
+        Wanted::Worker | Wanted::GroupMember => ProcessRole::Worker,
         Wanted::Evaluator => ProcessRole::Evaluator,
     };
     let nodes = wanted(&settings.topology, settings.file.evaluator);
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     const FLAT: &str = "{arch: flat, parameter_server: {num_workers: 3}";
-    const RING: &str = "{arch: allreduce, allreduce: {num_workers: 3}";
+    const GROUP: &str = "{arch: allreduce, allreduce: {num_workers: 3}";
     const TREE: &str =
         "{arch: hierarchical, global_server: {local_servers: [{num_workers: 1}, {num_workers: 1}]}";
 
@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(read(text, more, slots).as_deref(), Ok(expect), "{text}{more} on {slots:?}");
         };
         let (apart, at_work) = ([Head, Worker, Worker, Worker], [HeadAndWorker, Worker, Worker]);
-        for text in [FLAT, RING] {
+        for text in [FLAT, GROUP] {
             check(text, "", &[1; 4], &apart);
             check(text, "", &[1; 5], &apart);
             check(text, "", &[1; 3], &at_work);
@@ -239,19 +239,19 @@ mod tests {
         };
         let needs = "the run needs 1 head and 3 workers: 4 hosts; the inventory has";
         check(
-            RING,
+            GROUP,
             ", head: {works: false}",
             &[1; 3],
             &format!("{needs} 3: 1 worker is missing; with `head: {{works: true}}` 3 would do"),
         );
         check(
-            RING,
+            GROUP,
             "",
             &[1; 2],
             &format!("{needs} 2: 2 workers are missing; 3 would do, as the head can work"),
         );
         check(
-            RING,
+            GROUP,
             ", head: {works: true}",
             &[1; 2],
             "the run needs 1 head that is a worker and 2 workers: 3 hosts; the inventory has 2: 1 worker is missing",

@@ -139,9 +139,9 @@ impl Head<'_> {
                     workers += 1;
                     Role::Worker { number: workers - 1, relay }
                 }
-                Wanted::RingMember => {
+                Wanted::GroupMember => {
                     workers += 1;
-                    Role::RingMember { number: workers - 1 }
+                    Role::GroupMember { number: workers - 1 }
                 }
                 Wanted::Evaluator => Role::Evaluator,
             };
@@ -178,7 +178,7 @@ impl Head<'_> {
                 let is_async = plan.is_some_and(|plan| plan.is_async);
                 assignment::Role::Relay(proto::Relay { is_async, workers })
             }
-            Role::RingMember { .. } => assignment::Role::RingMember(proto::RingMember {}),
+            Role::GroupMember { .. } => assignment::Role::GroupMember(proto::GroupMember {}),
             Role::Evaluator => assignment::Role::Evaluator(proto::Evaluator {}),
         };
         let Some(node) = self.registry.get(number) else { return };
@@ -200,7 +200,7 @@ impl Head<'_> {
     /// The cores of a machine are shared out among the workers that run on them.
     fn threads(&self, number: u64) -> usize {
         let Some(node) = self.registry.get(number) else { return 1 };
-        let trains = |node: &&Node| matches!(node.role, Some(Role::Worker { .. } | Role::RingMember { .. }));
+        let trains = |node: &&Node| matches!(node.role, Some(Role::Worker { .. } | Role::GroupMember { .. }));
         // Launchers may bind each process to cores of its own: those are not shared.
         let shares = |other: &&Node| other.machine == node.machine && other.cpus.overlap(&node.cpus);
         let workers = self.registry.nodes().filter(trains).filter(shares).count();

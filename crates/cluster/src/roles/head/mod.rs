@@ -1,7 +1,7 @@
 //! The head: owns a run. Waits for nodes, gives them their roles, and leads them to the end.
 
 mod gather;
-mod ring;
+mod group;
 mod server;
 mod stamps;
 mod stats;
@@ -20,9 +20,9 @@ use bonfire_wire::{Frame, proto};
 use super::claim::plain;
 use super::registry::{Node, Notice, Registry, Role};
 use crate::mail::Mailbox;
-use bonfire_run::course::Due;
 use bonfire_run::run::{Evaluated, NodeTraffic, Run};
 use bonfire_run::run_file::Topology;
+use bonfire_run::schedule::Due;
 pub use gather::Absent;
 use stats::Stats;
 use warnings::Warnings;
@@ -138,7 +138,7 @@ impl Head<'_> {
         self.started = self.mailbox.now();
         self.stats.restart(self.started);
         match self.run.job.settings.topology {
-            Topology::Ring { .. } => ring::lead(self),
+            Topology::Allreduce { .. } => group::lead(self),
             Topology::Flat { .. } | Topology::Hierarchical { .. } | Topology::Single { .. } => {
                 server::lead(self)
             }
@@ -213,7 +213,7 @@ impl Head<'_> {
     }
 
     fn somebody_works(&self) -> bool {
-        let works = |node: &Node| matches!(node.role, Some(Role::Worker { .. } | Role::RingMember { .. }));
+        let works = |node: &Node| matches!(node.role, Some(Role::Worker { .. } | Role::GroupMember { .. }));
         self.registry.nodes().any(works)
     }
 

@@ -26,9 +26,9 @@ use crate::exchange::codec::Parcel;
 use crate::exchange::collector::{Answer, Collector};
 use crate::exchange::parameters::ParameterEncoder;
 use crate::exchange::precision;
-use bonfire_run::course::Due;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
+use bonfire_run::schedule::Due;
 use update::is_exact;
 
 /// Leads a run as its parameter server.
@@ -91,9 +91,9 @@ const RELAYS_GATHER: Duration = Duration::from_secs(30);
 impl<'h, 'a> Serving<'h, 'a> {
     fn new(head: &'h mut Head<'a>) -> Self {
         let job = &head.run.job;
-        let (course, settings) = (&job.course, &job.settings);
+        let (schedule, settings) = (&job.schedule, &job.settings);
         let rule = settings.topology.rule();
-        let (epochs, max_updates) = course.ends();
+        let (epochs, max_updates) = schedule.ends();
         let take = match settings.topology {
             Topology::Flat { workers, backup: 1.., .. } => Some(workers),
             _ => None,
@@ -105,7 +105,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             min_members: settings.file.min_workers,
             max_updates,
         };
-        let units_per_epoch = course.units_per_epoch() as u32;
+        let units_per_epoch = schedule.units_per_epoch() as u32;
         let progress = &head.run.progress;
         let open: Vec<Unit> = progress.open.iter().map(|&(epoch, index)| Unit { epoch, index }).collect();
         let deck = Deck::resume(units_per_epoch, epochs, progress.units, &open);
@@ -121,7 +121,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             held: HashMap::new(),
             awaited: waits_for_all.then(BTreeMap::new),
             orders: BTreeMap::new(),
-            exact: is_exact(course, progress.round + 1),
+            exact: is_exact(schedule, progress.round + 1),
             stamps: (rule.max_staleness > 0 && touched_only).then(|| Stamps::new(layout)),
             parameters: ParameterEncoder::new(layout),
             packed: None,
@@ -397,7 +397,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             }
         }
         if answers.is_empty() && !pushes.is_empty() {
-            let lr = self.head.run.job.course.step(self.head.run.progress.units).lr;
+            let lr = self.head.run.job.schedule.step(self.head.run.progress.units).lr;
             bail!(
                 "no gradient of round {version} is a number: a smaller learning rate (now {lr}) or `clip_norm: 1.0` \
                  may help"
@@ -409,7 +409,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.log.add(version, pushes);
         }
         let samples =
-            self.head.run.job.course.samples_by_epoch(learnt.iter().map(|unit| (unit.epoch, unit.index)));
+            self.head.run.job.schedule.samples_by_epoch(learnt.iter().map(|unit| (unit.epoch, unit.index)));
         self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })
     }
 }

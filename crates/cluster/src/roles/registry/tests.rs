@@ -200,5 +200,5 @@ fn numbers_that_are_free_are_given_again() {
     check([role(0), role(1), role(2), None], 3);
     check([role(2), role(0), None, Some(Role::Evaluator)], 1);
     check([Some(Role::Relay { number: 0 }), role(1), role(2), None], 0);
-    check([Some(Role::RingMember { number: 0 }), role(1), role(2), role(3)], 4);
+    check([Some(Role::GroupMember { number: 0 }), role(1), role(2), role(3)], 4);
 }

@@ -1,7 +1,7 @@
 //! An update of the parameters, and how the members come by it.
 
-use bonfire_run::course::Course;
 use bonfire_run::replica::StepSize;
+use bonfire_run::schedule::RunSchedule;
 use bonfire_strategy::Unit;
 use bonfire_strategy::server::Contribution;
 use bonfire_wire::proto;
@@ -13,7 +13,7 @@ use crate::exchange::collector::{Answer, Summed};
 impl Serving<'_, '_> {
     /// The step of an update; smaller for stale gradients, if the run file says so.
     pub(super) fn step(&self, pushes: &[Contribution]) -> StepSize {
-        let step = self.head.run.job.course.step(self.head.run.progress.units);
+        let step = self.head.run.job.schedule.step(self.head.run.progress.units);
         let staleness: u64 = pushes.iter().map(|push| push.staleness).sum();
         let mean = staleness as f64 / pushes.len().max(1) as f64;
         let damped = f64::from(step.lr) * (1.0 + mean).powf(-self.rule.damping);
@@ -29,7 +29,7 @@ impl Serving<'_, '_> {
         }
         job.pool.install(|| job.replica.step(std::slice::from_ref(sum), step));
         self.digest = self.head.registry.compares(version).then(|| job.replica.digest());
-        self.exact = is_exact(&job.course, version + 1);
+        self.exact = is_exact(&job.schedule, version + 1);
         if self.rule.max_staleness == 0 {
             let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
             let Summed { attempt, weight, parcels, .. } = summed;
@@ -74,7 +74,8 @@ impl Serving<'_, '_> {
 
 /// Whether nothing is rounded in the update to a version: if a checkpoint is due after it, which does not have what
 /// rounding has lost. Epochs are counted as they come where nobody is lost.
-pub(super) fn is_exact(course: &Course, version: u64) -> bool {
-    let epoch = version.is_multiple_of(course.rounds_per_epoch).then(|| version / course.rounds_per_epoch);
-    course.due(version, epoch.as_slice(), version == course.updates()).checkpoint
+pub(super) fn is_exact(schedule: &RunSchedule, version: u64) -> bool {
+    let epoch =
+        version.is_multiple_of(schedule.rounds_per_epoch).then(|| version / schedule.rounds_per_epoch);
+    schedule.due(version, epoch.as_slice(), version == schedule.updates()).checkpoint
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::Break;
 use crate::mail::{Mail, News};
-use crate::roles::node::Desk;
+use crate::roles::node::Connections;
 use crate::state::{Snapshot, nothing};
 
 /// What comes to a member, from the head and from the others.
@@ -31,24 +31,24 @@ pub enum Heard {
     /// Of the member with this index.
     Piece(usize, proto::Piece, Bytes),
     State(proto::State, Bytes),
-    Ring(proto::Ring),
+    Group(proto::Group),
 }
 
 impl Incoming {
     /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits for.
-    pub fn next(&mut self, desk: &mut Desk, timeout: Duration) -> Result<Heard, Break> {
-        let Some(mail) = desk.mailbox.next(timeout) else { return Ok(Heard::Silence) };
+    pub fn next(&mut self, connections: &mut Connections, timeout: Duration) -> Result<Heard, Break> {
+        let Some(mail) = connections.mailbox.next(timeout) else { return Ok(Heard::Silence) };
         let from = self.members.get(&mail.link).copied();
         match (mail.news, from) {
-            (News::Frame(Frame { body, payload }), _) if mail.link == desk.head_link => match body {
+            (News::Frame(Frame { body, payload }), _) if mail.link == connections.head_link => match body {
                 Body::Halt(halt) => Err(Break::Halted(halt.generation)),
                 Body::StateWanted(wanted) => {
                     self.state_wanted.push(wanted);
                     Ok(Heard::Nothing)
                 }
                 Body::State(state) => Ok(Heard::State(state, payload)),
-                Body::Ring(ring) => Ok(Heard::Ring(ring)),
-                body => overhear(desk, mail.link, News::Frame(Frame { body, payload })),
+                Body::Group(group) => Ok(Heard::Group(group)),
+                body => overhear(connections, mail.link, News::Frame(Frame { body, payload })),
             },
             (News::Frame(Frame { body: Body::Piece(piece), payload }), Some((from, _))) => {
                 Ok(Heard::Piece(from, piece, payload))
@@ -56,13 +56,13 @@ impl Incoming {
             (News::Closed(reason), Some((_, node))) => {
                 Err(Break::Neighbour(format!("the connection to node {node} is gone: {reason}")))
             }
-            (news, _) => overhear(desk, mail.link, news),
+            (news, _) => overhear(connections, mail.link, news),
         }
     }
 
     /// Takes what came while this member did not wait for anybody.
-    pub fn hear_all(&mut self, desk: &mut Desk) -> Result<(), Break> {
-        while !matches!(self.next(desk, Duration::ZERO)?, Heard::Silence) {}
+    pub fn hear_all(&mut self, connections: &mut Connections) -> Result<(), Break> {
+        while !matches!(self.next(connections, Duration::ZERO)?, Heard::Silence) {}
         Ok(())
     }
 }
@@ -76,7 +76,13 @@ pub struct Giver {
 
 impl Giver {
     /// Answers what was asked for of the state of a member that has done `round`.
-    pub fn give(&mut self, incoming: &mut Incoming, desk: &Desk, replica: &Replica, round: u64) {
+    pub fn give(
+        &mut self,
+        incoming: &mut Incoming,
+        connections: &Connections,
+        replica: &Replica,
+        round: u64,
+    ) {
         for mut wanted in std::mem::take(&mut incoming.state_wanted) {
             if wanted.round == 0 {
                 wanted.round = round;
@@ -87,14 +93,14 @@ impl Giver {
             let held = self.snapshot.as_mut().filter(|held| held.round == wanted.round && held.round > 0);
             let (state, payload) =
                 held.map_or_else(|| (nothing(&wanted), Bytes::new()), |held| held.piece(&wanted));
-            let _ = desk.head.send(Frame { body: Body::State(state), payload });
+            let _ = connections.head.send(Frame { body: Body::State(state), payload });
         }
     }
 }
 
 /// What is the node's own business; some of it ends the role.
-fn overhear(desk: &mut Desk, link: u64, news: News) -> Result<Heard, Break> {
-    match desk.hear(Mail { link, news })? {
+fn overhear(connections: &mut Connections, link: u64, news: News) -> Result<Heard, Break> {
+    match connections.hear(Mail { link, news })? {
         Some(next) => Err(Break::Over(next)),
         None => Ok(Heard::Nothing),
     }

@@ -1,4 +1,4 @@
-//! A head whose workers are a ring: it keeps membership, the log and the checkpoints; the parameters are the members'.
+//! A head whose workers are a group: it keeps membership, the log and the checkpoints; the parameters are the members'.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use bonfire_learn::Tally;
 use bonfire_report::{self as report, Exit};
-use bonfire_strategy::{Ring, Unit, ring};
+use bonfire_strategy::{Group, Unit, group};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 
+use super::super::member::plan_of;
 use super::super::registry::{Node, Notice, Role};
-use super::super::ring::plan_of;
 use super::Head;
 use crate::state::{Intake, PIECE, piece_of};
-use bonfire_run::course::Due;
 use bonfire_run::run::Update;
+use bonfire_run::schedule::Due;
 
 /// How many rounds members can be ahead of what all have said that they have done: what they say waits in their links.
 const AHEAD: u64 = 1 << 16;
 
-/// Leads a run whose workers are a ring.
+/// Leads a run whose workers are a group.
 pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
     let mut leading = Leading::new(head);
     leading.enroll()?;
@@ -33,8 +33,8 @@ pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
 
 struct Leading<'h, 'a> {
     head: &'h mut Head<'a>,
-    ring: Ring,
-    view: Option<ring::View>,
+    group: Group,
+    view: Option<group::View>,
     /// What the members said of rounds that not all have done.
     rounds: BTreeMap<u64, Round>,
     /// Rounds that all have done and that are not counted yet: before them, something is due with the state of an
@@ -79,17 +79,17 @@ struct Round {
 }
 
 /// A group without members.
-fn new_ring(head: &Head<'_>) -> Ring {
+fn new_group(head: &Head<'_>) -> Group {
     let job = &head.run.job;
     let silence = Duration::from_secs_f64(job.settings.file.silence_s);
-    let rule = ring::Rule { min_members: job.settings.file.min_workers, answer: 2 * silence };
-    Ring::new(plan_of(&job.course), rule)
+    let rule = group::Rule { min_members: job.settings.file.min_workers, answer: 2 * silence };
+    Group::new(plan_of(&job.schedule), rule)
 }
 
 impl<'h, 'a> Leading<'h, 'a> {
     fn new(head: &'h mut Head<'a>) -> Self {
         Self {
-            ring: new_ring(head),
+            group: new_group(head),
             view: None,
             rounds: BTreeMap::new(),
             uncounted: VecDeque::new(),
@@ -107,32 +107,32 @@ impl<'h, 'a> Leading<'h, 'a> {
     fn enroll(&mut self) -> Result<()> {
         self.enroll_members()?;
         let progress = &self.head.run.progress;
-        self.decide(ring::Event::Start { round: progress.round, units_done: progress.units })
+        self.decide(group::Event::Start { round: progress.round, units_done: progress.units })
     }
 
     fn enroll_members(&mut self) -> Result<()> {
         let place = |node: &Node| match node.role {
-            Some(Role::RingMember { number }) => Some((number, node.number)),
+            Some(Role::GroupMember { number }) => Some((number, node.number)),
             _ => None,
         };
         let mut members: Vec<(usize, u64)> = self.head.registry.nodes().filter_map(place).collect();
         members.sort_unstable();
         for (_, member) in members {
-            self.decide(ring::Event::Joined { member })?;
+            self.decide(group::Event::Joined { member })?;
         }
         Ok(())
     }
 
     fn turn(&mut self) -> Result<Option<Exit>> {
         let now = self.head.now();
-        let timeout = self.ring.next_deadline().map_or(Duration::MAX, |at| at.saturating_sub(now));
+        let timeout = self.group.next_deadline().map_or(Duration::MAX, |at| at.saturating_sub(now));
         if let Some(notice) = self.head.next(timeout) {
             let begun = Instant::now();
             self.notice(notice)?;
             self.head.stats.busy(begun.elapsed());
         }
-        if self.ring.next_deadline().is_some_and(|at| at <= self.head.now()) {
-            self.decide(ring::Event::Tick)?;
+        if self.group.next_deadline().is_some_and(|at| at <= self.head.now()) {
+            self.decide(group::Event::Tick)?;
         }
         self.head.tell_nodes_if_due();
         if self.finished && self.due.is_none() && self.uncounted.is_empty() && self.head.is_measured() {
@@ -154,16 +154,16 @@ impl<'h, 'a> Leading<'h, 'a> {
                 self.turn_away(node);
                 Ok(())
             }
-            Notice::Ready(node) => match self.head.employ(node, |number| Role::RingMember { number }) {
-                Role::RingMember { .. } => self.decide(ring::Event::Joined { member: node }),
+            Notice::Ready(node) => match self.head.employ(node, |number| Role::GroupMember { number }) {
+                Role::GroupMember { .. } => self.decide(group::Event::Joined { member: node }),
                 _ => Ok(()),
             },
             Notice::Lost { node, reason } => self.lost(&node, reason),
             Notice::Frame(node, Frame { body, payload }) => match body {
-                Body::RingRound(done) => self.done(node, &done),
-                Body::RingBroken(broken) => {
+                Body::GroupRound(done) => self.done(node, &done),
+                Body::GroupBroken(broken) => {
                     let (generation, round) = (broken.generation, broken.round);
-                    self.decide(ring::Event::Broken { member: node, generation, round })
+                    self.decide(group::Event::Broken { member: node, generation, round })
                 }
                 Body::State(state) => self.take_piece(node, &state, &payload),
                 Body::StateWanted(wanted) => {
@@ -184,7 +184,7 @@ impl<'h, 'a> Leading<'h, 'a> {
     /// MPI knows those whom its launcher started, and nobody else.
     fn turn_away(&mut self, node: u64) {
         if let Some(node) = self.head.registry.get(node) {
-            node.outbox.abort("a ring by MPI takes no newcomers");
+            node.outbox.abort("a group by MPI takes no newcomers");
         }
     }
 
@@ -197,7 +197,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             );
         }
         let consequence = match node.role {
-            Some(Role::RingMember { .. }) => "the ring forms anew without it",
+            Some(Role::GroupMember { .. }) => "the group forms anew without it",
             Some(Role::Evaluator) => "the head measures instead",
             _ => "the run goes on",
         };
@@ -205,9 +205,9 @@ impl<'h, 'a> Leading<'h, 'a> {
         if node.role == Some(Role::Evaluator) {
             self.head.evaluator_lost();
         }
-        self.decide(ring::Event::Lost { member: node.number, reason })?;
-        if let Some(node) = self.head.recruit(Role::RingMember { number: 0 }) {
-            self.decide(ring::Event::Joined { member: node })?;
+        self.decide(group::Event::Lost { member: node.number, reason })?;
+        if let Some(node) = self.head.recruit(Role::GroupMember { number: 0 }) {
+            self.decide(group::Event::Joined { member: node })?;
         }
         self.asked.retain(|(asking, _)| *asking != node.number);
         if self.fetch.as_ref().is_some_and(|fetch| fetch.from == node.number) {
@@ -226,7 +226,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             Some(other) if self.stopping || self.finished => self.fetch(other, 0, false),
             None if self.finished => {
                 self.finished = false;
-                self.ring = new_ring(self.head);
+                self.group = new_group(self.head);
                 self.enroll_members()?;
                 return self.go_back("no member is left that has the parameters");
             }
@@ -237,15 +237,15 @@ impl<'h, 'a> Leading<'h, 'a> {
     }
 
     /// A member has done a round.
-    fn done(&mut self, node: u64, done: &proto::RingRound) -> Result<()> {
+    fn done(&mut self, node: u64, done: &proto::GroupRound) -> Result<()> {
         let tally = done.tally.unwrap_or_default();
         let is_now = self.view.as_ref().is_some_and(|view| view.generation == done.generation);
         if !is_now || done.round > self.head.run.progress.round.saturating_add(AHEAD) {
-            // Of a ring that is no more.
+            // Of a group that is no more.
             return Ok(());
         }
         self.head.stats.pushed(node, tally.samples, done.compute_s);
-        // Around a ring everybody receives as much as it sends.
+        // In a group everybody receives about as much as it sends.
         self.head.stats.aside(node, done.sent_bytes, done.sent_bytes);
         if tally.samples > 0 || done.compute_s > 0.0 {
             self.add(done.round, &tally);
@@ -253,7 +253,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         if let Some(digest) = done.digest {
             self.compare(node, done.round, digest);
         }
-        self.decide(ring::Event::Done { member: node, generation: done.generation, round: done.round })
+        self.decide(group::Event::Done { member: node, generation: done.generation, round: done.round })
     }
 
     /// All members must have the same parameters. One that differs computes wrongly: bad memory does that to old
@@ -263,7 +263,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         if first != digest {
             let name = self.head.name(node);
             let message =
-                format!("{name} has other parameters than another member of the ring after round {round}");
+                format!("{name} has other parameters than another member of the group after round {round}");
             self.head.run.tell(report::Event::Warned { message });
         }
     }
@@ -276,40 +276,40 @@ impl<'h, 'a> Leading<'h, 'a> {
         round.tally.correct = round.tally.correct.saturating_add(tally.correct);
     }
 
-    fn decide(&mut self, event: ring::Event) -> Result<()> {
+    fn decide(&mut self, event: group::Event) -> Result<()> {
         let mut lost = None;
-        for action in self.ring.on(event, self.head.now()) {
+        for action in self.group.on(event, self.head.now()) {
             match action {
-                ring::Action::Halt { generation, members, reason } => {
+                group::Action::Halt { generation, members, reason } => {
                     if !reason.is_empty() {
                         self.head.run.tell(report::Event::Noted { message: reason });
                     }
                     self.send(&members, &Body::Halt(proto::Halt { generation }));
                 }
-                ring::Action::Form { view, source, behind, reason } => {
+                group::Action::Form { view, source, behind, reason } => {
                     // Of the first ones the joins tell.
                     if self.view.is_some() {
-                        let message = format!("the ring goes on: {reason}");
+                        let message = format!("the group goes on: {reason}");
                         self.head.run.tell(report::Event::Noted { message });
                     }
                     self.form(view, source, behind);
                 }
-                ring::Action::RoundDone { round, epoch_done } => {
-                    let plan = plan_of(&self.head.run.job.course);
+                group::Action::RoundDone { round, epoch_done } => {
+                    let plan = plan_of(&self.head.run.job.schedule);
                     let units = self.view.as_ref().map_or(0, |view| plan.units_done(view, round));
                     let epoch_done = epoch_done.map(|epoch| epoch + 1);
                     self.uncounted.push_back(Uncounted { round, epoch_done, units });
                 }
-                ring::Action::Expel { member, reason } => {
+                group::Action::Expel { member, reason } => {
                     if let Some(node) = self.head.registry.get(member) {
                         node.outbox.abort(&reason);
                     }
                 }
-                ring::Action::Waiting { reason } => {
+                group::Action::Waiting { reason } => {
                     self.head.run.tell(report::Event::Noted { message: reason })
                 }
-                ring::Action::StateLost { reason, .. } => lost = Some(reason),
-                ring::Action::Finished { .. } => self.finished = true,
+                group::Action::StateLost { reason, .. } => lost = Some(reason),
+                group::Action::Finished { .. } => self.finished = true,
             }
         }
         match lost {
@@ -327,7 +327,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         (self.due, self.fetch) = (None, None);
         let progress = &self.head.run.progress;
         (self.has, self.has_moments) = (Some(progress.round), true);
-        self.decide(ring::Event::Start { round: progress.round, units_done: progress.units })
+        self.decide(group::Event::Start { round: progress.round, units_done: progress.units })
     }
 
     fn send(&self, members: &[u64], body: &Body) {
@@ -337,7 +337,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
     }
 
-    fn form(&mut self, view: ring::View, source: Option<u64>, behind: Vec<u64>) {
+    fn form(&mut self, view: group::View, source: Option<u64>, behind: Vec<u64>) {
         let peers: Vec<proto::Peer> = view
             .members
             .iter()
@@ -351,7 +351,7 @@ impl<'h, 'a> Leading<'h, 'a> {
         self.asked.clear();
         self.fetch = None;
         for &member in &view.members {
-            let ring = proto::Ring {
+            let group = proto::Group {
                 generation: view.generation,
                 members: peers.clone(),
                 round: view.round,
@@ -360,7 +360,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 steps: view.pace.steps,
                 steps_after: view.pace.after,
             };
-            self.send(&[member], &Body::Ring(ring));
+            self.send(&[member], &Body::Group(group));
         }
         if let Some(source) = source.filter(|_| view.round > 0 && (!behind.is_empty() || self.due.is_some()))
         {
@@ -471,14 +471,14 @@ impl<'h, 'a> Leading<'h, 'a> {
 
     fn count_round(&mut self, done: &Uncounted) -> Result<()> {
         let Round { tally, .. } = self.rounds.remove(&done.round).unwrap_or_default();
-        let course = &self.head.run.job.course;
+        let schedule = &self.head.run.job.schedule;
         let before = self.head.run.progress.units;
-        let step = course.step(before);
+        let step = schedule.step(before);
         let units = done.units.saturating_sub(before);
         // By the plan: one who is lost may have done its part and not said so.
         let units_done =
-            (before..before + units).map(|place| Unit::at(place, course.units_per_epoch() as u32));
-        let samples = course.samples_by_epoch(units_done.map(|unit| (unit.epoch, unit.index)));
+            (before..before + units).map(|place| Unit::at(place, schedule.units_per_epoch() as u32));
+        let samples = schedule.samples_by_epoch(units_done.map(|unit| (unit.epoch, unit.index)));
         self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })?;
         let due = self.head.run.after_update(done.epoch_done.as_slice());
         if due.evaluation || due.checkpoint {

@@ -14,10 +14,10 @@ use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
 use super::chunks::Chunks;
-use super::codec::{Arrived, ChunkEncoder, Parcel, replace_chunk, sum_chunk};
+use super::codec::{ChunkEncoder, Parcel, ReceivedChunk, replace_chunk, sum_chunk};
 
 /// One member's place among all, in one round.
-pub struct Group<'a, E> {
+pub struct Peers<'a, E> {
     pub index: usize,
     /// To every member; none to this one.
     pub links: &'a [Option<Outbox>],
@@ -48,7 +48,7 @@ const WAYS: u32 = 2;
 /// No member can be so far ahead that more pieces of it have to wait.
 const MOST_EARLY: usize = 1 << 16;
 
-impl<E: From<Closed>> Group<'_, E> {
+impl<E: From<Closed>> Peers<'_, E> {
     fn members(&self) -> usize {
         self.links.len()
     }
@@ -97,7 +97,7 @@ impl<E: From<Closed>> Group<'_, E> {
     }
 }
 
-impl<E: From<Closed>> Gather<E> for Group<'_, E> {
+impl<E: From<Closed>> Gather<E> for Peers<'_, E> {
     fn gather(&mut self, own: Bytes) -> Result<Vec<Bytes>, E> {
         let mut all = vec![None; self.members()];
         for other in self.others() {
@@ -166,17 +166,17 @@ impl ShardedSums {
     /// lost in earlier rounds is made up for.
     pub fn sum<E: From<Closed>>(
         &mut self,
-        group: &mut Group<'_, E>,
+        peers: &mut Peers<'_, E>,
         gradient: &mut Gradient,
         exact: bool,
     ) -> Result<(), E> {
-        let summed = self.exchange(group, gradient, exact);
+        let summed = self.exchange(peers, gradient, exact);
         match summed {
             Ok(()) => {
                 self.own.commit();
                 self.sums.commit();
                 std::mem::swap(gradient, &mut self.total);
-                group.step += 1;
+                peers.step += 1;
             }
             Err(_) => {
                 self.own.roll_back();
@@ -188,13 +188,13 @@ impl ShardedSums {
 
     fn exchange<E: From<Closed>>(
         &mut self,
-        group: &mut Group<'_, E>,
+        peers: &mut Peers<'_, E>,
         gradient: &Gradient,
         exact: bool,
     ) -> Result<(), E> {
         self.total.clear();
         self.there.clear();
-        self.there.resize_with(self.chunks.len(), || vec![None; group.members()]);
+        self.there.resize_with(self.chunks.len(), || vec![None; peers.members()]);
         self.is_done.clear();
         self.is_done.resize(self.chunks.len(), false);
         let mut left = self.chunks.len();
@@ -204,21 +204,21 @@ impl ShardedSums {
                 true => self.own.encode(gradient, index, exact),
                 false => Parcel { payload: Bytes::new(), is_plain: false, weight: 0.0 },
             };
-            match &group.links[self.owners[index]] {
-                Some(owner) => group.send(owner, THERE, index, parcel)?,
-                None => left -= self.take(group, group.index, index, parcel, exact)?,
+            match &peers.links[self.owners[index]] {
+                Some(owner) => peers.send(owner, THERE, index, parcel)?,
+                None => left -= self.take(peers, peers.index, index, parcel, exact)?,
             }
         }
         while left > 0 {
-            let (from, way, index, parcel) = group.piece()?;
+            let (from, way, index, parcel) = peers.piece()?;
             let owner = self.owners.get(index).copied();
             match way {
-                THERE if owner == Some(group.index) => {
-                    left -= self.take(group, from, index, parcel, exact)?
+                THERE if owner == Some(peers.index) => {
+                    left -= self.take(peers, from, index, parcel, exact)?
                 }
                 BACK if owner == Some(from) && !self.is_done[index] => {
                     let chunk = &self.chunks[index];
-                    let arrived = Arrived::read(chunk, &parcel).map_err(|_| Closed)?;
+                    let arrived = ReceivedChunk::read(chunk, &parcel).map_err(|_| Closed)?;
                     replace_chunk(chunk, &arrived, &mut self.total);
                     self.total.weight = parcel.weight;
                     self.is_done[index] = true;
@@ -235,7 +235,7 @@ impl ShardedSums {
     /// Takes what a member has of a chunk of this one's. Once all have come, the sum goes to all: returns 1 then.
     fn take<E: From<Closed>>(
         &mut self,
-        group: &Group<'_, E>,
+        peers: &Peers<'_, E>,
         from: usize,
         index: usize,
         parcel: Parcel,
@@ -251,17 +251,17 @@ impl ShardedSums {
         self.is_done[index] = true;
         let (chunk, there) = (&self.chunks[index], std::mem::take(&mut self.there[index]));
         let heavy: Vec<&Parcel> = there.iter().flatten().filter(|parcel| parcel.weight > 0.0).collect();
-        let arrived: Result<Vec<Arrived<'_>>, Closed> =
-            heavy.iter().map(|parcel| Arrived::read(chunk, parcel).map_err(|_| Closed)).collect();
+        let arrived: Result<Vec<ReceivedChunk<'_>>, Closed> =
+            heavy.iter().map(|parcel| ReceivedChunk::read(chunk, parcel).map_err(|_| Closed)).collect();
         sum_chunk(chunk, &arrived?, &mut self.total);
         self.total.weight = heavy.iter().map(|parcel| parcel.weight).sum();
         let sum = self.sums.encode(&self.total, index, exact);
-        for other in group.others() {
-            group.send(other, BACK, index, sum.clone())?;
+        for other in peers.others() {
+            peers.send(other, BACK, index, sum.clone())?;
         }
         if self.sums.rounds() {
             // What the others will have.
-            let arrived = Arrived::read(chunk, &sum).map_err(|_| Closed)?;
+            let arrived = ReceivedChunk::read(chunk, &sum).map_err(|_| Closed)?;
             replace_chunk(chunk, &arrived, &mut self.total);
         }
         Ok(1)

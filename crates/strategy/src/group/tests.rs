@@ -1,7 +1,7 @@
 use super::*;
 
-/// A ring whose answers are read as lines of text.
-struct Bench(Ring);
+/// A group whose answers are read as lines of text.
+struct Bench(Group);
 
 fn line(action: Action) -> String {
     match action {
@@ -23,14 +23,14 @@ fn line(action: Action) -> String {
 impl Bench {
     fn new(members: u64, units_per_epoch: u32, min_members: usize) -> Self {
         let plan = Plan { units_per_epoch, epochs: Some(2), max_rounds: None, pace: Pace::UNIT };
-        let mut bench = Self(Ring::new(plan, Rule { min_members, answer: Duration::from_secs(5) }));
+        let mut bench = Self(Group::new(plan, Rule { min_members, answer: Duration::from_secs(5) }));
         for member in 1..=members {
             bench.check(0, Event::Joined { member }, &[]);
         }
         bench
     }
 
-    /// A ring of members 1 to 3 that has started, with 5 units an epoch.
+    /// A group of members 1 to 3 that has started, with 5 units an epoch.
     fn started() -> Self {
         let mut bench = Self::new(3, 5, 2);
         bench.check(0, start(), &["form g1 [1, 2, 3] r0 u0 from start behind [1, 2, 3]"]);
@@ -44,7 +44,7 @@ impl Bench {
         assert_eq!(actions.into_iter().map(line).collect::<Vec<_>>(), expect, "{told}");
     }
 
-    /// The members of the first ring have taken the state it was started from.
+    /// The members of the first group have taken the state it was started from.
     fn begun<const N: usize>(&mut self, members: [u64; N], round: u64) {
         for member in members {
             self.done(member, 1, round, &[]);
@@ -137,9 +137,9 @@ fn a_joiner_takes_the_state_whatever_it_says() {
 }
 
 #[test]
-fn a_broken_link_re_forms_the_same_ring() {
+fn a_broken_link_re_forms_the_same_group() {
     let mut bench = Bench::started();
-    bench.broken(2, 1, 0, &["halt g2 [1, 2, 3]: the ring broke at member 2 after round 0"]);
+    bench.broken(2, 1, 0, &["halt g2 [1, 2, 3]: the group broke at member 2 after round 0"]);
     for member in 1..=2 {
         bench.broken(member, 2, 0, &[]);
     }
@@ -202,7 +202,7 @@ fn nobody_has_the_parameters() {
     bench.lose(1, &["halt g2 [2]: member 1 is lost: closed"]);
     bench.lose(2, &["waiting: 0 of at least 1 members are there"]);
     bench.check(1, Event::Joined { member: 2 }, &["halt g4 [2]: member 2 joins"]);
-    bench.broken(2, 4, 0, &["state lost r5: no member of the ring is left that has the parameters"]);
+    bench.broken(2, 4, 0, &["state lost r5: no member of the group is left that has the parameters"]);
     bench.check(1, Event::Start { round: 2, units_done: 1 }, &["form g5 [2] r2 u1 from start behind [2]"]);
 }
 
@@ -230,7 +230,7 @@ fn who_was_ahead_is_lost_before_it_could_hand_on_its_state() {
 }
 
 #[test]
-fn the_ring_goes_back_a_round_when_nobody_else_has_it() {
+fn the_group_goes_back_a_round_when_nobody_else_has_it() {
     let mut bench = Bench::started();
     for member in [1, 2, 3] {
         bench.0.on(Event::Done { member, generation: 1, round: 1 }, Duration::ZERO);

@@ -8,9 +8,9 @@ use crate::loader::Sharing;
 use crate::replica::StepSize;
 use crate::run_file::{LocalSteps, Settings, Span, Topology};
 
-/// The course of a run.
+/// The schedule of a run.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct RunSchedule {
     settings: Settings,
     /// To train on.
     samples: usize,
@@ -40,7 +40,7 @@ pub struct Due {
     pub checkpoint: bool,
 }
 
-impl Course {
+impl RunSchedule {
     pub fn of(settings: &Settings, samples: usize) -> Self {
         let Sharing { round_size, rounds_per_epoch, .. } = Sharing::of(settings, samples, 1);
         let updates_per_round = updates_per_round(&settings.topology);
@@ -176,17 +176,17 @@ mod tests {
     use super::*;
     use crate::run_file::Overrides;
 
-    fn course(text: &str, samples: usize) -> Course {
+    fn schedule(text: &str, samples: usize) -> RunSchedule {
         let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
-        Course::of(&settings, samples)
+        RunSchedule::of(&settings, samples)
     }
 
     #[test]
     fn every_batch_has_its_samples() {
         let text = "{arch: allreduce, allreduce: {num_workers: 3}, batch_size: 4, epochs: 2}";
         // Seven rounds of twelve samples, and one of six.
-        let course = course(text, 90);
-        let check = |units, expect| assert_eq!(course.samples_of(units), expect, "{units} units");
+        let schedule = schedule(text, 90);
+        let check = |units, expect| assert_eq!(schedule.samples_of(units), expect, "{units} units");
         check(0, 0);
         check(1, 4);
         check(3, 12);
@@ -203,15 +203,19 @@ mod tests {
             let text = format!("{{arch: allreduce, allreduce: {{num_workers: 2}}, batch_size: 4, {rest}}}");
             let settings = Settings::read("run.yml", &text, &Overrides::default(), 1).expect("a run file");
             // Ten rounds of eight samples.
-            let course = Course::of(&settings, 80);
-            assert_eq!((course.pace.steps, course.updates_per_epoch, course.updates()), expect, "{rest}");
-            assert_eq!(course.epochs(0), 0.0);
-            course
+            let schedule = RunSchedule::of(&settings, 80);
+            assert_eq!(
+                (schedule.pace.steps, schedule.updates_per_epoch, schedule.updates()),
+                expect,
+                "{rest}"
+            );
+            assert_eq!(schedule.epochs(0), 0.0);
+            schedule
         };
         check("epochs: 3", (1, 10, 30));
         check("epochs: 3, local_steps: 4", (4, 3, 8));
-        let course = check("epochs: 3, local_steps: {after: 10 rounds, steps: 4}", (4, 3, 15));
-        assert_eq!((course.epochs(10), course.epochs(15)), (1.0, 3.0));
+        let schedule = check("epochs: 3, local_steps: {after: 10 rounds, steps: 4}", (4, 3, 15));
+        assert_eq!((schedule.epochs(10), schedule.epochs(15)), (1.0, 3.0));
         check("epochs: 3, local_steps: {after: 1 epoch, steps: 4}", (4, 3, 15));
         check("epochs: 3, local_steps: 100", (10, 1, 3));
         check("num_server_rounds: 7, local_steps: 4", (4, 3, 7));
@@ -222,17 +226,21 @@ mod tests {
     fn a_length_beyond_all_counting_is_no_short_one() {
         let check = |length: &str| {
             let text = format!("{{workers: 2, batch_size: 4, schedule: cosine, {length}}}");
-            let course = course(&text, 16);
-            let rates = [0, 2, 1_000_000].map(|units| course.step(units).lr);
+            let schedule = schedule(&text, 16);
+            let rates = [0, 2, 1_000_000].map(|units| schedule.step(units).lr);
             assert_eq!(rates, [0.001; 3], "{length}");
-            assert_eq!(course.samples_of(u64::MAX), u64::MAX, "{length}");
-            assert_eq!(course.samples_by_epoch([(u64::MAX, 0), (u64::MAX, 3)]), [(u64::MAX, 8)], "{length}");
+            assert_eq!(schedule.samples_of(u64::MAX), u64::MAX, "{length}");
+            assert_eq!(
+                schedule.samples_by_epoch([(u64::MAX, 0), (u64::MAX, 3)]),
+                [(u64::MAX, 8)],
+                "{length}"
+            );
         };
         for length in ["epochs: 4611686018427387904", "num_server_rounds: 9223372036854775808"] {
             check(length);
         }
         assert_eq!(
-            course("{workers: 2, batch_size: 4, epochs: 4611686018427387904}", 16).units(),
+            schedule("{workers: 2, batch_size: 4, epochs: 4611686018427387904}", 16).units(),
             Some(u64::MAX)
         );
     }

@@ -18,11 +18,11 @@ use bonfire_run::crew::round_seed;
 use bonfire_run::loader::{Shares, Sharing};
 use bonfire_run::replica::{Replica, StepSize};
 use bonfire_run::run_file::Settings;
-use bonfire_run::worker::{Luck, Worker};
+use bonfire_run::worker::{UnitSeed, Worker};
 
 /// A worker and all that it needs.
 #[derive(Debug)]
-pub struct Station {
+pub struct Trainer {
     samples: Arc<Samples>,
     worker: Worker,
     shares: Shares,
@@ -56,21 +56,21 @@ impl Computed {
     }
 }
 
-impl Station {
-    /// A station for a worker, on a run's data.
+impl Trainer {
+    /// A trainer for a worker, on a run's data.
     pub fn new(settings: &Settings, dataset: &Dataset, mut worker: Worker) -> Result<Self> {
-        let (hands, threads) = (worker.hands().len(), worker.threads());
+        let (copies, threads) = (worker.copies().len(), worker.threads());
         let layout = worker.layout().clone();
         let file = &settings.file;
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
-            .thread_name(|i| format!("hand-{i}"))
+            .thread_name(|i| format!("copy-{i}"))
             .build()
             .context("cannot start the worker's threads")?;
         Ok(Self {
             samples: Arc::clone(&dataset.train),
             worker,
-            shares: Shares::new(Sharing::of(settings, dataset.train.len(), hands)),
+            shares: Shares::new(Sharing::of(settings, dataset.train.len(), copies)),
             replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
             encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(file.compression)),
@@ -93,10 +93,10 @@ impl Station {
         self.shares.go_to(&self.samples, round);
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
-        let luck = Luck { seed: round_seed(self.settings.file.seed, round), slot };
+        let seed = UnitSeed { seed: round_seed(self.settings.file.seed, round), slot };
         self.pool.install(|| {
             worker.load(samples, shares, slot);
-            worker.compute(parameters, luck, gradient);
+            worker.compute(parameters, seed, gradient);
         });
         let (tally, samples) = (self.worker.tally(), self.worker.samples());
         Computed { tally: to_proto(tally, samples as u64), seconds: started.elapsed().as_secs_f64() }

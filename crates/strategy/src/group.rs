@@ -16,12 +16,12 @@ pub use plan::{Pace, Plan, View};
 /// ends, but not that many.
 const MOST_UNREPORTED: u64 = 1000;
 
-/// The head's side of an all-reduce ring: who is in it, and where it goes on after a change.
+/// The head's side of an all-reduce group: who is in it, and where it goes on after a change.
 ///
-/// The members exchange gradients among themselves; the head only forms rings, each with a generation of its own, so
-/// that nothing that was said in a former ring is taken for news of this one.
+/// The members exchange gradients among themselves; the head only forms groups, each with a generation of its own, so
+/// that nothing that was said in a former group is taken for news of this one.
 #[derive(Clone, Debug)]
-pub struct Ring {
+pub struct Group {
     plan: Plan,
     rule: Rule,
     generation: u64,
@@ -30,13 +30,13 @@ pub struct Ring {
     /// How many units are in the state that the run was started from, as long as no round was reported since: until
     /// then that state is as good as a member's.
     start: Option<u64>,
-    /// The ring that was formed last.
+    /// The group that was formed last.
     view: Option<View>,
-    /// The last ring in which everybody had the state it began with. What is reported is counted from there, and the
-    /// ring goes back there if the only one that was ahead is lost before the others have its state.
+    /// The last group in which everybody had the state it began with. What is reported is counted from there, and the
+    /// group goes back there if the only one that was ahead is lost before the others have its state.
     settled: Option<View>,
-    /// Who has a state that this ring has made, if perhaps an older one. A state from elsewhere, or of one that was out
-    /// while a ring was formed, may be of a round that the others have done differently.
+    /// Who has a state that this group has made, if perhaps an older one. A state from elsewhere, or of one that was out
+    /// while a group was formed, may be of a round that the others have done differently.
     holders: BTreeSet<u64>,
     /// The members of the view that have not taken its state yet.
     behind: BTreeSet<u64>,
@@ -52,7 +52,7 @@ pub struct Ring {
 enum Phase {
     /// Not started.
     Gathering,
-    /// Started; waiting for the members of the first ring.
+    /// Started; waiting for the members of the first group.
     Started,
     /// Halted: waiting until everybody has said how far it is.
     Halting {
@@ -63,8 +63,8 @@ enum Phase {
     Finished,
 }
 
-impl Ring {
-    /// A ring without members.
+impl Group {
+    /// A group without members.
     pub fn new(plan: Plan, rule: Rule) -> Self {
         assert!(plan.units_per_epoch > 0, "an epoch without a unit never ends");
         assert!(plan.pace.steps > 0, "rounds without a unit never end");
@@ -124,7 +124,7 @@ impl Ring {
         self.live.iter().copied()
     }
 
-    /// The ring as it was formed last.
+    /// The group as it was formed last.
     pub fn view(&self) -> Option<&View> {
         self.view.as_ref()
     }
@@ -142,7 +142,7 @@ impl Ring {
         }
     }
 
-    /// Stops the ring that runs or is about to, under a new generation. Whoever was asked before is asked again: an
+    /// Stops the group that runs or is about to, under a new generation. Whoever was asked before is asked again: an
     /// answer counts only for the membership it was asked in.
     fn halt(&mut self, reason: String, now: Duration, actions: &mut Vec<Action>) {
         if !matches!(self.phase, Phase::Running | Phase::Halting { .. }) {
@@ -165,7 +165,7 @@ impl Ring {
                 answers.insert(id, round);
             }
             Phase::Running => {
-                self.halt(format!("the ring broke at member {id} after round {round}"), now, actions);
+                self.halt(format!("the group broke at member {id} after round {round}"), now, actions);
             }
             _ => {}
         }
@@ -298,7 +298,7 @@ impl Ring {
     fn lose_state(&mut self, actions: &mut Vec<Action>) {
         self.phase = Phase::Gathering;
         self.view = None;
-        let reason = "no member of the ring is left that has the parameters".to_owned();
+        let reason = "no member of the group is left that has the parameters".to_owned();
         actions.push(Action::StateLost { round: self.round, reason });
     }
 

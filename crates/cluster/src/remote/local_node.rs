@@ -15,13 +15,13 @@ use super::gate::Gate;
 use super::{Part, introduce, timeouts};
 use crate::mail::mailbox;
 use crate::roles::network::Grpc;
-use crate::roles::node::{self, Desk, Equipment};
+use crate::roles::node::{self, Connections, Equipment};
 use crate::roles::registry::Registry;
 use bonfire_run::run::Run;
 
 /// A node of this process, on a thread of its own.
 #[derive(Debug)]
-pub struct Resident {
+pub struct LocalNode {
     /// Closes when the node is at its end.
     ended: Receiver<()>,
 }
@@ -29,7 +29,7 @@ pub struct Resident {
 /// How long the node may take to end after its head.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-impl Resident {
+impl LocalNode {
     /// Starts a node that has joined already, as rank 0. Without a name it is called by its machine and rank.
     pub fn move_in(name: Option<String>, run: &Run, gate: &Gate, registry: &mut Registry) -> Result<Self> {
         let ticket = gate.ticket();
@@ -56,15 +56,15 @@ impl Resident {
         let (dataset, layout) = (Arc::clone(&run.job.dataset), run.job.layout().clone());
         let (end, ended) = sync_channel(1);
         thread::Builder::new()
-            .name("resident".to_owned())
+            .name("local_node".to_owned())
             .spawn(move || {
                 let (_listener, _end) = (listener, end);
-                let mut desk = Desk::new(number, head_link, head, post, mail, network);
+                let mut connections = Connections::new(number, head_link, head, post, mail, network);
                 let equipment = Equipment { settings, dataset, layout, worker: None };
-                if let Err(error) = node::serve(&mut desk, equipment, &mut |_| ()) {
+                if let Err(error) = node::serve(&mut connections, equipment, &mut |_| ()) {
                     let reason = format!("{error:#}");
                     // A head that is gone does not lose this node, but the run.
-                    let _ = desk.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
+                    let _ = connections.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
                 }
             })
             .context("cannot start a thread for a node")?;

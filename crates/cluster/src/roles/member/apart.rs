@@ -4,7 +4,7 @@ use bonfire_learn::Gradient;
 use bonfire_learn::layout::{Layout, TensorKind};
 use bonfire_run::replica::Replica;
 
-use crate::station::Station;
+use crate::trainer::Trainer;
 
 /// A round of several steps, from which all come back with how far they went.
 #[derive(Debug, Default)]
@@ -33,12 +33,12 @@ impl Apart {
         std::mem::swap(&mut self.start, &mut replica.parameters);
     }
 
-    /// Puts how far the member went into the station's gradient, and goes back to where the round began: from there all
+    /// Puts how far the member went into the trainer's gradient, and goes back to where the round began: from there all
     /// step together.
-    pub fn end(&mut self, station: &mut Station) {
-        let layout = station.layout().clone();
-        self.give_up(&mut station.replica);
-        way(&layout, &station.replica.parameters, &self.start, self.weight, &mut station.gradient);
+    pub fn end(&mut self, trainer: &mut Trainer) {
+        let layout = trainer.layout().clone();
+        self.give_up(&mut trainer.replica);
+        way(&layout, &trainer.replica.parameters, &self.start, self.weight, &mut trainer.gradient);
     }
 }
 

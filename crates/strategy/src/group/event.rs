@@ -2,16 +2,16 @@ use std::time::Duration;
 
 use super::View;
 
-/// When a ring goes on.
+/// When a group goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// With fewer members than that the ring is not formed.
+    /// With fewer members than that the group is not formed.
     pub min_members: usize,
     /// How long a member may take to say how far it is after a halt; then it is put out.
     pub answer: Duration,
 }
 
-/// What happens to a ring, as its head sees it.
+/// What happens to a group, as its head sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A member is there, for the first time or again.
@@ -22,13 +22,13 @@ pub enum Event {
     /// A member is gone; `reason` says how that was noticed.
     Lost { member: u64, reason: String },
     /// A member has stopped. It has done `round` and no more: because it was halted in this generation, or because
-    /// the ring of this generation broke under it. A member without a state says 0; one that was to take a state
+    /// the group of this generation broke under it. A member without a state says 0; one that was to take a state
     /// and has not got all of it says how far its old one is.
     Broken { member: u64, generation: u64, round: u64 },
     /// A member has done a round; or, named behind, it has taken the state of `view.round`, which it reports as this
     /// round.
     Done { member: u64, generation: u64, round: u64 },
-    /// Time has passed. To be sent at [`Ring::next_deadline`](super::Ring::next_deadline).
+    /// Time has passed. To be sent at [`Group::next_deadline`](super::Group::next_deadline).
     Tick,
 }
 
@@ -38,11 +38,11 @@ pub enum Event {
 pub enum Action {
     /// Tell these members to stop and to answer with [`Event::Broken`] in this generation.
     Halt { generation: u64, members: Vec<u64>, reason: String },
-    /// Tell the members of `view` to go on as this ring. Those `behind` first take the state of `view.round` from
+    /// Tell the members of `view` to go on as this group. Those `behind` first take the state of `view.round` from
     /// `source` and say so by [`Event::Done`] of that round. Without a source it is the state that [`Event::Start`] has
     /// named, which everybody takes.
     Form { view: View, source: Option<u64>, behind: Vec<u64>, reason: String },
-    /// All members of the ring have this round, by doing it or by taking the state.
+    /// All members of the group have this round, by doing it or by taking the state.
     RoundDone { round: u64, epoch_done: Option<u64> },
     /// Close the connection of a member: it is out.
     Expel { member: u64, reason: String },

@@ -1,9 +1,9 @@
-//! A ring under joins, losses and broken links: whoever is left agrees, and everything counts once.
+//! A group under joins, losses and broken links: whoever is left agrees, and everything counts once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use bonfire_strategy::{Ring, Unit, ring};
+use bonfire_strategy::{Group, Unit, group};
 
 use crate::chance::Chance;
 use crate::for_each_seed;
@@ -14,27 +14,27 @@ type State = Vec<Vec<Unit>>;
 #[derive(Clone, Debug)]
 enum Order {
     Halt(u64),
-    Form { view: ring::View, source: Option<u64>, is_behind: bool },
+    Form { view: group::View, source: Option<u64>, is_behind: bool },
 }
 
 #[derive(Debug, Default)]
 struct Member {
     alive: bool,
     state: State,
-    /// The ring it is in, if it was not halted.
-    view: Option<ring::View>,
+    /// The group it is in, if it was not halted.
+    view: Option<group::View>,
     /// Whom it has to take the state from before it can go on.
     source: Option<u64>,
     /// Whether it has sent its part of the next round.
     entered: bool,
     orders: VecDeque<Order>,
-    notes: VecDeque<ring::Event>,
+    notes: VecDeque<group::Event>,
 }
 
 struct Loop {
     chance: Chance,
-    plan: ring::Plan,
-    ring: Ring,
+    plan: group::Plan,
+    group: Group,
     members: Vec<Member>,
     /// Who has sent its part of a round: (generation, round) to members and the state they sent it in.
     parts: BTreeMap<(u64, u64), BTreeMap<u64, State>>,
@@ -50,17 +50,17 @@ struct Loop {
 impl Loop {
     fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
-        let plan = ring::Plan {
+        let plan = group::Plan {
             units_per_epoch: 1 + chance.below(12) as u32,
             epochs: Some(1 + chance.below(3)),
             max_rounds: None,
-            pace: ring::Pace { after: chance.below(6), steps: 1 + chance.below(5) },
+            pace: group::Pace { after: chance.below(6), steps: 1 + chance.below(5) },
         };
         let count = 1 + chance.index(5);
         let needed = 1 + chance.index(count.min(2));
-        let rule = ring::Rule { min_members: needed, answer: Duration::from_secs(5) };
+        let rule = group::Rule { min_members: needed, answer: Duration::from_secs(5) };
         Self {
-            ring: Ring::new(plan.clone(), rule),
+            group: Group::new(plan.clone(), rule),
             plan,
             members: (0..count).map(|_| Member::default()).collect(),
             parts: BTreeMap::new(),
@@ -78,12 +78,12 @@ impl Loop {
         for id in 0..self.members.len() {
             self.join(id);
         }
-        self.tell(ring::Event::Start { round: 0, units_done: 0 });
+        self.tell(group::Event::Start { round: 0, units_done: 0 });
         let mut steps = 0;
-        while !self.ring.is_finished() || self.is_catching_up() {
+        while !self.group.is_finished() || self.is_catching_up() {
             self.step();
             steps += 1;
-            assert!(steps < 50_000, "no end in sight: {:#?} {:#?}", self.ring, self.members);
+            assert!(steps < 50_000, "no end in sight: {:#?} {:#?}", self.group, self.members);
         }
         self.check_end();
     }
@@ -109,15 +109,15 @@ impl Loop {
         let member = &mut self.members[id];
         member.alive = true;
         // It may be back before its loss was noticed.
-        if unnoticed && matches!(member.notes.back(), Some(ring::Event::Lost { .. })) {
+        if unnoticed && matches!(member.notes.back(), Some(group::Event::Lost { .. })) {
             member.notes.pop_back();
         }
-        member.notes.push_back(ring::Event::Joined { member: id as u64 });
+        member.notes.push_back(group::Event::Joined { member: id as u64 });
     }
 
     fn fault(&mut self, id: usize) {
         if self.members[id].alive {
-            let happens = self.faults > 0 && !self.ring.is_finished() && self.chance.percent(20);
+            let happens = self.faults > 0 && !self.group.is_finished() && self.chance.percent(20);
             if happens {
                 self.faults -= 1;
                 self.lose(id);
@@ -142,7 +142,7 @@ impl Loop {
         let kept = self.chance.index(member.notes.len() + 1);
         member.notes.truncate(kept);
         let reason = "closed".to_owned();
-        member.notes.push_back(ring::Event::Lost { member: id as u64, reason });
+        member.notes.push_back(group::Event::Lost { member: id as u64, reason });
     }
 
     fn deliver_order(&mut self, id: usize) {
@@ -154,16 +154,16 @@ impl Loop {
                 member.view = None;
                 member.source = None;
                 member.entered = false;
-                member.notes.push_back(ring::Event::Broken { member: id as u64, generation, round });
+                member.notes.push_back(group::Event::Broken { member: id as u64, generation, round });
             }
             Some(Order::Form { view, source, is_behind }) => {
                 member.source = if is_behind { source } else { None };
                 if source.is_none() {
                     member.state = self.saved.clone();
                     let (generation, round) = (view.generation, view.round);
-                    member.notes.push_back(ring::Event::Done { member: id as u64, generation, round });
+                    member.notes.push_back(group::Event::Done { member: id as u64, generation, round });
                 }
-                assert!(is_behind || member.state.len() as u64 == view.round, "it is where the ring is");
+                assert!(is_behind || member.state.len() as u64 == view.round, "it is where the group is");
                 member.view = Some(view);
                 member.entered = false;
             }
@@ -180,7 +180,7 @@ impl Loop {
                 self.members[id].state = other.state.clone();
                 self.members[id].source = None;
                 let done =
-                    ring::Event::Done { member: id as u64, generation: view.generation, round: view.round };
+                    group::Event::Done { member: id as u64, generation: view.generation, round: view.round };
                 self.members[id].notes.push_back(done);
             }
             return;
@@ -202,12 +202,12 @@ impl Loop {
             member.state.push(units);
             member.entered = false;
             let generation = view.generation;
-            member.notes.push_back(ring::Event::Done { member: id as u64, generation, round });
+            member.notes.push_back(group::Event::Done { member: id as u64, generation, round });
         }
     }
 
     /// The units of all members in a round: the first ones of all, the second ones of all, and so on.
-    fn units_in(&self, view: &ring::View, round: u64) -> Vec<Unit> {
+    fn units_in(&self, view: &group::View, round: u64) -> Vec<Unit> {
         let of = |index| self.plan.units_of(view, round, index).collect();
         let all: Vec<Vec<Unit>> = (0..view.members.len()).map(of).collect();
         let steps = all.iter().map(Vec::len).max().unwrap_or(0);
@@ -220,7 +220,7 @@ impl Loop {
         let Some(view) = self.members[id].view.clone() else { return };
         let neighbour_gone = view.members.iter().any(|&other| !self.members[other as usize].alive);
         let link_fails = self.faults > 0 && self.chance.percent(5);
-        if !(neighbour_gone || link_fails) || self.ring.is_finished() {
+        if !(neighbour_gone || link_fails) || self.group.is_finished() {
             return;
         }
         self.faults -= u64::from(!neighbour_gone);
@@ -229,59 +229,59 @@ impl Loop {
         let generation = view.generation;
         member.view = None;
         member.source = None;
-        member.notes.push_back(ring::Event::Broken { member: id as u64, generation, round });
+        member.notes.push_back(group::Event::Broken { member: id as u64, generation, round });
     }
 
-    fn tell(&mut self, event: ring::Event) {
-        for action in self.ring.on(event, Duration::ZERO) {
+    fn tell(&mut self, event: group::Event) {
+        for action in self.group.on(event, Duration::ZERO) {
             self.does(action);
         }
     }
 
-    fn does(&mut self, action: ring::Action) {
+    fn does(&mut self, action: group::Action) {
         match action {
-            ring::Action::Halt { generation, members, .. } => {
+            group::Action::Halt { generation, members, .. } => {
                 for id in members {
                     self.order(id, Order::Halt(generation));
                 }
             }
-            ring::Action::Form { view, source, behind, .. } => {
+            group::Action::Form { view, source, behind, .. } => {
                 assert!(view.members.len() >= self.needed);
                 for &id in &view.members {
                     let is_behind = behind.contains(&id);
                     self.order(id, Order::Form { view: view.clone(), source, is_behind });
                 }
             }
-            ring::Action::RoundDone { round, epoch_done } => {
+            group::Action::RoundDone { round, epoch_done } => {
                 assert_eq!(round, self.round + 1, "every round is reported once");
                 self.round = round;
                 self.epochs_done.extend(epoch_done);
-                // Only a member of this ring has its state; another may have done the round differently.
-                let view = self.ring.view();
+                // Only a member of this group has its state; another may have done the round differently.
+                let view = self.group.view();
                 let has_it = |m: &&Member| m.view.as_ref() == view && m.state.len() as u64 >= round;
                 if let Some(member) = self.members.iter().find(has_it) {
                     self.saved = member.state[..round as usize].to_vec();
                 }
             }
-            ring::Action::StateLost { round, .. } => {
+            group::Action::StateLost { round, .. } => {
                 assert_eq!(round, self.round);
                 self.state_lost = true;
                 self.round = self.saved.len() as u64;
                 let units_done = self.saved.iter().map(|units| units.len() as u64).sum();
-                self.tell(ring::Event::Start { round: self.round, units_done });
+                self.tell(group::Event::Start { round: self.round, units_done });
             }
-            ring::Action::Finished { members, .. } => {
+            group::Action::Finished { members, .. } => {
                 assert!(members.len() >= self.needed);
             }
-            ring::Action::Expel { .. } => panic!("no time passes here"),
-            ring::Action::Waiting { .. } => {}
+            group::Action::Expel { .. } => panic!("no time passes here"),
+            group::Action::Waiting { .. } => {}
         }
     }
 
     /// An order to a member that is gone, or back on another connection of which the head has not heard, is lost.
     fn order(&mut self, id: u64, order: Order) {
         let member = &mut self.members[id as usize];
-        let reconnected = member.notes.iter().any(|note| matches!(note, ring::Event::Joined { .. }));
+        let reconnected = member.notes.iter().any(|note| matches!(note, group::Event::Joined { .. }));
         if member.alive && !reconnected {
             member.orders.push_back(order);
         }
@@ -293,7 +293,7 @@ impl Loop {
     }
 
     fn check_end(&self) {
-        let last = self.ring.view().expect("a ring was formed");
+        let last = self.group.view().expect("a group was formed");
         let at_the_end = |member: &&Member| member.alive && member.view.as_ref() == Some(last);
         let survivors = last.members.iter().map(|&id| &self.members[id as usize]).filter(at_the_end);
         let states: BTreeSet<&State> = survivors.map(|member| &member.state).collect();

@@ -1,6 +1,6 @@
 use crate::Unit;
 
-/// What a ring has to do in all.
+/// What a group has to do in all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub units_per_epoch: u32,
@@ -21,13 +21,13 @@ pub struct Pace {
     pub steps: u64,
 }
 
-/// A ring as it was formed: who is in it, in which order, and where it began.
+/// A group as it was formed: who is in it, in which order, and where it began.
 ///
 /// Rounds are numbered as versions are: round 1 makes version 1. A view at `round` begins with round `round + 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub generation: u64,
-    /// In order around the ring.
+    /// In order.
     pub members: Vec<u64>,
     /// The last round that was done before this view.
     pub round: u64,
@@ -43,7 +43,7 @@ impl Plan {
     pub fn units_of(&self, view: &View, round: u64, index: usize) -> impl Iterator<Item = Unit> + use<> {
         let members = view.members.len() as u64;
         let is_in = round > view.round && self.max_rounds.is_none_or(|bound| round <= bound);
-        assert!((index as u64) < members, "a ring of {members} has no member {index}");
+        assert!((index as u64) < members, "a group of {members} has no member {index}");
         let steps = if is_in { view.pace.steps_in(round) } else { 0 };
         let begin = view.place(round.saturating_sub(1)).saturating_add(index as u64);
         let (total, units_per_epoch) = (self.total(), self.units_per_epoch);

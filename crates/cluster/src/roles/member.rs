@@ -7,45 +7,45 @@ pub mod sums;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bonfire_run::course::Course;
-use bonfire_run::run_file::{RingOp, Settings, Topology};
-use bonfire_strategy::ring;
+use bonfire_run::run_file::{ReduceOp, Settings, Topology};
+use bonfire_run::schedule::RunSchedule;
+use bonfire_strategy::group;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
-use super::node::{Caller, Desk, Next};
-use crate::exchange::group::{Early, Group, ShardedSums};
+use super::node::{Caller, Connections, Next};
 use crate::exchange::precision;
+use crate::exchange::sharded::{Early, Peers, ShardedSums};
 use crate::state::{Intake, Snapshot};
-use crate::station::{Computed, Station};
+use crate::trainer::{Computed, Trainer};
 use crate::world::World;
 use apart::Apart;
 use incoming::{Giver, Heard, Incoming};
 
 /// Takes part in the run's sums until the head has something else to do for this node.
 pub fn take_part(
-    desk: &mut Desk,
+    connections: &mut Connections,
     settings: &Settings,
-    station: &mut Station,
+    trainer: &mut Trainer,
     world: Option<&World>,
 ) -> Result<Next> {
-    let mut member = Participant::new(settings, station, world);
+    let mut member = Participant::new(settings, trainer, world);
     loop {
         let outcome = match member.formed.is_some() {
-            true => member.round(desk, station),
-            false => member.wait(desk, station),
+            true => member.round(connections, trainer),
+            false => member.wait(connections, trainer),
         };
         match outcome {
             Ok(()) => {}
             Err(Break::Over(next)) => return Ok(next),
             Err(Break::Halted(generation)) => {
                 member.formed = None;
-                member.answer(desk, generation, "told to stop")?;
+                member.answer(connections, generation, "told to stop")?;
             }
             Err(Break::Neighbour(reason)) => {
                 member.formed = None;
-                member.answer(desk, member.generation, &reason)?;
+                member.answer(connections, member.generation, &reason)?;
             }
             // The head's word to this member is on its way.
             Err(Break::Parted) => member.formed = None,
@@ -54,11 +54,11 @@ pub fn take_part(
     }
 }
 
-/// What all members have to do together on the course of a run.
-pub fn plan_of(course: &Course) -> ring::Plan {
-    let (epochs, max_rounds) = course.ends();
-    let pace = ring::Pace { after: course.pace.after, steps: course.pace.steps };
-    ring::Plan { units_per_epoch: course.units_per_epoch() as u32, epochs, max_rounds, pace }
+/// What all members have to do together on the schedule of a run.
+pub fn plan_of(schedule: &RunSchedule) -> group::Plan {
+    let (epochs, max_rounds) = schedule.ends();
+    let pace = group::Pace { after: schedule.pace.after, steps: schedule.pace.steps };
+    group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace }
 }
 
 /// Why a round, or a wait, was left.
@@ -87,11 +87,11 @@ impl From<anyhow::Error> for Break {
 }
 
 struct Participant<'w> {
-    op: RingOp,
+    op: ReduceOp,
     /// What carries the sums, if that is MPI.
     world: Option<&'w World>,
-    plan: ring::Plan,
-    course: Course,
+    plan: group::Plan,
+    schedule: RunSchedule,
     /// The last round that this member has done; 0 also as long as it lacks the state that it is to begin with.
     round: u64,
     formed: Option<Formed>,
@@ -108,28 +108,28 @@ struct Participant<'w> {
 
 /// The members as they were named last, this one among them.
 struct Formed {
-    view: ring::View,
+    view: group::View,
     index: usize,
     /// To every member; none to this one.
     links: Vec<Option<Outbox>>,
 }
 
 impl<'w> Participant<'w> {
-    fn new(settings: &Settings, station: &Station, world: Option<&'w World>) -> Self {
+    fn new(settings: &Settings, trainer: &Trainer, world: Option<&'w World>) -> Self {
         let op = match settings.topology {
-            Topology::Ring { op, .. } => op,
-            _ => RingOp::default(),
+            Topology::Allreduce { op, .. } => op,
+            _ => ReduceOp::default(),
         };
-        let course = Course::of(settings, station.samples());
+        let schedule = RunSchedule::of(settings, trainer.samples());
         Self {
             op,
             world,
-            plan: plan_of(&course),
-            course,
+            plan: plan_of(&schedule),
+            schedule,
             round: 0,
             formed: None,
             generation: 0,
-            sums: ShardedSums::new(station.layout(), precision(settings.file.compression)),
+            sums: ShardedSums::new(trainer.layout(), precision(settings.file.compression)),
             memory: sums::Memory::default(),
             apart: Apart::default(),
             incoming: Incoming::default(),
@@ -138,56 +138,61 @@ impl<'w> Participant<'w> {
         }
     }
 
-    fn answer(&self, desk: &Desk, generation: u64, reason: &str) -> Result<()> {
-        let broken = proto::RingBroken { generation, round: self.round, reason: reason.to_owned() };
+    fn answer(&self, connections: &Connections, generation: u64, reason: &str) -> Result<()> {
+        let broken = proto::GroupBroken { generation, round: self.round, reason: reason.to_owned() };
         // A head that is gone is heard of in the mail.
-        let _ = desk.head.send(Body::RingBroken(broken));
+        let _ = connections.head.send(Body::GroupBroken(broken));
         Ok(())
     }
 
     /// Waits until the members are named, or something else happens.
-    fn wait(&mut self, desk: &mut Desk, station: &mut Station) -> Result<(), Break> {
+    fn wait(&mut self, connections: &mut Connections, trainer: &mut Trainer) -> Result<(), Break> {
         loop {
-            self.giver.give(&mut self.incoming, desk, &station.replica, self.round);
-            if let Heard::Ring(ring) = self.incoming.next(desk, LOOK)? {
-                self.generation = ring.generation;
-                return self.form(desk, station, &ring);
+            self.giver.give(&mut self.incoming, connections, &trainer.replica, self.round);
+            if let Heard::Group(group) = self.incoming.next(connections, LOOK)? {
+                self.generation = group.generation;
+                return self.form(connections, trainer, &group);
             }
         }
     }
 
     /// Connects to all other members, and takes the state if this member is behind.
-    fn form(&mut self, desk: &mut Desk, station: &mut Station, ring: &proto::Ring) -> Result<(), Break> {
-        let members: Vec<u64> = ring.members.iter().map(|peer| peer.node).collect();
-        let index = members.iter().position(|&node| node == desk.node);
+    fn form(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        group: &proto::Group,
+    ) -> Result<(), Break> {
+        let members: Vec<u64> = group.members.iter().map(|peer| peer.node).collect();
+        let index = members.iter().position(|&node| node == connections.node);
         let index = index.context("the head named members without this one")?;
         let parts = vec![1.0; members.len()];
-        let view = ring::View {
-            generation: ring.generation,
+        let view = group::View {
+            generation: group.generation,
             members,
-            round: ring.round,
-            units_done: ring.units_done,
-            pace: ring::Pace { after: ring.steps_after, steps: ring.steps.max(1) },
+            round: group.round,
+            units_done: group.units_done,
+            pace: group::Pace { after: group.steps_after, steps: group.steps.max(1) },
         };
-        if ring.behind {
+        if group.behind {
             self.round = 0;
         }
-        if ring.behind && ring.round == 0 {
-            station.restart();
+        if group.behind && group.round == 0 {
+            trainer.restart();
         }
         // Links of the group before close when they are dropped.
         self.incoming.members.clear();
         self.early.clear();
-        let links = self.connect(desk, station, ring, index)?;
-        if ring.behind && ring.round > 0 {
-            self.take_state(desk, station, ring.round)?;
+        let links = self.connect(connections, trainer, group, index)?;
+        if group.behind && group.round > 0 {
+            self.take_state(connections, trainer, group.round)?;
         }
         self.sums.share_out(&parts);
-        self.round = ring.round;
+        self.round = group.round;
         let formed = Formed { view, index, links };
-        if ring.behind {
+        if group.behind {
             // The head counts on this member only from here on.
-            let _ = desk.head.send(Body::RingRound(self.done(&formed, Computed::default())));
+            let _ = connections.head.send(Body::GroupRound(self.done(&formed, Computed::default())));
         }
         self.formed = Some(formed);
         Ok(())
@@ -196,34 +201,36 @@ impl<'w> Participant<'w> {
     /// Links to all others: those with a higher number are called, those with a lower one call.
     fn connect(
         &mut self,
-        desk: &mut Desk,
-        station: &Station,
-        ring: &proto::Ring,
+        connections: &mut Connections,
+        trainer: &Trainer,
+        group: &proto::Group,
         index: usize,
     ) -> Result<Vec<Option<Outbox>>, Break> {
-        let mut links = vec![None; ring.members.len()];
+        let mut links = vec![None; group.members.len()];
         if self.world.is_some() {
             return Ok(links);
         }
-        for (other, peer) in ring.members.iter().enumerate().skip(index + 1) {
-            let link = desk.post.number();
-            let outbox = desk
+        for (other, peer) in group.members.iter().enumerate().skip(index + 1) {
+            let link = connections.post.number();
+            let outbox = connections
                 .network
-                .connect(peer, desk.post.sink(link))
+                .connect(peer, connections.post.sink(link))
                 .map_err(|error| Break::Neighbour(format!("{error:#}")))?;
-            outbox.send(Body::Hello(proto::Hello { node: desk.node, generation: ring.generation }))?;
+            outbox
+                .send(Body::Hello(proto::Hello { node: connections.node, generation: group.generation }))?;
             outbox.accept_payloads_up_to(self.sums.most_bytes());
             self.incoming.members.insert(link, (other, peer.node));
             links[other] = Some(outbox);
         }
         while links[..index].iter().any(Option::is_none) {
             let place = |caller: &Caller| {
-                let is_now = caller.hello.generation == ring.generation;
-                ring.members[..index].iter().position(|peer| is_now && peer.node == caller.hello.node)
+                let is_now = caller.hello.generation == group.generation;
+                group.members[..index].iter().position(|peer| is_now && peer.node == caller.hello.node)
             };
-            let called = desk.callers.iter().enumerate().find_map(|(at, caller)| Some((at, place(caller)?)));
+            let called =
+                connections.callers.iter().enumerate().find_map(|(at, caller)| Some((at, place(caller)?)));
             if let Some((at, other)) = called {
-                let caller = desk.callers.swap_remove(at);
+                let caller = connections.callers.swap_remove(at);
                 let said = caller.said.into_iter().filter_map(piece);
                 self.early.extend(said.map(|(piece, payload)| (other, piece, payload)));
                 caller.outbox.accept_payloads_up_to(self.sums.most_bytes());
@@ -231,8 +238,8 @@ impl<'w> Participant<'w> {
                 links[other] = Some(caller.outbox);
                 continue;
             }
-            self.giver.give(&mut self.incoming, desk, &station.replica, self.round);
-            if let Heard::Piece(from, piece, payload) = self.incoming.next(desk, LOOK)? {
+            self.giver.give(&mut self.incoming, connections, &trainer.replica, self.round);
+            if let Heard::Piece(from, piece, payload) = self.incoming.next(connections, LOOK)? {
                 self.early.push_back((from, piece, payload));
             }
         }
@@ -240,138 +247,150 @@ impl<'w> Participant<'w> {
     }
 
     /// Takes the state of a round from the head.
-    fn take_state(&mut self, desk: &mut Desk, station: &mut Station, round: u64) -> Result<(), Break> {
-        let mut intake = Intake::new(&station.replica, round, false);
+    fn take_state(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        round: u64,
+    ) -> Result<(), Break> {
+        let mut intake = Intake::new(&trainer.replica, round, false);
         while !intake.is_whole() {
             for wanted in intake.wanted() {
-                let _ = desk.head.send(Body::StateWanted(wanted));
+                let _ = connections.head.send(Body::StateWanted(wanted));
             }
-            match self.incoming.next(desk, LOOK)? {
+            match self.incoming.next(connections, LOOK)? {
                 Heard::State(state, payload) => {
-                    intake.take(&mut station.replica, &state, &payload)?;
+                    intake.take(&mut trainer.replica, &state, &payload)?;
                 }
                 Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),
-                Heard::Silence | Heard::Nothing | Heard::Ring(_) => {}
+                Heard::Silence | Heard::Nothing | Heard::Group(_) => {}
             }
         }
         Ok(())
     }
 
     /// One round, or after the last one a wait for the end.
-    fn round(&mut self, desk: &mut Desk, station: &mut Station) -> Result<(), Break> {
-        self.giver.give(&mut self.incoming, desk, &station.replica, self.round);
+    fn round(&mut self, connections: &mut Connections, trainer: &mut Trainer) -> Result<(), Break> {
+        self.giver.give(&mut self.incoming, connections, &trainer.replica, self.round);
         let Some(formed) = self.formed.take() else { return Ok(()) };
         let outcome = match self.plan.is_last(&formed.view, self.round) {
-            true => self.incoming.next(desk, LOOK).map(drop),
-            false => self.work(desk, station, &formed),
+            true => self.incoming.next(connections, LOOK).map(drop),
+            false => self.work(connections, trainer, &formed),
         };
         // Kept also when a link broke: its generation is part of the answer.
         self.formed = Some(formed);
         outcome
     }
 
-    fn work(&mut self, desk: &mut Desk, station: &mut Station, formed: &Formed) -> Result<(), Break> {
+    fn work(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        formed: &Formed,
+    ) -> Result<(), Break> {
         let (view, round) = (&formed.view, self.round + 1);
         let units = self.plan.units_done(view, self.round);
         let epoch = self.plan.epoch_done(view, round).map(|epoch| epoch + 1);
-        let due = self.course.due(round, epoch.as_slice(), self.plan.is_last(view, round));
+        let due = self.schedule.due(round, epoch.as_slice(), self.plan.is_last(view, round));
         let is_apart = view.pace.steps_in(round) > 1;
         if self.apart.turn(is_apart) {
             self.sums.forget();
         }
         let computed = match is_apart {
-            true => self.learn_apart(desk, station, formed, round)?,
+            true => self.learn_apart(connections, trainer, formed, round)?,
             false => match self.plan.units_of(view, round, formed.index).next() {
-                Some(unit) => station.compute(unit),
-                None => station.idle(),
+                Some(unit) => trainer.compute(unit),
+                None => trainer.idle(),
             },
         };
         let before = sent_bytes(formed);
         let started = Instant::now();
         // Checkpoints do not have what rounding has lost: so nothing is lost by then, nor when what is summed changes.
         let exact = due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round);
-        self.exchange(desk, station, formed, round, exact)?;
+        self.exchange(connections, trainer, formed, round, exact)?;
         let exchange_s = started.elapsed().as_secs_f64();
         match is_apart {
-            true => station.step_together(),
-            false => station.step(self.course.step(units).lr),
+            true => trainer.step_together(),
+            false => trainer.step(self.schedule.step(units).lr),
         }
         self.round = round;
         let is_due = due.evaluation || due.checkpoint;
-        let done = proto::RingRound {
+        let done = proto::GroupRound {
             exchange_s,
             sent_bytes: sent_bytes(formed) - before,
-            digest: is_due.then(|| station.replica.digest()),
+            digest: is_due.then(|| trainer.replica.digest()),
             ..self.done(formed, computed)
         };
         if formed.index == 0 && is_due {
-            self.keep_state(desk, station)?;
+            self.keep_state(connections, trainer)?;
         }
-        let _ = desk.head.send(Body::RingRound(done));
+        let _ = connections.head.send(Body::GroupRound(done));
         Ok(())
     }
 
-    /// Trains on this member's units of a round, one after the other. The station's gradient is how far it went; its
+    /// Trains on this member's units of a round, one after the other. The trainer's gradient is how far it went; its
     /// parameters are those of the round's start again, whatever happens.
     fn learn_apart(
         &mut self,
-        desk: &mut Desk,
-        station: &mut Station,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
         formed: &Formed,
         round: u64,
     ) -> Result<Computed, Break> {
         let members = formed.view.members.len() as u64;
         let mut place = self.plan.units_done(&formed.view, self.round);
-        let mut all = station.idle();
-        self.apart.begin(&station.replica);
+        let mut all = trainer.idle();
+        self.apart.begin(&trainer.replica);
         for unit in self.plan.units_of(&formed.view, round, formed.index) {
-            all.add(&station.compute(unit));
-            station.step(self.course.step(place).lr);
-            self.apart.weight += station.gradient.weight;
+            all.add(&trainer.compute(unit));
+            trainer.step(self.schedule.step(place).lr);
+            self.apart.weight += trainer.gradient.weight;
             place += members;
             // Who is to stop does not go on until the end of a long round.
-            if let Err(stopped) = self.hear_now(desk) {
-                self.apart.give_up(&mut station.replica);
+            if let Err(stopped) = self.hear_now(connections) {
+                self.apart.give_up(&mut trainer.replica);
                 return Err(stopped);
             }
         }
-        self.apart.end(station);
+        self.apart.end(trainer);
         Ok(all)
     }
 
     /// Takes what has come, and waits for nothing.
-    fn hear_now(&mut self, desk: &mut Desk) -> Result<(), Break> {
+    fn hear_now(&mut self, connections: &mut Connections) -> Result<(), Break> {
         loop {
-            match self.incoming.next(desk, Duration::ZERO)? {
+            match self.incoming.next(connections, Duration::ZERO)? {
                 Heard::Silence => return Ok(()),
                 Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),
-                Heard::Nothing | Heard::State(..) | Heard::Ring(_) => {}
+                Heard::Nothing | Heard::State(..) | Heard::Group(_) => {}
             }
         }
     }
 
     /// Keeps the state of the last round, which the head will ask for once all have said that they have done the round. If
     /// it is not done with the one before, that is waited for, but not for ever.
-    fn keep_state(&mut self, desk: &mut Desk, station: &Station) -> Result<(), Break> {
-        let until = desk.mailbox.now() + FETCHED;
-        while self.giver.snapshot.as_ref().is_some_and(|held| !held.is_given) && desk.mailbox.now() < until {
-            match self.incoming.next(desk, LOOK)? {
+    fn keep_state(&mut self, connections: &mut Connections, trainer: &Trainer) -> Result<(), Break> {
+        let until = connections.mailbox.now() + FETCHED;
+        while self.giver.snapshot.as_ref().is_some_and(|held| !held.is_given)
+            && connections.mailbox.now() < until
+        {
+            match self.incoming.next(connections, LOOK)? {
                 Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),
-                _ => self.giver.give(&mut self.incoming, desk, &station.replica, self.round),
+                _ => self.giver.give(&mut self.incoming, connections, &trainer.replica, self.round),
             }
         }
-        self.giver.snapshot = Some(Snapshot::of(&station.replica, self.round));
+        self.giver.snapshot = Some(Snapshot::of(&trainer.replica, self.round));
         Ok(())
     }
 
     /// What the head hears of a round.
-    fn done(&self, formed: &Formed, computed: Computed) -> proto::RingRound {
-        proto::RingRound {
+    fn done(&self, formed: &Formed, computed: Computed) -> proto::GroupRound {
+        proto::GroupRound {
             generation: formed.view.generation,
             round: self.round,
             tally: Some(computed.tally),
             compute_s: computed.seconds,
-            ..proto::RingRound::default()
+            ..proto::GroupRound::default()
         }
     }
 
@@ -379,50 +398,50 @@ impl<'w> Participant<'w> {
     /// them was told to.
     fn exchange_by_mpi(
         &mut self,
-        desk: &mut Desk,
-        station: &mut Station,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
         world: &World,
     ) -> Result<(), Break> {
-        let heard = self.incoming.hear_all(desk);
-        let agreed = world.agree(station.gradient.weight, heard.is_err());
+        let heard = self.incoming.hear_all(connections);
+        let agreed = world.agree(trainer.gradient.weight, heard.is_err());
         heard?;
         if agreed.leave {
             return Err(Break::Parted);
         }
-        let layout = station.layout().clone();
-        let gradient = &mut station.gradient;
+        let layout = trainer.layout().clone();
+        let gradient = &mut trainer.gradient;
         match self.op {
-            RingOp::Mean => sums::mean_by_mpi(world, &layout, gradient, agreed.weight, &mut self.memory),
-            RingOp::Adasum => sums::combined(&mut { world }, &layout, gradient),
+            ReduceOp::Mean => sums::mean_by_mpi(world, &layout, gradient, agreed.weight, &mut self.memory),
+            ReduceOp::Adasum => sums::combined(&mut { world }, &layout, gradient),
         }
     }
 
-    /// Replaces the station's gradient by that of all members.
+    /// Replaces the trainer's gradient by that of all members.
     fn exchange(
         &mut self,
-        desk: &mut Desk,
-        station: &mut Station,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
         formed: &Formed,
         round: u64,
         exact: bool,
     ) -> Result<(), Break> {
         if let Some(world) = self.world {
-            return self.exchange_by_mpi(desk, station, world);
+            return self.exchange_by_mpi(connections, trainer, world);
         }
         if formed.links.len() == 1 {
-            return self.incoming.hear_all(desk);
+            return self.incoming.hear_all(connections);
         }
         let Self { incoming, sums, early, op, giver, round: done, .. } = self;
-        let layout = station.layout().clone();
-        let Station { replica, gradient, .. } = station;
+        let layout = trainer.layout().clone();
+        let Trainer { replica, gradient, .. } = trainer;
         let mut receive = || loop {
             // A member that is behind may wait for it.
-            giver.give(incoming, desk, replica, *done);
-            if let Heard::Piece(from, piece, payload) = incoming.next(desk, LOOK)? {
+            giver.give(incoming, connections, replica, *done);
+            if let Heard::Piece(from, piece, payload) = incoming.next(connections, LOOK)? {
                 return Ok((from, piece, payload));
             }
         };
-        let mut group = Group {
+        let mut peers = Peers {
             index: formed.index,
             links: &formed.links,
             receive: &mut receive,
@@ -432,8 +451,8 @@ impl<'w> Participant<'w> {
             step: 0,
         };
         match op {
-            RingOp::Mean => sums.sum(&mut group, gradient, exact),
-            RingOp::Adasum => sums::combined(&mut group, &layout, gradient),
+            ReduceOp::Mean => sums.sum(&mut peers, gradient, exact),
+            ReduceOp::Adasum => sums::combined(&mut peers, &layout, gradient),
         }
     }
 }

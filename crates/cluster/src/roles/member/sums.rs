@@ -1,4 +1,4 @@
-//! What the members of a ring make of their gradients, together.
+//! What the members of a group make of their gradients, together.
 
 use anyhow::anyhow;
 use bonfire_learn::Gradient;
@@ -6,7 +6,7 @@ use bonfire_learn::layout::{Layout, TensorKind};
 use bytes::Bytes;
 
 use crate::adasum::adasum;
-use crate::exchange::group::Gather;
+use crate::exchange::sharded::Gather;
 use crate::exchange::{bytes_to_floats, floats_to_bytes};
 use crate::world::World;
 
@@ -118,7 +118,7 @@ fn touched_by_any<E: From<anyhow::Error>>(
     }
     for other in members.gather(Bytes::from(bits.clone()))? {
         if other.len() != bits.len() {
-            return Err(anyhow!("a member of the ring has another model").into());
+            return Err(anyhow!("a member of the group has another model").into());
         }
         bits.iter_mut().zip(&other).for_each(|(bits, other)| *bits |= other);
     }

@@ -9,7 +9,7 @@ use bonfire_wire::{Incoming, memory_link};
 
 use super::*;
 use crate::adasum::adasum;
-use crate::roles::ring::sums::combined;
+use crate::roles::member::sums::combined;
 use crate::spoilt::outbox;
 
 /// Why an exchange ended early.
@@ -78,7 +78,7 @@ fn connected(members: usize) -> Vec<(Vec<Option<Outbox>>, Receiver<Arrival>)> {
 }
 
 /// Runs one member a thread, and returns what each has in the end.
-fn among<T: Send>(members: usize, member: impl Fn(&mut Group<'_, Gone>) -> T + Sync) -> Vec<T> {
+fn among<T: Send>(members: usize, member: impl Fn(&mut Peers<'_, Gone>) -> T + Sync) -> Vec<T> {
     let connected = connected(members);
     std::thread::scope(|scope| {
         let threads: Vec<_> = connected
@@ -97,7 +97,7 @@ fn among<T: Send>(members: usize, member: impl Fn(&mut Group<'_, Gone>) -> T + S
                         }
                     };
                     let mut early = Early::new();
-                    let mut group = Group {
+                    let mut peers = Peers {
                         index,
                         links: &links,
                         receive: &mut receive,
@@ -106,7 +106,7 @@ fn among<T: Send>(members: usize, member: impl Fn(&mut Group<'_, Gone>) -> T + S
                         round: 0,
                         step: 0,
                     };
-                    member(&mut group)
+                    member(&mut peers)
                 })
             })
             .collect();
@@ -116,14 +116,14 @@ fn among<T: Send>(members: usize, member: impl Fn(&mut Group<'_, Gone>) -> T + S
 
 /// The sums of some rounds as every member has them, the last of them exact.
 fn rounds(layout: &Layout, members: usize, rounds: u64, precision: Precision) -> Vec<Vec<Gradient>> {
-    among(members, |group| {
+    among(members, |peers| {
         let mut sums = ShardedSums::new(layout, precision);
         sums.share_out(&vec![1.0; members]);
         let mut all = Vec::new();
         for round in 1..=rounds {
-            (group.round, group.step) = (round, 0);
-            let mut own = gradient(layout, group.index, round);
-            sums.sum(group, &mut own, round == rounds).expect("a sum");
+            (peers.round, peers.step) = (round, 0);
+            let mut own = gradient(layout, peers.index, round);
+            sums.sum(peers, &mut own, round == rounds).expect("a sum");
             all.push(own);
         }
         all
@@ -207,7 +207,7 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
     let run = |sums: &mut ShardedSums, round: u64| {
         sums.share_out(&[1.0, 1.0]);
         let mut own = gradient(&layout, 0, round);
-        let mut group = Group {
+        let mut peers = Peers {
             index: 0,
             links: &links,
             receive: &mut || Err(Gone),
@@ -216,7 +216,7 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
             round,
             step: 0,
         };
-        assert!(sums.sum(&mut group, &mut own, false).is_err());
+        assert!(sums.sum(&mut peers, &mut own, false).is_err());
     };
     run(&mut one, 1);
     run(&mut one, 2);
@@ -253,9 +253,9 @@ fn chunks_are_shared_out_by_parts() {
 #[test]
 fn everybody_hears_everybody() {
     for members in 1..=4 {
-        let ends = among(members, |group| {
-            let own = Bytes::from(vec![group.index as u8; group.index + 1]);
-            let all = group.gather(own).expect("all");
+        let ends = among(members, |peers| {
+            let own = Bytes::from(vec![peers.index as u8; peers.index + 1]);
+            let all = peers.gather(own).expect("all");
             all.iter().enumerate().for_each(|(i, bytes)| assert_eq!(*bytes, vec![i as u8; i + 1]));
             all.len()
         });
@@ -266,9 +266,9 @@ fn everybody_hears_everybody() {
 #[test]
 fn adasum_is_the_same_for_all() {
     let layout = layout(3000);
-    let ends = among(3, |group| {
-        let mut own = gradient(&layout, group.index, 1);
-        combined(group, &layout, &mut own).expect("adasum");
+    let ends = among(3, |peers| {
+        let mut own = gradient(&layout, peers.index, 1);
+        combined(peers, &layout, &mut own).expect("adasum");
         own
     });
     assert!(ends.iter().all(|end| bits(&layout, end) == bits(&layout, &ends[0])));
@@ -328,7 +328,7 @@ fn no_piece_takes_a_member_down() {
         sums.share_out(&[1.0; 3]);
         Trial { name, cases: 3_000 }.run(make, |said| {
             let mut said = said.into_iter();
-            let mut group = Group {
+            let mut peers = Peers {
                 index: 0,
                 links: &links,
                 receive: &mut || said.next().ok_or(Gone),
@@ -338,7 +338,7 @@ fn no_piece_takes_a_member_down() {
                 step: 0,
             };
             let mut own = gradient(&layout, 0, 1);
-            sums.sum(&mut group, &mut own, false).is_ok()
+            sums.sum(&mut peers, &mut own, false).is_ok()
         });
     }
 }
