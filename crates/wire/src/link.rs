@@ -89,8 +89,8 @@ impl Outbox {
     /// Sends a frame, after those that were sent before. Between processes this never waits for the other side: what
     /// it does not take yet waits in the link, and shares its payload with the sender. The link is lost when the other
     /// side takes none of what waits for the link's patience, or when more waits than [`MAX_WAITING_BYTES`] or
-    /// [`MAX_WAITING_FRAMES`]. So a sender that could send without end must ask for word from the other side now and
-    /// then. Within a process, the other side's sink is called.
+    /// [`MAX_WAITING_FRAMES`]. So nothing slows a sender down: one with much to send lets the other side ask for it.
+    /// Within a process, the other side's sink is called.
     pub fn send(&self, frame: impl Into<Frame>) -> Result<(), Closed> {
         match &*self.end {
             LinkEnd::Memory(end) => end.send(frame.into()),
