@@ -52,8 +52,8 @@ impl Replica {
         self.optimizer.restore_part(steps).iter_mut().chain(outer)
     }
 
-    /// Goes on from a checkpoint; false if it is of another optimiser or model. One that has no velocity of the outer step
-    /// is of a time before it; one that has it and is not asked for it is no worse.
+    /// Goes on from a checkpoint; false if it is of another optimiser or model. One that has no velocity of the outer
+    /// step is of a time before it; one that has it and is not asked for it is no worse.
     #[must_use]
     pub fn restore(&mut self, steps: u64, moments: Vec<Vec<f32>>, velocity: Option<Vec<f32>>) -> bool {
         let Some(outer) = &mut self.outer else { return self.optimizer.restore(steps, moments) };

@@ -16,8 +16,8 @@ pub struct RunSchedule {
     samples: usize,
     /// Into how many rounds of one batch a worker an epoch is cut.
     pub rounds_per_epoch: u64,
-    /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds, those of several local steps are
-    /// fewer; where updates grow with what has come in, this is an estimate.
+    /// How many updates an epoch has. Asynchronous ones are more and smaller than rounds, those of several local steps
+    /// are fewer; where updates grow with what has come in, this is an estimate.
     pub updates_per_epoch: u64,
     /// Over all workers.
     pub round_size: usize,

@@ -42,6 +42,7 @@
 // In a test a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod choice;
 mod deck;
 pub mod group;
 pub mod relay;

@@ -272,9 +272,15 @@ impl<'a> Values<'a> {
                 let largest = halves.iter().map(magnitude).fold(0, u16::max);
                 (f16::from_bits(largest).to_f32() * factor).is_finite()
             }
-            // The largest code is below 128 in magnitude.
-            RawValues::Codes { scales, .. } => {
-                scales.iter().fold(true, |all, &scale| all & (128.0 * f32::from_le_bytes(scale)).is_finite())
+            // The largest of a block decides; what is no number, or infinite, is so whatever it is multiplied with.
+            RawValues::Codes { codes, scales, block } => {
+                let is_finite = |(codes, &scale): (&[[u8; 1]], &[u8; 4])| {
+                    let largest =
+                        codes.iter().map(|&[code]| code.cast_signed().unsigned_abs()).fold(0, u8::max);
+                    let scale = f32::from_le_bytes(scale);
+                    scale.is_finite() & (f32::from(largest) * scale).is_finite()
+                };
+                codes.chunks(block).zip(scales).fold(true, |all, block| all & is_finite(block))
             }
         }
     }

@@ -1,10 +1,11 @@
 //! A head whose workers are a group: it keeps membership, the log and the checkpoints; the parameters are the members'.
 
+mod rounds;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use bonfire_learn::Tally;
 use bonfire_report::{self as report, Exit};
 use bonfire_strategy::{Group, Unit, group};
 use bonfire_wire::proto::frame::Body;
@@ -16,6 +17,7 @@ use super::Head;
 use crate::state::{Intake, PIECE, piece_of};
 use bonfire_run::run::Update;
 use bonfire_run::schedule::Due;
+use rounds::{FirstRounds, Round};
 
 /// How many rounds members can be ahead of what all have said that they have done: what they say waits in their links.
 const AHEAD: u64 = 1 << 16;
@@ -50,6 +52,7 @@ struct Leading<'h, 'a> {
     fetch: Option<Fetch>,
     /// What members that are behind have asked for and the head does not have yet.
     asked: Vec<(u64, proto::StateWanted)>,
+    first_rounds: FirstRounds,
     finished: bool,
     stopping: bool,
 }
@@ -69,13 +72,6 @@ struct Uncounted {
 struct Fetch {
     from: u64,
     intake: Intake,
-}
-
-#[derive(Default)]
-struct Round {
-    tally: Tally,
-    /// Of the first member that said it.
-    digest: Option<u64>,
 }
 
 /// A group without members.
@@ -98,6 +94,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             has_moments: true,
             fetch: None,
             asked: Vec::new(),
+            first_rounds: FirstRounds::after(head.run.progress.round),
             finished: false,
             stopping: false,
             head,
@@ -234,46 +231,6 @@ impl<'h, 'a> Leading<'h, 'a> {
             _ => self.due = None,
         }
         self.count_rounds()
-    }
-
-    /// A member has done a round.
-    fn done(&mut self, node: u64, done: &proto::GroupRound) -> Result<()> {
-        let tally = done.tally.unwrap_or_default();
-        let is_now = self.view.as_ref().is_some_and(|view| view.generation == done.generation);
-        if !is_now || done.round > self.head.run.progress.round.saturating_add(AHEAD) {
-            // Of a group that is no more.
-            return Ok(());
-        }
-        self.head.stats.pushed(node, tally.samples, done.compute_s);
-        // In a group everybody receives about as much as it sends.
-        self.head.stats.aside(node, done.sent_bytes, done.sent_bytes);
-        if tally.samples > 0 || done.compute_s > 0.0 {
-            self.add(done.round, &tally);
-        }
-        if let Some(digest) = done.digest {
-            self.compare(node, done.round, digest);
-        }
-        self.decide(group::Event::Done { member: node, generation: done.generation, round: done.round })
-    }
-
-    /// All members must have the same parameters. One that differs computes wrongly: bad memory does that to old
-    /// machines.
-    fn compare(&mut self, node: u64, round: u64, digest: u64) {
-        let first = *self.rounds.entry(round).or_default().digest.get_or_insert(digest);
-        if first != digest {
-            let name = self.head.name(node);
-            let message =
-                format!("{name} has other parameters than another member of the group after round {round}");
-            self.head.run.tell(report::Event::Warned { message });
-        }
-    }
-
-    fn add(&mut self, round: u64, tally: &proto::Tally) {
-        let round = self.rounds.entry(round).or_default();
-        round.tally.loss += tally.loss;
-        round.tally.weight += tally.weight;
-        round.tally.answers = round.tally.answers.saturating_add(tally.answers);
-        round.tally.correct = round.tally.correct.saturating_add(tally.correct);
     }
 
     fn decide(&mut self, event: group::Event) -> Result<()> {

@@ -42,8 +42,8 @@ impl Apart {
     }
 }
 
-/// The way from `start` to `end`, so many times, as a gradient that weighs as much. Rows that have not moved are not in it;
-/// of statistics it has those at the end.
+/// The way from `start` to `end`, so many times, as a gradient that weighs as much. Rows that have not moved are not in
+/// it; of statistics it has those at the end.
 fn way(layout: &Layout, start: &[f32], end: &[f32], weight: f64, gradient: &mut Gradient) {
     gradient.clear();
     gradient.weight = weight;
