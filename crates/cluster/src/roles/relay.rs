@@ -75,8 +75,10 @@ struct Relaying {
     digest: Option<u64>,
     /// The push that answers the parent's order is not rounded.
     exact: bool,
-    /// The update that comes in, as it is passed on: which attempt it is, and its chunks.
+    /// What comes in and is passed on: which attempt at an update it is, and its chunks.
     coming: (u64, BTreeMap<u32, Parcel>),
+    /// Under an asynchronous parent: its newest parameters, as they came.
+    newest: Option<Entry>,
     feed: Feed,
     parameters: ParameterEncoder,
     workers: BTreeMap<u64, RelayWorker>,
@@ -138,6 +140,7 @@ impl Relaying {
             digest: None,
             exact: false,
             coming: (0, BTreeMap::new()),
+            newest: None,
             feed: Feed::default(),
             parameters: ParameterEncoder::new(layout),
             workers: BTreeMap::new(),
@@ -160,7 +163,7 @@ impl Relaying {
             self.lost(node)?;
         }
         // All replicas begin alike; those of an asynchronous relay's workers follow its parameters.
-        let has = (self.version == 0 || self.is_async).then_some(0);
+        let has = (self.version == 0 || self.sends_parameters()).then_some(0);
         self.feed.admit(node, outbox.clone(), has);
         let (part, told) = Default::default();
         self.workers.insert(node, RelayWorker { link, outbox, part, told });
@@ -285,7 +288,7 @@ impl Relaying {
     /// Takes a chunk of what is new, and passes it on to workers that can use it.
     fn coming(&mut self, piece: &proto::Piece, payload: Bytes) -> Result<()> {
         self.updates.piece(piece, payload.clone())?;
-        if piece.step != step::SUM || self.is_async {
+        if self.is_async {
             return Ok(());
         }
         let attempt = piece.generation;
@@ -293,7 +296,9 @@ impl Relaying {
             self.coming = (attempt, BTreeMap::new());
         }
         let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
-        self.feed.send_ahead(piece.round, attempt, piece.index as usize, &parcel);
+        if piece.step == step::SUM {
+            self.feed.send_ahead(piece.round, attempt, piece.index as usize, &parcel);
+        }
         self.coming.1.insert(piece.index, parcel);
         Ok(())
     }
@@ -304,23 +309,25 @@ impl Relaying {
         if let Some(trouble) = compare(&self.replica, go).filter(|_| !self.updates.is_behind()) {
             let _ = self.parent.send(Body::Trouble(trouble));
         }
-        if go.news() == proto::News::Update && !self.is_async {
+        if go.news() != proto::News::Nothing && !self.is_async {
             let state_bytes =
                 self.replica.parameters.len() * 4 * (1 + self.replica.optimizer.moments().len());
             let (attempt, parcels) = std::mem::take(&mut self.coming);
-            let parcels: Vec<Parcel> = parcels.into_values().collect();
             let entry = Entry {
                 from: self.version,
                 to: go.version,
                 news: go.news(),
                 lr: go.lr,
                 weight: go.weight,
-                parcels,
+                parcels: parcels.into_values().collect(),
                 attempt,
                 digest: go.digest,
             };
             self.version = go.version;
-            self.feed.add(entry, state_bytes);
+            match go.news() {
+                proto::News::Update => self.feed.add(entry, state_bytes),
+                _ => self.newest = Some(entry),
+            }
         }
         (self.version, self.digest) = (go.version, go.digest);
         // Without an order it was news only.
@@ -377,13 +384,22 @@ impl Relaying {
         let _ = self.parent.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
     }
 
+    /// Whether the workers get parameters, and not updates: from an asynchronous relay, and below an asynchronous parent.
+    fn sends_parameters(&self) -> bool {
+        self.is_async || self.newest.is_some()
+    }
+
     /// Sends a worker to work. One that is gone is heard of in the mail.
     fn release(&mut self, worker: u64, number: u64, unit: Unit) {
         self.task.answers.insert((worker, number));
         let exact = self.exact && !self.is_async;
         let order = Order { number, version: self.version, units: vec![unit], exact, digest: self.digest };
-        if !self.is_async || self.feed.has(worker) == Some(self.version) {
+        let has = self.feed.has(worker);
+        if !self.sends_parameters() || has == Some(self.version) {
             return self.feed.order(worker, order);
+        }
+        if let Some(newest) = self.newest.as_ref().filter(|newest| has == Some(newest.from)) {
+            return self.feed.order_with(worker, newest, order);
         }
         // Its workers see the parameters only, at whatever version the relay has.
         let entry = Entry {

@@ -169,7 +169,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         if has.is_none() {
             self.behind.insert(node, lease);
             self.feed.give_state(node);
-            return Ok(());
+            // What it was to do as a member before is dealt again.
+            return self.decide(server::Event::Lost { member: node });
         }
         self.decide(server::Event::Joined { member: node, lease })
     }
@@ -263,6 +264,7 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn remove(&mut self, node: u64) {
         self.feed.remove(node);
         self.behind.remove(&node);
+        self.orders.remove(&node);
         if let Some(awaited) = &mut self.awaited {
             awaited.remove(&node);
         }
