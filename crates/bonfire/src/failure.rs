@@ -5,7 +5,7 @@ use bonfire_launch::{LabError, LaunchError};
 
 /// Marks an error that is not the fault of the input: the program ends with exit code 1 instead of 2.
 #[derive(Debug)]
-pub struct Failed(pub String);
+pub(crate) struct Failed(pub String);
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,7 +16,7 @@ impl fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 /// Whether an error is not the fault of the input.
-pub fn is_failure(error: &Error) -> bool {
+pub(crate) fn is_failure(error: &Error) -> bool {
     // Asked of the error as a whole: a `Failed` that was added as context is not among its causes.
     error.is::<Failed>()
         || error.downcast_ref().is_some_and(|error| !matches!(error, LaunchError::Unfit(_)))

@@ -17,7 +17,7 @@ use ureq::Agent;
 
 /// A public data set.
 #[derive(Debug)]
-pub struct Collection {
+pub(crate) struct Collection {
     pub name: &'static str,
     /// The address of the folder on the web.
     pub address: &'static str,
@@ -28,14 +28,14 @@ pub struct Collection {
 
 /// A file of a data set, unpacked.
 #[derive(Clone, Copy, Debug)]
-pub struct CollectionFile {
+pub(crate) struct CollectionFile {
     pub name: &'static str,
     pub size: u64,
     /// SHA-256, in hexadecimal.
     pub checksum: &'static str,
 }
 
-pub const COLLECTIONS: [Collection; 2] = [
+pub(crate) const COLLECTIONS: [Collection; 2] = [
     Collection {
         name: "fashion-mnist",
         address: "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -94,7 +94,7 @@ pub const COLLECTIONS: [Collection; 2] = [
 
 /// Where the files come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     Folder(PathBuf),
     /// An address that ends in a slash.
     Web(String),
@@ -102,7 +102,7 @@ pub enum Origin {
 
 impl Origin {
     /// What a user wrote: an address or a folder.
-    pub fn parse(given: &str) -> Result<Self> {
+    pub(crate) fn parse(given: &str) -> Result<Self> {
         if given.starts_with("http://") {
             return Ok(Self::Web(format!("{}/", given.trim_end_matches('/'))));
         }
@@ -120,7 +120,7 @@ impl Origin {
 }
 
 /// Fetches all files of a data set into the folder `into`, which must be new or empty.
-pub fn fetch(collection: &Collection, origin: &Origin, into: &Path) -> Result<()> {
+pub(crate) fn fetch(collection: &Collection, origin: &Origin, into: &Path) -> Result<()> {
     fetch_with(&agent(Duration::from_secs(20)), collection, origin, into)
 }
 
@@ -225,13 +225,13 @@ fn unwritable(goal: &Path) -> impl FnOnce(std::io::Error) -> Failed + '_ {
 
 /// A folder beside the one that is wanted, gone again if anything fails.
 #[derive(Debug)]
-pub struct Aside {
+pub(crate) struct Aside {
     pub path: PathBuf,
 }
 
 impl Aside {
     /// Creates it, if `wanted` is a place where a folder can be put: not there yet, or empty.
-    pub fn beside(wanted: &Path) -> Result<Self> {
+    pub(crate) fn beside(wanted: &Path) -> Result<Self> {
         if wanted.exists() {
             let mut entries =
                 fs::read_dir(wanted).with_context(|| format!("{} is no folder", wanted.display()))?;
@@ -251,7 +251,7 @@ impl Aside {
     }
 
     /// Gives it its place.
-    pub fn place(self, wanted: &Path) -> Result<()> {
+    pub(crate) fn place(self, wanted: &Path) -> Result<()> {
         if wanted.exists() {
             // Empty, or else `beside` had refused; not every system renames over an empty folder.
             fs::remove_dir(wanted).with_context(|| format!("cannot replace {}", wanted.display()))?;

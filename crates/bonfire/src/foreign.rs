@@ -8,7 +8,7 @@ use std::fmt;
 
 /// The place of a process among its like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RankPlace {
+pub(crate) struct RankPlace {
     pub launcher: Launcher,
     /// From 0.
     pub rank: u32,
@@ -23,7 +23,7 @@ pub struct RankPlace {
 
 /// Who started the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launcher {
+pub(crate) enum Launcher {
     /// Open MPI's mpirun.
     OpenMpi,
     /// A launcher that speaks PMI: those of MPICH and Intel MPI.
@@ -36,7 +36,7 @@ pub enum Launcher {
 
 impl Launcher {
     /// Whether programs that it starts can use MPI.
-    pub fn knows_mpi(self) -> bool {
+    pub(crate) fn knows_mpi(self) -> bool {
         matches!(self, Self::OpenMpi | Self::Pmi | Self::Slurm)
     }
 }
@@ -55,7 +55,7 @@ impl fmt::Display for Launcher {
 
 /// Variables that cannot be right, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contradiction(String);
+pub(crate) struct Contradiction(String);
 
 impl fmt::Display for Contradiction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,7 +66,7 @@ impl fmt::Display for Contradiction {
 impl std::error::Error for Contradiction {}
 
 /// The place of this process by the environment that `lookup` reads. None if no launcher started it.
-pub fn place(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<RankPlace>, Contradiction> {
+pub(crate) fn place(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<RankPlace>, Contradiction> {
     let env = Environment(lookup);
     let (mpi, torch) = (env.open_mpi()?.map_or_else(|| env.pmi(), |place| Ok(Some(place)))?, env.torchrun()?);
     Ok(match (mpi, torch) {

@@ -10,17 +10,17 @@ use anyhow::{Error, Result};
 use crate::failure::Failed;
 
 /// A line on stderr. A terminal that was closed is no reason to end: what cannot be said is not said.
-pub fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     write(&format!("{line}\n"));
 }
 
 /// A line about something that went wrong, but does not end the command.
-pub fn warn(message: String) {
+pub(crate) fn warn(message: String) {
     say(&format!("warning: {message}"));
 }
 
 /// A text on stderr that ends where it ends, for lines that are written again and again.
-pub fn write(text: &str) {
+pub(crate) fn write(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
@@ -29,7 +29,7 @@ pub fn write(text: &str) {
 /// # Errors
 /// [`ReaderGone`] if nobody reads stdout any more, as in `bonfire data list | head -1`: the program then ends quietly.
 /// [`Failed`] if the line cannot be written for another reason.
-pub fn print(line: &str) -> Result<()> {
+pub(crate) fn print(line: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     let printed = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
     printed.map_err(|error| match error.kind() {
@@ -40,7 +40,7 @@ pub fn print(line: &str) -> Result<()> {
 
 /// The reader of stdout went away. That is no failure: it has read what it wanted.
 #[derive(Debug)]
-pub struct ReaderGone;
+pub(crate) struct ReaderGone;
 
 impl fmt::Display for ReaderGone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 /// Combines gradients so that those that point the same way are averaged, and those at right angles are added: `(1 -
 /// a·b / 2|a|²) a + (1 - a·b / 2|b|²) b`, in pairs, then pairs of pairs; an odd one waits for the next turn. Each has
 /// the vectors of one tensor; the result is left in the first.
-pub fn adasum(vectors: &mut Vec<Vec<f32>>) {
+pub(crate) fn adasum(vectors: &mut Vec<Vec<f32>>) {
     while vectors.len() > 1 {
         let mut pairs = std::mem::take(vectors).into_iter();
         while let Some(mut a) = pairs.next() {

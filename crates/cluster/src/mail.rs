@@ -9,7 +9,7 @@ use bonfire_wire::{Frame, Incoming, Outbox, Sink};
 
 /// Something that came over a link.
 #[derive(Debug)]
-pub struct Mail {
+pub(crate) struct Mail {
     /// Numbers are given by this node, each once.
     pub link: u64,
     pub news: News,
@@ -17,7 +17,7 @@ pub struct Mail {
 
 /// What can come.
 #[derive(Debug)]
-pub enum News {
+pub(crate) enum News {
     /// Somebody has connected; this is how to answer.
     Opened(Outbox),
     Frame(Frame),
@@ -29,20 +29,20 @@ pub enum News {
 
 /// Puts mail into a mailbox.
 #[derive(Clone, Debug)]
-pub struct Post {
+pub(crate) struct Post {
     sender: SyncSender<Mail>,
     next: Arc<AtomicU64>,
 }
 
 /// Where the mail of a node comes in. Nodes wait nowhere else, and by no other time.
 #[derive(Debug)]
-pub struct Mailbox {
+pub(crate) struct Mailbox {
     receiver: Receiver<Mail>,
     clock: Box<dyn Clock>,
 }
 
 /// The time that a node lives in: that of the world, or a simulated one.
-pub trait Clock: std::fmt::Debug + Send {
+pub(crate) trait Clock: std::fmt::Debug + Send {
     fn now(&self) -> Instant;
 
     /// The next mail, if any comes in time.
@@ -66,24 +66,24 @@ impl Clock for RealTime {
 const ROOM: usize = 1024;
 
 /// An empty mailbox.
-pub fn mailbox() -> (Post, Mailbox) {
+pub(crate) fn mailbox() -> (Post, Mailbox) {
     mailbox_in(Box::new(RealTime))
 }
 
 /// An empty mailbox in some time.
-pub fn mailbox_in(clock: Box<dyn Clock>) -> (Post, Mailbox) {
+pub(crate) fn mailbox_in(clock: Box<dyn Clock>) -> (Post, Mailbox) {
     let (sender, receiver) = sync_channel(ROOM);
     (Post { sender, next: Arc::default() }, Mailbox { receiver, clock })
 }
 
 impl Post {
     /// A number for a link.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Takes what comes over a link.
-    pub fn sink(&self, link: u64) -> Sink {
+    pub(crate) fn sink(&self, link: u64) -> Sink {
         let sender = self.sender.clone();
         Box::new(move |incoming| {
             let news = match incoming {
@@ -96,24 +96,24 @@ impl Post {
     }
 
     /// Says that somebody was turned away. If there is no room for that, it is not worth waiting.
-    pub fn stranger(&self, address: &str, reason: &str) {
+    pub(crate) fn stranger(&self, address: &str, reason: &str) {
         let news = News::Stranger(format!("{address} {reason}"));
         let _ = self.sender.try_send(Mail { link: u64::MAX, news });
     }
 
     /// Says that somebody has connected.
-    pub fn announce(&self, link: u64, outbox: Outbox) {
+    pub(crate) fn announce(&self, link: u64, outbox: Outbox) {
         let _ = self.sender.send(Mail { link, news: News::Opened(outbox) });
     }
 }
 
 impl Mailbox {
     /// The next mail, if any comes in time.
-    pub fn next(&self, timeout: Duration) -> Option<Mail> {
+    pub(crate) fn next(&self, timeout: Duration) -> Option<Mail> {
         self.clock.receive(&self.receiver, timeout)
     }
 
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
 }

@@ -22,7 +22,7 @@ use bonfire_run::worker::{UnitSeed, Worker};
 
 /// A worker and all that it needs.
 #[derive(Debug)]
-pub struct Trainer {
+pub(crate) struct Trainer {
     samples: Arc<Samples>,
     worker: Worker,
     shares: Shares,
@@ -38,14 +38,14 @@ pub struct Trainer {
 
 /// What computing a unit took and gave.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Computed {
+pub(crate) struct Computed {
     pub tally: proto::Tally,
     pub seconds: f64,
 }
 
 impl Computed {
     /// Counts another unit.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let (sum, tally) = (&mut self.tally, &other.tally);
         sum.loss += tally.loss;
         sum.weight += tally.weight;
@@ -58,7 +58,7 @@ impl Computed {
 
 impl Trainer {
     /// A trainer for a worker, on a run's data.
-    pub fn new(settings: &Settings, dataset: &Dataset, mut worker: Worker) -> Result<Self> {
+    pub(crate) fn new(settings: &Settings, dataset: &Dataset, mut worker: Worker) -> Result<Self> {
         let (copies, threads) = (worker.copies().len(), worker.threads());
         let layout = worker.layout().clone();
         let file = &settings.file;
@@ -80,12 +80,12 @@ impl Trainer {
         })
     }
 
-    pub fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         self.worker.layout()
     }
 
     /// Computes the gradient of a unit.
-    pub fn compute(&mut self, unit: Unit) -> Computed {
+    pub(crate) fn compute(&mut self, unit: Unit) -> Computed {
         let started = Instant::now();
         let sharing = self.shares.sharing();
         let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
@@ -103,38 +103,38 @@ impl Trainer {
     }
 
     /// Whether there is such a unit.
-    pub fn has(&self, unit: Unit) -> bool {
+    pub(crate) fn has(&self, unit: Unit) -> bool {
         let sharing = self.shares.sharing();
         let per_epoch = sharing.rounds_per_epoch.saturating_mul(sharing.workers as u64);
         u64::from(unit.index) < per_epoch && unit.epoch.checked_mul(per_epoch).is_some()
     }
 
     /// A round without a share: a gradient of nothing.
-    pub fn idle(&mut self) -> Computed {
+    pub(crate) fn idle(&mut self) -> Computed {
         self.gradient.clear();
         self.gradient.finish();
         Computed::default()
     }
 
     /// Back to the parameters that every run begins with.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.replica = Replica::of(&self.settings, self.worker.layout());
     }
 
     /// How many samples there are to train on.
-    pub fn samples(&self) -> usize {
+    pub(crate) fn samples(&self) -> usize {
         self.samples.len()
     }
 
     /// One step by a sum of gradients.
-    pub fn step(&mut self, lr: f32) {
+    pub(crate) fn step(&mut self, lr: f32) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
         let step = StepSize { lr, clip: self.settings.file.clip_norm };
         self.pool.install(|| replica.step(std::slice::from_ref(gradient), step));
     }
 
     /// One step by the sum of how far the members of a group went, each by itself.
-    pub fn step_together(&mut self) {
+    pub(crate) fn step_together(&mut self) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
         self.pool.install(|| replica.step_together(std::slice::from_ref(gradient)));
     }
@@ -142,13 +142,13 @@ impl Trainer {
 
 /// What the head is to hear of a replica that is not what the head's was at that version: it was not computed right, or
 /// is no longer what was computed. Bad memory does that to old machines.
-pub fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Trouble> {
+pub(crate) fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Trouble> {
     let differs = go.digest.is_some_and(|digest| digest != replica.digest());
     let reason = || format!("has other parameters than the head at version {}", go.version);
     differs.then(|| proto::Trouble { reason: reason(), unreachable: 0 })
 }
 
-pub fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {
+pub(crate) fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {
     let &Tally { loss, weight, answers, correct, .. } = tally;
     proto::Tally { loss, weight, answers, correct, samples }
 }

@@ -12,18 +12,18 @@ use crate::exchange::parameters::put_parameters;
 use crate::state::Intake;
 
 /// What a piece between a server and its members is.
-pub mod step {
+pub(crate) mod step {
     /// A chunk of a member's gradient.
-    pub const PUSH: u32 = 0;
+    pub(crate) const PUSH: u32 = 0;
     /// A chunk of the sum that the members apply.
-    pub const SUM: u32 = 1;
+    pub(crate) const SUM: u32 = 1;
     /// Parameters, or those of a chunk that changed.
-    pub const PARAMETERS: u32 = 2;
+    pub(crate) const PARAMETERS: u32 = 2;
 }
 
 /// What is new to a member, on its way into its replica.
 #[derive(Debug)]
-pub struct Updates {
+pub(crate) struct Updates {
     chunks: Chunks,
     /// The sum that is coming in.
     sum: Gradient,
@@ -38,7 +38,7 @@ pub struct Updates {
 }
 
 impl Updates {
-    pub fn new(layout: &Layout, clip: Option<f32>) -> Self {
+    pub(crate) fn new(layout: &Layout, clip: Option<f32>) -> Self {
         let chunks = Chunks::of(layout);
         let has = vec![false; chunks.len()];
         Self {
@@ -53,7 +53,7 @@ impl Updates {
     }
 
     /// Takes a piece of what is new.
-    pub fn piece(&mut self, piece: &proto::Piece, payload: Bytes) -> Result<()> {
+    pub(crate) fn piece(&mut self, piece: &proto::Piece, payload: Bytes) -> Result<()> {
         let index = piece.index as usize;
         ensure!(index < self.chunks.len(), "there is no chunk {index}");
         let chunk = &self.chunks[index];
@@ -75,7 +75,7 @@ impl Updates {
     }
 
     /// Brings the replica to the version that `go` says. Of a member that is behind, only what it has of the state.
-    pub fn apply(&mut self, replica: &mut Replica, go: &proto::Go) -> Result<()> {
+    pub(crate) fn apply(&mut self, replica: &mut Replica, go: &proto::Go) -> Result<()> {
         for (index, parcel) in std::mem::take(&mut self.parameters) {
             put_parameters(&self.chunks[index], &parcel, &mut replica.parameters)?;
         }
@@ -96,17 +96,17 @@ impl Updates {
     }
 
     /// Whether the replica has only a part of the state.
-    pub fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         self.state.is_some()
     }
 
     /// Begins to take a state: what to ask for first.
-    pub fn take_state(&mut self, replica: &Replica) -> Vec<proto::StateWanted> {
+    pub(crate) fn take_state(&mut self, replica: &Replica) -> Vec<proto::StateWanted> {
         self.state.insert(Intake::moving(replica)).wanted()
     }
 
     /// Takes a piece of a state. What to ask for next; none if the state is whole.
-    pub fn state(
+    pub(crate) fn state(
         &mut self,
         replica: &mut Replica,
         piece: &proto::State,

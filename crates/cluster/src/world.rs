@@ -16,9 +16,9 @@ use bytes::Bytes;
 use crate::exchange::sharded::Gather;
 
 #[cfg(not(feature = "mpi"))]
-pub use absent::World;
+pub(crate) use absent::World;
 #[cfg(feature = "mpi")]
-pub use present::World;
+pub(crate) use present::World;
 
 /// Whether this program, started as these ranks, can do what a run file wants of MPI.
 pub fn check_engine(settings: &Settings, ranks: Option<Ranks>) -> Result<(), YamlError> {
@@ -38,7 +38,7 @@ pub fn check_engine(settings: &Settings, ranks: Option<Ranks>) -> Result<(), Yam
 
 /// What all members said before a sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Agreement {
+pub(crate) struct Agreement {
     /// Of all members together.
     pub weight: f64,
     /// Whether one of them was told to leave.

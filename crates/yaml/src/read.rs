@@ -21,11 +21,11 @@ pub(crate) struct NodeReader<'a> {
 }
 
 impl<'a> NodeReader<'a> {
-    pub fn new(origin: &'a str, root: &'a YamlNode) -> Self {
+    pub(crate) fn new(origin: &'a str, root: &'a YamlNode) -> Self {
         Self { origin, node: root, path: "" }
     }
 
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, YamlError> {
+    pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, YamlError> {
         self.seed(PhantomData)
     }
 

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 
 /// The arguments with `-nr`, which course assignments have and which no parser takes for one flag, spelt out.
-pub fn spelt_out(arguments: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+pub(crate) fn spelt_out(arguments: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let mut is_over = false;
     arguments.into_iter().map(move |argument| {
         is_over |= argument == "--";

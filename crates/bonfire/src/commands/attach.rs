@@ -15,7 +15,7 @@ use crate::terminal::{say, warn};
                   fetched. Ctrl-C leaves the run as it is.\n\n\
                   Examples:\n  bonfire attach\n  bonfire attach 2026-11-15T18-02"
 )]
-pub struct AttachArgs {
+pub(crate) struct AttachArgs {
     /// The run, or the beginning of its name [default: the newest whose folder is not here yet]
     run: Option<String>,
     /// Leave the run's folder on every host
@@ -29,7 +29,7 @@ pub struct AttachArgs {
     json: bool,
 }
 
-pub fn run(args: &AttachArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode> {
     let mut run = RemoteRun::find(RunList::open()?, args.run.as_deref())?;
     let id = run.record.id.clone();
     if run.record.is_collected {

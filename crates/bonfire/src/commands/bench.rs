@@ -13,7 +13,7 @@ use crate::terminal::print;
 
 /// Measure how fast this machine is.
 #[derive(Debug, clap::Args)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
     command: BenchCommand,
 }
@@ -107,7 +107,7 @@ struct StepArgs {
     json: bool,
 }
 
-pub fn run(args: &BenchArgs) -> Result<()> {
+pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     match &args.command {
         BenchCommand::Step(args) => run_step(args),
         BenchCommand::Exchange(args) if args.member => exchange::take_part(),

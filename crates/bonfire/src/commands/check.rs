@@ -12,7 +12,7 @@ use crate::terminal::{print, say};
                   Examples:\n  bonfire check -i hosts.ini\n  bonfire check -H pi1,pi2,pi3 --json\n\n\
                   Exit codes: 0 all hosts can be used; 1 some cannot; 2 the input was wrong."
 )]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     #[command(flatten)]
     fleet: FleetArgs,
     /// Print a line of JSON for every host
@@ -20,7 +20,7 @@ pub struct CheckArgs {
     json: bool,
 }
 
-pub fn run(args: &CheckArgs) -> Result<()> {
+pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let mut fleet = args.fleet.check(args.fleet.hosts()?, 0)?;
     fleet.measure_speeds(STEP_SPEED);
     fleet.measure_network();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// List, make and get data sets.
 #[derive(Debug, clap::Args)]
-pub struct DataArgs {
+pub(crate) struct DataArgs {
     #[command(subcommand)]
     command: DataCommand,
 }
@@ -65,7 +65,7 @@ struct GetArgs {
 }
 
 /// Does what `bonfire data` was asked.
-pub fn run(args: DataArgs) -> Result<()> {
+pub(crate) fn run(args: DataArgs) -> Result<()> {
     match args.command {
         DataCommand::List => print(table(&KNOWN.iter().map(row).collect::<Vec<_>>()).trim_end()),
         DataCommand::Make(args) => {

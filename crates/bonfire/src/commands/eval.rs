@@ -14,7 +14,7 @@ use crate::terminal::{print, say};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bonfire eval runs/first\n  bonfire eval runs/first --watch --json\n\n\
                         Exit codes: 0 all checkpoints were measured; 1 some were not; 2 the input was wrong.")]
-pub struct EvalArgs {
+pub(crate) struct EvalArgs {
     /// The folder of the run
     run_dir: PathBuf,
     /// Wait for the run to start, and for more checkpoints until it has ended
@@ -28,7 +28,7 @@ pub struct EvalArgs {
     json: bool,
 }
 
-pub fn run(args: &EvalArgs) -> Result<()> {
+pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let mut results = Results { json: args.json, measured: 0, missed: Vec::new(), printed: Ok(()) };
     measure(args, &mut results)?;
     results.verdict()

@@ -11,7 +11,7 @@ use crate::terminal::{print, say};
 #[command(after_help = "Examples:\n  bonfire export runs/first\n  \
                         bonfire export runs/first --round 500 -o lenet5.safetensors\n\n\
                         In Python:\n  model.load_state_dict(safetensors.torch.load_file(\"lenet5.safetensors\"))")]
-pub struct ExportArgs {
+pub(crate) struct ExportArgs {
     /// The folder of the run
     run_dir: PathBuf,
     /// The file to write, which must be new [default: the folder's name and .safetensors, in this folder]
@@ -22,7 +22,7 @@ pub struct ExportArgs {
     round: Option<u64>,
 }
 
-pub fn run(args: &ExportArgs) -> Result<()> {
+pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let out = match &args.out {
         Some(out) => out.clone(),
         None => default_name(args)?,

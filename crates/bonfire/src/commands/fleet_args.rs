@@ -6,7 +6,7 @@ use bonfire_launch::{CheckedFleet, Host, Inventory, PATIENCE, Program, SpeedTest
 
 /// Which hosts.
 #[derive(Debug, clap::Args)]
-pub struct FleetArgs {
+pub(crate) struct FleetArgs {
     /// The list of hosts: an inventory of Ansible, a hostfile of MPI, or an address a line
     #[arg(long, short, value_name = "FILE", required_unless_present = "hosts", conflicts_with = "hosts")]
     inventory: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub struct FleetArgs {
 }
 
 impl FleetArgs {
-    pub fn hosts(&self) -> Result<Vec<Host>> {
+    pub(crate) fn hosts(&self) -> Result<Vec<Host>> {
         let inventory = match (&self.hosts, &self.inventory) {
             (Some(list), _) => Inventory::from_list(list)?,
             (None, Some(path)) => Inventory::load(path, self.group.as_deref())?,
@@ -33,14 +33,14 @@ impl FleetArgs {
     }
 
     /// Logs into these hosts and asks what they are. `data_bytes` are to find room there, and this program.
-    pub fn check(&self, hosts: Vec<Host>, data_bytes: u64) -> Result<CheckedFleet> {
+    pub(crate) fn check(&self, hosts: Vec<Host>, data_bytes: u64) -> Result<CheckedFleet> {
         let program = Program::own(env!("CARGO_PKG_VERSION")).context("this program cannot read itself")?;
         Ok(CheckedFleet::of(hosts, Duration::from_secs(self.timeout), program, data_bytes)?)
     }
 }
 
 /// How fast a host trains `lenet5` with all its cores that the model can use.
-pub const STEP_SPEED: SpeedTest = SpeedTest {
+pub(crate) const STEP_SPEED: SpeedTest = SpeedTest {
     arguments: |cores| {
         let threads = cores.clamp(1, 4).to_string();
         ["bench", "step", "--model", "lenet5", "--seconds", "0.5", "--threads", &threads, "--json"]

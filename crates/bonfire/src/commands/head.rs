@@ -27,7 +27,7 @@ use crate::terminal::print;
                   bonfire head run.yml --set head.works=true     this machine is the first worker, too\n  \
                   bonfire head --resume runs/first               under the same ticket: its nodes come back"
 )]
-pub struct HeadArgs {
+pub(crate) struct HeadArgs {
     #[command(flatten)]
     run: RunArgs,
     /// Where nodes reach this process; port 0 takes a free one [default: 0.0.0.0:4711, or where a resumed run was]
@@ -52,7 +52,7 @@ pub struct HeadArgs {
     ranks: RankArgs,
 }
 
-pub fn run(args: HeadArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
     // Who says where to listen hands the ticket on by other means.
     if args.listen.is_none()
         && let Some(place) = args.ranks.place(false)?

@@ -9,7 +9,7 @@ use crate::terminal::print;
 
 /// What this program does on a host for the launcher. Nobody types these commands.
 #[derive(Debug, clap::Args)]
-pub struct HostArgs {
+pub(crate) struct HostArgs {
     #[command(subcommand)]
     command: HostCommand,
 }
@@ -53,7 +53,7 @@ enum HostCommand {
     Measure { address: String },
 }
 
-pub fn run(args: HostArgs) -> Result<()> {
+pub(crate) fn run(args: HostArgs) -> Result<()> {
     let failed = || Failed("this host failed".to_owned());
     match args.command {
         HostCommand::Guard => {

@@ -15,7 +15,7 @@ use crate::terminal::print;
                         bonfire import lenet5.safetensors run.yml\n\n\
                         Then:\n  bonfire eval runs/imported\n  bonfire train --resume runs/imported"
 )]
-pub struct ImportArgs {
+pub(crate) struct ImportArgs {
     /// A state dict of torch.save, alone or in a checkpoint, or a safetensors file
     weights: PathBuf,
     /// The run file (YAML): the model that the weights are of, and its data
@@ -28,7 +28,7 @@ pub struct ImportArgs {
     out: Option<PathBuf>,
 }
 
-pub fn run(args: &ImportArgs) -> Result<()> {
+pub(crate) fn run(args: &ImportArgs) -> Result<()> {
     let (origin, text) = match &args.run_file {
         Some(path) => (path.display().to_string(), read(path)?),
         None => ("run file".to_owned(), String::new()),

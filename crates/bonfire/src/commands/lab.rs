@@ -13,7 +13,7 @@ use crate::terminal::{print, say, write};
 
 /// Emulate a cluster on this machine.
 #[derive(Debug, clap::Args)]
-pub struct LabArgs {
+pub(crate) struct LabArgs {
     #[command(subcommand)]
     command: LabCommand,
 }
@@ -61,7 +61,7 @@ struct DownArgs {
     name: String,
 }
 
-pub fn run(args: LabArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     let done = match args.command {
         LabCommand::Up(args) => return up(args),
         LabCommand::Down(args) => down(&args),

@@ -11,7 +11,7 @@ use crate::terminal::print;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "While a run goes on, the logs are on its hosts; later they are in its folder.\n\n\
                   Examples:\n  bonfire logs\n  bonfire logs pi3 -f\n  bonfire logs --run 2026-11-15T18-02")]
-pub struct LogsArgs {
+pub(crate) struct LogsArgs {
     /// The host, as the inventory names it [default: all]
     host: Option<String>,
     /// Go on until the run is over
@@ -22,7 +22,7 @@ pub struct LogsArgs {
     run: Option<String>,
 }
 
-pub fn run(args: &LogsArgs) -> Result<()> {
+pub(crate) fn run(args: &LogsArgs) -> Result<()> {
     let run = RemoteRun::find(RunList::open()?, args.run.as_deref())?;
     let is_wanted = |process: &&ProcessPlan| args.host.as_ref().is_none_or(|host| process.name == *host);
     let processes: Vec<&ProcessPlan> = run.record.processes.iter().filter(is_wanted).collect();

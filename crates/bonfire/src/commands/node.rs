@@ -18,7 +18,7 @@ use crate::terminal::{say, write};
 #[command(after_help = "Examples:\n  bonfire node bonfire://192.168.2.101:4711/AQEv…\n  \
                   bonfire node bonfire://192.168.2.101:4711/AQEv… --name pi4\n  \
                   bonfire node --ticket-file ticket --rank 2")]
-pub struct NodeArgs {
+pub(crate) struct NodeArgs {
     /// The line that `bonfire head` printed; under a launcher whose rank 0 is the head it is found without
     #[arg(conflicts_with_all = ["nodes", "master", "secret", "insecure"])]
     ticket: Option<String>,
@@ -50,7 +50,7 @@ pub struct NodeArgs {
     insecure: bool,
 }
 
-pub fn run(args: &NodeArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode> {
     let mut told = 0;
     let mut tell = |stage: &Stage| {
         if !args.quiet {
@@ -100,7 +100,7 @@ fn as_rank(args: &NodeArgs, tell: &mut dyn FnMut(&Stage)) -> Result<ExitCode> {
 }
 
 /// Where things are kept that can be had again.
-pub fn cache() -> Option<PathBuf> {
+pub(crate) fn cache() -> Option<PathBuf> {
     let folder = |key: &str| std::env::var_os(key).filter(|path| !path.is_empty()).map(PathBuf::from);
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(cache.join("bonfire"))

@@ -11,7 +11,7 @@ use super::node::cache;
     next_help_heading = "One of several ranks (mpirun, srun and torchrun say which; by hand: -n 3 -nr 1 \
                          --master ADDRESS)"
 )]
-pub struct RankArgs {
+pub(crate) struct RankArgs {
     /// How many nodes there are; this command is given once on each
     #[arg(long, short = 'n', value_name = "N", requires = "node_rank")]
     nodes: Option<u32>,
@@ -28,7 +28,7 @@ pub struct RankArgs {
 
 impl RankArgs {
     /// The place of this process among others. None if it is alone; then what is only for others must not be asked for.
-    pub fn place(&self, insecure: bool) -> Result<Option<RankPlace>> {
+    pub(crate) fn place(&self, insecure: bool) -> Result<Option<RankPlace>> {
         if let (Some(size), Some(rank)) = (self.nodes, self.node_rank) {
             ensure!(
                 rank < size,
@@ -50,7 +50,7 @@ impl RankArgs {
     }
 
     /// How the ranks find each other.
-    pub fn rendezvous(&self, place: &RankPlace, insecure: bool) -> Result<Rendezvous> {
+    pub(crate) fn rendezvous(&self, place: &RankPlace, insecure: bool) -> Result<Rendezvous> {
         let told = place.master.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let master = self.master.clone().or(told);
         let passphrase = self

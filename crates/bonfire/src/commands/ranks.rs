@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const SUMMARY: Duration = Duration::from_millis(400);
 
 /// Leads the run as rank 0, which also works unless it is to be the head only.
-pub fn lead(
+pub(crate) fn lead(
     training: Training<'_>,
     rendezvous: &Rendezvous,
     wait: Duration,
@@ -48,7 +48,7 @@ pub fn lead(
 }
 
 /// Works as another rank until the run is over.
-pub fn follow(
+pub(crate) fn follow(
     place: &RankPlace,
     rendezvous: &Rendezvous,
     part: &Part,
@@ -76,7 +76,7 @@ pub fn follow(
 }
 
 /// How a rank takes part in a run.
-pub fn part(rank: u32, cache: Option<PathBuf>, wait: Duration) -> Part {
+pub(crate) fn part(rank: u32, cache: Option<PathBuf>, wait: Duration) -> Part {
     // Where rank 0 ends, launchers end all.
     let patience = Duration::ZERO;
     Part { name: None, listen: None, wait, patience, cache, rank: Some(rank) }

@@ -10,7 +10,7 @@ use crate::Training;
 
 /// What every command has that starts a run.
 #[derive(Debug, clap::Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// The run file (YAML). Without one, everything has its default: lenet5 on digits
     run_file: Option<PathBuf>,
     /// Change a key of the run file; may be given several times
@@ -32,12 +32,12 @@ pub struct RunArgs {
 
 impl RunArgs {
     /// Whether what the run is read from is on this machine.
-    pub fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         self.resume.as_ref().or(self.run_file.as_ref()).is_none_or(|path| path.exists())
     }
 
     /// The run that is asked for.
-    pub fn training<'a>(self) -> Result<Training<'a>> {
+    pub(crate) fn training<'a>(self) -> Result<Training<'a>> {
         let training = match (&self.resume, &self.run_file) {
             (Some(folder), _) => Training::resume(folder)?,
             (None, Some(path)) => Training::of_file(path)?,
@@ -56,7 +56,7 @@ impl RunArgs {
 }
 
 /// How the program ends after a run that did not fail.
-pub fn exit_code(summary: &Summary) -> ExitCode {
+pub(crate) fn exit_code(summary: &Summary) -> ExitCode {
     match summary.exit {
         Exit::Interrupted => ExitCode::from(INTERRUPTED),
         Exit::Done | Exit::TargetReached | Exit::Failed => ExitCode::SUCCESS,

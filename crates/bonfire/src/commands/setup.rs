@@ -16,12 +16,12 @@ use crate::terminal::{say, write};
                   already is not copied again. `bonfire run` does the same by itself.\n\n\
                   Examples:\n  bonfire setup -i hosts.ini\n  bonfire setup -H pi1,pi2,pi3"
 )]
-pub struct SetupArgs {
+pub(crate) struct SetupArgs {
     #[command(flatten)]
     fleet: FleetArgs,
 }
 
-pub fn run(args: &SetupArgs) -> Result<()> {
+pub(crate) fn run(args: &SetupArgs) -> Result<()> {
     let mut fleet = args.fleet.check(args.fleet.hosts()?, 0)?;
     install(&mut fleet, false);
     for checkup in fleet.checkups().iter().filter(|checkup| checkup.is_usable) {
@@ -31,7 +31,7 @@ pub fn run(args: &SetupArgs) -> Result<()> {
 }
 
 /// Copies the program to all hosts that can be used and do not have it, and tells of it.
-pub fn install(fleet: &mut CheckedFleet, quiet: bool) {
+pub(crate) fn install(fleet: &mut CheckedFleet, quiet: bool) {
     let bytes = fleet.program().bytes;
     let progress = CopyProgress::new(fleet.without_program().len() as u64 * bytes, quiet);
     let copied = fleet.install(&|host, bytes| progress.at(host, bytes));

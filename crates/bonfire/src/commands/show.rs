@@ -8,7 +8,7 @@ use bonfire_report::{Event, Stamped, View};
 
 /// The view of a run.
 #[derive(Debug)]
-pub struct Show {
+pub(crate) struct Show {
     view: View,
     folder: PathBuf,
     /// Held back until the folder is here, which it names.
@@ -17,13 +17,13 @@ pub struct Show {
 }
 
 /// Whether a line of the log says that nodes have joined.
-pub fn begins(line: &str) -> bool {
+pub(crate) fn begins(line: &str) -> bool {
     let event = serde_json::from_str::<Stamped>(line).map(|stamped| stamped.event);
     matches!(event, Ok(Event::NodeJoined { .. } | Event::Progress { .. }))
 }
 
 impl Show {
-    pub fn new(folder: &Path, quiet: bool, json: bool) -> Self {
+    pub(crate) fn new(folder: &Path, quiet: bool, json: bool) -> Self {
         let view = View::choose(quiet, json, std::io::stderr().is_terminal());
         // As a person here would name it.
         let here = std::env::current_dir().unwrap_or_default();
@@ -31,7 +31,7 @@ impl Show {
         Self { view, folder, last: None, at_s: 0.0 }
     }
 
-    pub fn news(&mut self, news: RunNews<'_>) {
+    pub(crate) fn news(&mut self, news: RunNews<'_>) {
         match news {
             RunNews::Line(line) => self.line(line),
             RunNews::Warning(message) => {
@@ -42,7 +42,7 @@ impl Show {
     }
 
     /// A line of the log.
-    pub fn line(&mut self, line: &str) {
+    pub(crate) fn line(&mut self, line: &str) {
         // Half a line is what a full disk leaves.
         let Ok(stamped) = serde_json::from_str::<Stamped>(line) else { return };
         self.at_s = stamped.at_s;
@@ -54,7 +54,7 @@ impl Show {
     }
 
     /// The folder is here, as far as it came.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         if let Some(last) = self.last.take() {
             self.view.show(&self.folder, &last);
         }

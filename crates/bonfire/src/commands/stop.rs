@@ -10,7 +10,7 @@ use crate::terminal::say;
                   start time.\n\n\
                   Examples:\n  bonfire stop\n  bonfire stop --run 2026-11-15T18-02 --now"
 )]
-pub struct StopArgs {
+pub(crate) struct StopArgs {
     /// The run, or the beginning of its name [default: the newest whose folder is not here yet]
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
@@ -19,7 +19,7 @@ pub struct StopArgs {
     now: bool,
 }
 
-pub fn run(args: &StopArgs) -> Result<()> {
+pub(crate) fn run(args: &StopArgs) -> Result<()> {
     let run = RemoteRun::find(RunList::open()?, args.run.as_deref())?;
     let record = &run.record;
     if record.is_collected {

@@ -22,7 +22,7 @@ use crate::failure::Failed;
                         srun -n 4 bonfire train run.yml\n  \
                         bonfire train run.yml -n 3 -nr 1 --master 10.0.0.1 --secret PASSPHRASE    on node 1 of 3"
 )]
-pub struct TrainArgs {
+pub(crate) struct TrainArgs {
     #[command(flatten)]
     run: RunArgs,
     /// How many workers share every round [default: one a core, at most 8]
@@ -38,7 +38,7 @@ pub struct TrainArgs {
     wait: u64,
 }
 
-pub fn run(args: TrainArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: TrainArgs) -> Result<ExitCode> {
     match args.ranks.place(args.insecure)? {
         Some(place) => as_rank(args, &place),
         None => alone(args),

@@ -21,14 +21,14 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 /// Somebody at a head's door.
 #[derive(Debug)]
-pub struct Adversary {
+pub(crate) struct Adversary {
     pub address: SocketAddr,
     ticket: Ticket,
 }
 
 /// What it tries.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Another secret, otherwise a node.
     WrongSecret,
     /// TLS and the right call, but no secret.
@@ -58,7 +58,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: &[Self] = &[
+    pub(crate) const ALL: &[Self] = &[
         Self::WrongSecret,
         Self::NoSecret,
         Self::WrongPath,
@@ -75,7 +75,7 @@ impl Kind {
     ];
 
     /// What the head says of it.
-    pub fn expect(self) -> &'static str {
+    pub(crate) fn expect(self) -> &'static str {
         match self {
             Self::WrongSecret => "showed a wrong secret",
             Self::NoSecret => "showed no secret",
@@ -98,18 +98,18 @@ const DEADLINE: Duration = Duration::from_secs(15);
 const TIMEOUTS: Timeouts = Timeouts { handshake: DEADLINE, silence: DEADLINE, patience: DEADLINE };
 
 impl Adversary {
-    pub fn new(ticket: &str) -> Self {
+    pub(crate) fn new(ticket: &str) -> Self {
         let ticket: Ticket = ticket.parse().expect("a ticket");
         Self { address: ticket.address.parse().expect("an address"), ticket }
     }
 
     /// The same at another's door.
-    pub fn at(&self, address: SocketAddr) -> Self {
+    pub(crate) fn at(&self, address: SocketAddr) -> Self {
         Self { address, ticket: self.ticket.clone() }
     }
 
     /// Comes once, and stays until it is shown out.
-    pub fn come(&self, kind: Kind) {
+    pub(crate) fn come(&self, kind: Kind) {
         let call = |path: &str| [PREFACE, &frame(4, 0, 0, &[]), &frame(1, 4, 1, &headers(path))].concat();
         match kind {
             Kind::Gone => drop(self.connect().write_all(&[22])),
@@ -140,7 +140,7 @@ impl Adversary {
     }
 
     /// So many of all kinds that need no patience, and as many again that say nothing at all.
-    pub fn come_all_at_once(&self, count: usize) {
+    pub(crate) fn come_all_at_once(&self, count: usize) {
         let silent: Vec<TcpStream> =
             (0..count / 2).filter_map(|_| TcpStream::connect_timeout(&self.address, DEADLINE).ok()).collect();
         thread::scope(|scope| {
@@ -208,7 +208,7 @@ impl Adversary {
     }
 
     /// Joins as a worker, and answers each order with something else that is wrong. Returns how many there were.
-    pub fn join_and_misbehave(&self) -> usize {
+    pub(crate) fn join_and_misbehave(&self) -> usize {
         let wire = Wire::start().expect("threads");
         let (head, inbox) = self.link(&wire);
         head.send(join("evil", env!("CARGO_PKG_VERSION"))).expect("sent");

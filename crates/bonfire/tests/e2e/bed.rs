@@ -11,11 +11,11 @@ use bonfire_launch::Inventory;
 
 use crate::program::{Bonfire, names};
 
-pub use lab::Lab;
+pub(crate) use lab::Lab;
 
 /// Some hosts, `pi1` and so on. Gone when it is dropped.
 #[derive(Debug)]
-pub struct Bed {
+pub(crate) struct Bed {
     pub lab: Lab,
     hosts: usize,
     slots: usize,
@@ -24,7 +24,7 @@ pub struct Bed {
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Whether these tests are asked for. They need root, sshd and iproute2.
-pub fn is_wanted(test: &str) -> bool {
+pub(crate) fn is_wanted(test: &str) -> bool {
     let is_wanted = std::env::var("BONFIRE_TEST_LAB").is_ok_and(|value| value == "1");
     if !is_wanted {
         eprintln!(
@@ -36,12 +36,12 @@ pub fn is_wanted(test: &str) -> bool {
 
 impl Bed {
     /// The letter tells the beds of one run of the tests apart.
-    pub fn of(letter: char, hosts: usize) -> Self {
+    pub(crate) fn of(letter: char, hosts: usize) -> Self {
         Self::shaped(letter, hosts, "")
     }
 
     /// The same with links such as `--rate 20mbit`.
-    pub fn shaped(letter: char, hosts: usize, shape: &str) -> Self {
+    pub(crate) fn shaped(letter: char, hosts: usize, shape: &str) -> Self {
         let lab = Lab::new(letter);
         lab.up(hosts, shape).wait().expect(0);
         fs::create_dir(lab.dir.path("tmp")).expect("a folder");
@@ -49,18 +49,18 @@ impl Bed {
     }
 
     /// Every host takes so many processes.
-    pub fn with_slots(self, slots: usize) -> Self {
+    pub(crate) fn with_slots(self, slots: usize) -> Self {
         Self { slots, ..self }
     }
 
     /// The address of a host, by its number from 1.
-    pub fn address(&self, number: usize) -> String {
+    pub(crate) fn address(&self, number: usize) -> String {
         let inventory = Inventory::load(&self.lab.folder().join("hosts.ini"), None).expect("an inventory");
         inventory.hosts[number - 1].address.clone()
     }
 
     /// The line of an inventory for a host.
-    pub fn line(&self, number: usize) -> String {
+    pub(crate) fn line(&self, number: usize) -> String {
         let folder = self.lab.folder();
         format!(
             "pi{number} ansible_host={} ansible_user=root slots={} ansible_ssh_private_key_file={} \
@@ -73,12 +73,12 @@ impl Bed {
     }
 
     /// The lines of an inventory for the hosts with these numbers.
-    pub fn lines(&self, numbers: &[usize]) -> String {
+    pub(crate) fn lines(&self, numbers: &[usize]) -> String {
         numbers.iter().map(|&number| self.line(number)).collect()
     }
 
     /// A command on all hosts.
-    pub fn bonfire(&self, arguments: &str) -> Bonfire {
+    pub(crate) fn bonfire(&self, arguments: &str) -> Bonfire {
         let (command, rest) = arguments.split_once(' ').unwrap_or((arguments, ""));
         let all: Vec<usize> = (1..=self.hosts).collect();
         self.lab.dir.write("hosts.ini", format!("[pool]\n{}", self.lines(&all)));
@@ -86,7 +86,7 @@ impl Bed {
     }
 
     /// A command that finds its hosts by itself.
-    pub fn here(&self, arguments: &str) -> Bonfire {
+    pub(crate) fn here(&self, arguments: &str) -> Bonfire {
         let tmp = self.lab.dir.path("tmp");
         self.lab.dir.bonfire(arguments).env(&format!("TMPDIR={}", tmp.display()))
     }
@@ -94,13 +94,13 @@ impl Bed {
     /// Waits until no process is left that was started by, or for, a launch of this bed; and that there is no file of a
     /// run on any host, or here.
     #[track_caller]
-    pub fn is_clean(&self) {
+    pub(crate) fn is_clean(&self) {
         self.is_clean_but_for(&[]);
     }
 
     /// The same without a look at some hosts, which are out of reach.
     #[track_caller]
-    pub fn is_clean_but_for(&self, lost: &[usize]) {
+    pub(crate) fn is_clean_but_for(&self, lost: &[usize]) {
         let there: Vec<usize> = (1..=self.hosts).filter(|number| !lost.contains(number)).collect();
         self.is_quiet_on(&there, DEADLINE);
         for number in there {
@@ -121,14 +121,14 @@ impl Bed {
 
     /// Waits until no process is left, on the hosts or here.
     #[track_caller]
-    pub fn is_quiet(&self) {
+    pub(crate) fn is_quiet(&self) {
         let all: Vec<usize> = (1..=self.hosts).collect();
         self.is_quiet_on(&all, DEADLINE);
     }
 
     /// The same for some hosts, within a time.
     #[track_caller]
-    pub fn is_quiet_on(&self, hosts: &[usize], time: Duration) {
+    pub(crate) fn is_quiet_on(&self, hosts: &[usize], time: Duration) {
         let deadline = Instant::now() + time;
         loop {
             let mut left = self.processes_here();
@@ -142,7 +142,7 @@ impl Bed {
     }
 
     /// The command lines of what runs on a host.
-    pub fn processes_on(&self, number: usize) -> Vec<String> {
+    pub(crate) fn processes_on(&self, number: usize) -> Vec<String> {
         self.lab.processes(number).into_iter().map(|process| process.line).collect()
     }
 
@@ -164,21 +164,21 @@ impl Bed {
 
     /// All is clean; then the hosts are taken away, and nothing is left of them either.
     #[track_caller]
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         self.is_clean();
         self.take_down();
     }
 
     /// Takes the hosts away, after which nothing is left of them.
     #[track_caller]
-    pub fn take_down(self) {
+    pub(crate) fn take_down(self) {
         self.lab.down();
         self.lab.expect_nothing();
     }
 }
 
 #[track_caller]
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !holds() {
         assert!(Instant::now() < deadline, "waited too long for {what}");

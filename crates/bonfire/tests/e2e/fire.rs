@@ -7,7 +7,7 @@ use crate::record::Record;
 
 /// A head that runs, and the nodes that were started for it.
 #[derive(Debug)]
-pub struct Fire {
+pub(crate) struct Fire {
     pub head: Running,
     pub ticket: String,
     pub nodes: Vec<Running>,
@@ -17,7 +17,7 @@ pub struct Fire {
 impl Fire {
     /// Starts a head with these settings, a line each; `arguments` is what else its command line has.
     #[track_caller]
-    pub fn light(dir: &Dir, name: &str, arguments: &str, settings: &str) -> Self {
+    pub(crate) fn light(dir: &Dir, name: &str, arguments: &str, settings: &str) -> Self {
         let line = format!("head --listen 127.0.0.1:0 --wait 60 --out {name} {arguments}");
         let mut head = dir.bonfire(&line).set(settings).start();
         let ticket = head.first_line();
@@ -26,7 +26,7 @@ impl Fire {
     }
 
     /// Starts so many nodes more.
-    pub fn join(mut self, dir: &Dir, nodes: usize) -> Self {
+    pub(crate) fn join(mut self, dir: &Dir, nodes: usize) -> Self {
         for _ in 0..nodes {
             let name = format!("n{}", self.nodes.len() + 1);
             self.nodes.push(dir.bonfire("node").arg(&self.ticket).arg("--name").arg(name).start());
@@ -36,7 +36,7 @@ impl Fire {
 
     /// Starts the head again in the same folder; its nodes are as they were.
     #[track_caller]
-    pub fn relight(mut self, dir: &Dir) -> Self {
+    pub(crate) fn relight(mut self, dir: &Dir) -> Self {
         self.head.until("its end", || false);
         self.head = dir.bonfire("head --wait 60 --resume").arg(&self.folder).start();
         assert_eq!(self.head.first_line(), self.ticket, "the ticket is the same");
@@ -45,7 +45,7 @@ impl Fire {
 
     /// The first node that has this role now.
     #[track_caller]
-    pub fn index_of(&self, role: &str) -> usize {
+    pub(crate) fn index_of(&self, role: &str) -> usize {
         let expect = format!("works as {role}");
         let has =
             |node: &Running| node.said().lines().rfind(|line| line.starts_with("works")) == Some(&expect);
@@ -55,7 +55,7 @@ impl Fire {
 
     /// Waits for the end of all, which must be a good one but for `harmed`, who may have missed it. What the head said.
     #[track_caller]
-    pub fn end(mut self, harmed: Option<usize>) -> String {
+    pub(crate) fn end(mut self, harmed: Option<usize>) -> String {
         let head = self.head.wait().expect(0);
         // Dropped, it is killed: it would wait for a head that does not come back.
         harmed.map(|harmed| self.nodes.remove(harmed));
@@ -67,7 +67,7 @@ impl Fire {
 
     /// Waits for the end of all, which must be a good one.
     #[track_caller]
-    pub fn burn_down(self) -> Record {
+    pub(crate) fn burn_down(self) -> Record {
         let head = self.head.wait();
         let said: Vec<Outcome> = self.nodes.into_iter().map(Running::wait).collect();
         head.expect(0);
@@ -80,6 +80,6 @@ impl Fire {
 
 /// A whole run with so many nodes.
 #[track_caller]
-pub fn burn(dir: &Dir, name: &str, nodes: usize, settings: &str) -> Record {
+pub(crate) fn burn(dir: &Dir, name: &str, nodes: usize, settings: &str) -> Record {
     Fire::light(dir, name, "--quiet", settings).join(dir, nodes).burn_down()
 }

@@ -19,14 +19,14 @@ const ENDLESS: &str = "
     arch=flat
 ";
 
-pub fn endless(bed: &Bed, arguments: &str, workers: usize) -> Running {
+pub(crate) fn endless(bed: &Bed, arguments: &str, workers: usize) -> Running {
     let settings = format!("{ENDLESS}\n parameter_server={{num_workers: {workers}}}");
     bed.bonfire(&format!("run {arguments}")).set(&settings).start()
 }
 
 /// Every file that a run leaves, the logs of all hosts among them.
 #[track_caller]
-pub fn complete(record: &Record, processes: &[&str]) {
+pub(crate) fn complete(record: &Record, processes: &[&str]) {
     let expect =
         ["checkpoints", "events.jsonl", "hosts.json", "logs", "run.yml", "state.json", "summary.json"];
     assert_eq!(names(&record.0), expect);

@@ -264,7 +264,7 @@ fn a_signal_to_all_stops_in_order() {
 }
 
 /// Whether there is an mpirun. BONFIRE_TEST_MPI demands it; without it tests that need one are left out, loudly.
-pub fn has_mpirun() -> bool {
+pub(crate) fn has_mpirun() -> bool {
     let version =
         Command::new("mpirun").arg("--version").stdout(Stdio::piped()).stderr(Stdio::null()).output();
     let found = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("Open MPI"));
@@ -279,7 +279,7 @@ pub fn has_mpirun() -> bool {
 }
 
 /// As root, and with more processes than cores: only tests do that.
-pub const MPIRUN: &str = "--allow-run-as-root --oversubscribe";
+pub(crate) const MPIRUN: &str = "--allow-run-as-root --oversubscribe";
 
 #[test]
 fn mpirun_just_works() {

@@ -19,19 +19,19 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// A folder for one test, gone with it.
 #[derive(Debug)]
-pub struct Dir(tempfile::TempDir);
+pub(crate) struct Dir(tempfile::TempDir);
 
 impl Dir {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// Writes a file and returns its path.
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
         fs::write(&path, content).expect("a file");
@@ -39,12 +39,12 @@ impl Dir {
     }
 
     /// The program in this folder with arguments between spaces; what has a space goes into [`Bonfire::arg`].
-    pub fn bonfire(&self, arguments: &str) -> Bonfire {
+    pub(crate) fn bonfire(&self, arguments: &str) -> Bonfire {
         self.command(Command::new(env!("CARGO_BIN_EXE_bonfire")), arguments)
     }
 
     /// The program in this folder, started by another one with such arguments.
-    pub fn bonfire_under(&self, launcher: &str, with: &str, arguments: &str) -> Bonfire {
+    pub(crate) fn bonfire_under(&self, launcher: &str, with: &str, arguments: &str) -> Bonfire {
         let mut command = Command::new(launcher);
         command.args(with.split_whitespace()).arg(env!("CARGO_BIN_EXE_bonfire"));
         self.command(command, arguments)
@@ -59,13 +59,13 @@ impl Dir {
     }
 
     /// The names of everything in this folder.
-    pub fn entries(&self) -> Vec<String> {
+    pub(crate) fn entries(&self) -> Vec<String> {
         names(self.0.path())
     }
 }
 
 /// The names in a folder, sorted; none if there is no such folder.
-pub fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<String> =
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
@@ -75,28 +75,28 @@ pub fn names(folder: &Path) -> Vec<String> {
 
 /// A command line that is about to be run.
 #[derive(Debug)]
-pub struct Bonfire(Command);
+pub(crate) struct Bonfire(Command);
 
 impl Bonfire {
-    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.0.arg(argument);
         self
     }
 
     /// Variables of the environment, `NAME=value` between spaces.
-    pub fn env(mut self, variables: &str) -> Self {
+    pub(crate) fn env(mut self, variables: &str) -> Self {
         self.0.envs(variables.split_whitespace().filter_map(|variable| variable.split_once('=')));
         self
     }
 
     /// More arguments between spaces.
-    pub fn args(mut self, arguments: &str) -> Self {
+    pub(crate) fn args(mut self, arguments: &str) -> Self {
         self.0.args(arguments.split_whitespace());
         self
     }
 
     /// `--set` for every line that is not empty.
-    pub fn set(mut self, lines: &str) -> Self {
+    pub(crate) fn set(mut self, lines: &str) -> Self {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             self.0.args(["--set", line]);
         }
@@ -104,7 +104,7 @@ impl Bonfire {
     }
 
     /// The same under other programs and in a shell, which says what to do with the command line: `"$@"`.
-    pub fn under(self, programs: &[&str], script: &str) -> Self {
+    pub(crate) fn under(self, programs: &[&str], script: &str) -> Self {
         let mut line = programs.iter().copied().chain(["sh", "-c", script, "sh"]);
         let mut command = Command::new(line.next().expect("a program"));
         command.args(line).arg(self.0.get_program()).args(self.0.get_args());
@@ -120,7 +120,7 @@ impl Bonfire {
         Self(command)
     }
 
-    pub fn start(mut self) -> Running {
+    pub(crate) fn start(mut self) -> Running {
         self.0.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let line = format!("{:?}", self.0);
         let mut child = self.0.spawn().expect("the program");
@@ -130,7 +130,7 @@ impl Bonfire {
     }
 
     /// Starts it with a stdout that nobody reads any more, as `| head -1` leaves it.
-    pub fn start_unread(mut self) -> Running {
+    pub(crate) fn start_unread(mut self) -> Running {
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);
         self.0.stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
@@ -141,13 +141,13 @@ impl Bonfire {
     }
 
     #[track_caller]
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         self.start().wait()
     }
 
     /// Runs it, and it must go well.
     #[track_caller]
-    pub fn succeed(self) -> Outcome {
+    pub(crate) fn succeed(self) -> Outcome {
         self.run().expect(0)
     }
 }
@@ -184,7 +184,7 @@ impl Ear {
 
 /// The program while it runs. Dropped, it is killed.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     line: String,
     stdout: Ear,
@@ -195,14 +195,14 @@ pub struct Running {
 impl Running {
     /// Waits for the end; a program that does not come to one is killed, and the test fails.
     #[track_caller]
-    pub fn wait(mut self) -> Outcome {
+    pub(crate) fn wait(mut self) -> Outcome {
         self.until("the end", || false);
         self.outcome()
     }
 
     /// Waits until something holds. False if the program ended without it.
     #[track_caller]
-    pub fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) -> bool {
+    pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) -> bool {
         loop {
             // In this order, so that what the program did last is seen.
             let ended = self.child.try_wait().expect("a status").is_some();
@@ -222,7 +222,7 @@ impl Running {
 
     /// The first line that it prints, without its end. Panics if it ends without one.
     #[track_caller]
-    pub fn first_line(&mut self) -> String {
+    pub(crate) fn first_line(&mut self) -> String {
         let heard = Arc::clone(&self.stdout.heard);
         let is_there = || heard.lock().expect("a lock").contains(&b'\n');
         assert!(self.until("a line", is_there), "no line from {}:\n{}", self.line, self.stderr.so_far());
@@ -230,13 +230,13 @@ impl Running {
     }
 
     /// What it said on stderr so far.
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.stderr.so_far()
     }
 
     /// Waits until something stands in what it said on stderr.
     #[track_caller]
-    pub fn until_said(&mut self, fragment: &str) {
+    pub(crate) fn until_said(&mut self, fragment: &str) {
         let heard = Arc::clone(&self.stderr.heard);
         let is_there = || String::from_utf8_lossy(&heard.lock().expect("a lock")).contains(fragment);
         assert!(
@@ -248,7 +248,7 @@ impl Running {
     }
 
     /// Lets it run for a while, then kills it without a warning, as a power cut would.
-    pub fn kill_after(mut self, time: Duration) -> Outcome {
+    pub(crate) fn kill_after(mut self, time: Duration) -> Outcome {
         let end = Instant::now() + time;
         self.until("its time", || Instant::now() >= end);
         self.child.kill().expect("killed");
@@ -256,12 +256,12 @@ impl Running {
     }
 
     /// Of its process.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends a signal by its name, such as `INT`.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status().expect("a shell");
         assert!(sent.success(), "{kill}");
@@ -284,7 +284,7 @@ impl Drop for Running {
 
 /// How the program ended and what it said.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub line: String,
     /// `None` if it was killed.
     pub code: Option<i32>,
@@ -294,7 +294,7 @@ pub struct Outcome {
 
 impl Outcome {
     #[track_caller]
-    pub fn expect(self, code: i32) -> Self {
+    pub(crate) fn expect(self, code: i32) -> Self {
         let Self { line, stdout, stderr, .. } = &self;
         assert_eq!(self.code, Some(code), "exit code of {line}\nstdout:\n{stdout}\nstderr:\n{stderr}");
         self
@@ -302,7 +302,7 @@ impl Outcome {
 
     /// Wrong input: exit code 2, one line of error with this in it, nothing on stdout.
     #[track_caller]
-    pub fn refuse(self, fragment: &str) {
+    pub(crate) fn refuse(self, fragment: &str) {
         let Self { line, stdout, stderr, .. } = &self.expect(2);
         let error = stderr.trim_end();
         let is_one_line = error.starts_with("error: ") && error.lines().count() == 1;
@@ -313,14 +313,14 @@ impl Outcome {
 
     /// The lines of stdout, each a JSON value.
     #[track_caller]
-    pub fn json_lines(&self) -> Vec<Value> {
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
         json_lines(&self.stdout)
     }
 }
 
 /// The lines of a text, each a JSON value.
 #[track_caller]
-pub fn json_lines(text: &str) -> Vec<Value> {
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
     text.lines().map(parse).collect()
 }

@@ -11,7 +11,7 @@ use crate::record::Record;
 
 /// Reads a log while it grows.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     path: PathBuf,
     /// How much of it was read.
     offset: u64,
@@ -24,13 +24,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn of(record: &Record) -> Self {
+    pub(crate) fn of(record: &Record) -> Self {
         let path = record.0.join("events.jsonl");
         Self { path, offset: 0, half: String::new(), told_s: Vec::new(), round: 0, zero: None }
     }
 
     /// Reads what is new. The last round that was told.
-    pub fn look(&mut self) -> u64 {
+    pub(crate) fn look(&mut self) -> u64 {
         for event in self.read() {
             self.take(&event);
         }
@@ -38,7 +38,7 @@ impl Watch {
     }
 
     /// The same of a run that was resumed meanwhile: how many rounds this process has told.
-    pub fn look_again(&mut self) -> usize {
+    pub(crate) fn look_again(&mut self) -> usize {
         self.look();
         self.told_s.len()
     }
@@ -70,12 +70,12 @@ impl Watch {
     }
 
     /// The time by the clock of the log.
-    pub fn now_s(&self) -> f64 {
+    pub(crate) fn now_s(&self) -> f64 {
         self.zero.map_or(0.0, |zero| zero.elapsed().as_secs_f64())
     }
 
     /// The longest time after a moment in which no round was told. Rounds are told every 0.2 s, so that is the least.
-    pub fn stall(&self, after_s: f64) -> f64 {
+    pub(crate) fn stall(&self, after_s: f64) -> f64 {
         let gaps = self.told_s.windows(2).filter(|pair| pair[1] > after_s);
         gaps.map(|pair| pair[1] - pair[0].max(after_s)).fold(0.0, f64::max)
     }

@@ -188,6 +188,9 @@ pub fn take_part() -> Result<()> {
     Ok(())
 }
 
+/// Which worker is at the other end of a link, and a link to every worker but this one.
+type AllLinks = (BTreeMap<u64, usize>, Vec<Option<Outbox>>);
+
 /// A process with its mailbox and its way to the others.
 struct Party {
     task: Task,
@@ -232,11 +235,7 @@ impl Party {
     }
 
     /// Links to all other workers, and which of them is at the other end of each.
-    fn connect_to_all(
-        &self,
-        peers: &[Peer],
-        early: &mut Early,
-    ) -> Result<(BTreeMap<u64, usize>, Vec<Option<Outbox>>)> {
+    fn connect_to_all(&self, peers: &[Peer], early: &mut Early) -> Result<AllLinks> {
         let (mut members, mut outboxes) = (BTreeMap::new(), vec![None; self.task.workers]);
         for to in self.index + 1..self.task.workers {
             let link = self.post.number();

@@ -7,13 +7,13 @@ use bonfire_wire::payload::{Precision, Schema, Section};
 
 /// A layout in chunks. All nodes of a run cut it alike.
 #[derive(Clone, Debug)]
-pub struct Chunks {
+pub(crate) struct Chunks {
     list: Vec<Chunk>,
 }
 
 /// A stretch of the flat vector.
 #[derive(Clone, Debug)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     pub range: Range<usize>,
     /// What lies in it, in order and without gaps.
     pub stretches: Vec<Stretch>,
@@ -23,7 +23,7 @@ pub struct Chunk {
 
 /// What a chunk has of one tensor.
 #[derive(Clone, Debug)]
-pub struct Stretch {
+pub(crate) struct Stretch {
     pub tensor: usize,
     pub kind: TensorKind,
     /// In the flat vector.
@@ -42,7 +42,7 @@ const FLOATS: (usize, usize) = (4 << 10, 255 << 10);
 
 impl Chunks {
     /// Cuts a layout.
-    pub fn of(layout: &Layout) -> Self {
+    pub(crate) fn of(layout: &Layout) -> Self {
         let (least, most) = FLOATS;
         Self::with_size(layout, (layout.len() / WANTED).clamp(least, most))
     }
@@ -76,16 +76,16 @@ impl Chunks {
         Self { list }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Chunk> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Chunk> {
         self.list.iter()
     }
 
     /// No chunk has more bytes on its way.
-    pub fn most_bytes(&self) -> usize {
+    pub(crate) fn most_bytes(&self) -> usize {
         self.list.iter().map(|chunk| chunk.schema.most_bytes(Precision::F32)).max().unwrap_or(0)
     }
 }
@@ -115,19 +115,19 @@ impl Chunk {
     }
 
     /// Whether all of its values travel whatever was touched, so that in full precision they need no schema.
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         !self.stretches.iter().any(|stretch| matches!(stretch.kind, TensorKind::Rows { .. }))
     }
 }
 
 impl Stretch {
     /// The rows of its table that lie in it.
-    pub fn rows(&self, width: usize) -> Range<u32> {
+    pub(crate) fn rows(&self, width: usize) -> Range<u32> {
         ((self.range.start - self.start) / width) as u32..((self.range.end - self.start) / width) as u32
     }
 
     /// Its place in its tensor.
-    pub fn within(&self) -> Range<usize> {
+    pub(crate) fn within(&self) -> Range<usize> {
         self.range.start - self.start..self.range.end - self.start
     }
 }

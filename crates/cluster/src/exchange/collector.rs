@@ -17,11 +17,11 @@ use super::chunks::Chunks;
 use super::codec::{ChunkEncoder, Parcel, ReceivedChunk, add_chunk, replace_chunk, sum_chunk};
 
 /// A member and the order that it answers.
-pub type Answer = (u64, u64);
+pub(crate) type Answer = (u64, u64);
 
 /// Pushes on their way in, and their sum.
 #[derive(Debug)]
-pub struct Collector {
+pub(crate) struct Collector {
     chunks: Arc<Chunks>,
     encoder: ChunkEncoder,
     /// The sum, as all will have it.
@@ -42,7 +42,7 @@ struct Pushed {
 
 /// A sum that is whole.
 #[derive(Clone, Debug)]
-pub struct Summed {
+pub(crate) struct Summed {
     pub attempt: u64,
     pub weight: f64,
     pub parcels: Vec<Parcel>,
@@ -51,7 +51,7 @@ pub struct Summed {
 }
 
 impl Collector {
-    pub fn new(layout: &Layout, precision: Precision) -> Self {
+    pub(crate) fn new(layout: &Layout, precision: Precision) -> Self {
         let chunks = Arc::new(Chunks::of(layout));
         Self {
             encoder: ChunkEncoder::new(&chunks, precision),
@@ -65,12 +65,12 @@ impl Collector {
     }
 
     /// No chunk has more bytes.
-    pub fn most_bytes(&self) -> usize {
+    pub(crate) fn most_bytes(&self) -> usize {
         self.chunks.most_bytes()
     }
 
     /// Takes a chunk of a member's push.
-    pub fn take(&mut self, member: u64, piece: &proto::Piece, payload: Bytes) -> Result<()> {
+    pub(crate) fn take(&mut self, member: u64, piece: &proto::Piece, payload: Bytes) -> Result<()> {
         let (answer, index) = ((member, piece.round), piece.index as usize);
         ensure!(index < self.chunks.len(), "it has chunk {index} of {}", self.chunks.len());
         let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
@@ -97,7 +97,7 @@ impl Collector {
     }
 
     /// Whether a push is whole: what is wrong with it, if it is not.
-    pub fn check(&self, answer: Answer, weight: f64) -> Result<()> {
+    pub(crate) fn check(&self, answer: Answer, weight: f64) -> Result<()> {
         let Some(pushed) = self.pushes.get(&answer) else {
             ensure!(weight == 0.0, "none of its chunks has come");
             return Ok(());
@@ -113,17 +113,22 @@ impl Collector {
     }
 
     /// A push that nobody will ask for.
-    pub fn discard(&mut self, answer: Answer) {
+    pub(crate) fn discard(&mut self, answer: Answer) {
         self.pushes.remove(&answer);
     }
 
     /// Discards the pushes of a member, but for those that are to be kept.
-    pub fn forget(&mut self, member: u64, is_kept: impl Fn(&Answer) -> bool) {
+    pub(crate) fn forget(&mut self, member: u64, is_kept: impl Fn(&Answer) -> bool) {
         self.pushes.retain(|answer, _| answer.0 != member || is_kept(answer));
     }
 
     /// The sum of a chunk over some pushes, if all of them have it and it was not made before. With it the attempt.
-    pub fn sum_ahead(&mut self, answers: &[Answer], index: usize, exact: bool) -> Option<(u64, Parcel)> {
+    pub(crate) fn sum_ahead(
+        &mut self,
+        answers: &[Answer],
+        index: usize,
+        exact: bool,
+    ) -> Option<(u64, Parcel)> {
         let has = |answer| {
             self.pushes
                 .get(answer)
@@ -144,7 +149,7 @@ impl Collector {
 
     /// The whole sum of some pushes, in their order; those of members that have pushed nothing count for nothing. They
     /// are gone then.
-    pub fn finish(&mut self, answers: &[Answer], exact: bool) -> Summed {
+    pub(crate) fn finish(&mut self, answers: &[Answer], exact: bool) -> Summed {
         if self.answers != answers {
             self.begin(answers.to_vec());
         }
@@ -199,7 +204,7 @@ impl Collector {
     }
 
     /// Adds a push to a sum of its own, at once.
-    pub fn accumulate(&mut self, answer: Answer, total: &mut Gradient) -> Result<()> {
+    pub(crate) fn accumulate(&mut self, answer: Answer, total: &mut Gradient) -> Result<()> {
         let Some(pushed) = self.pushes.remove(&answer) else { return Ok(()) };
         let weight = pushed.parcels.iter().flatten().map(|parcel| parcel.weight).next().unwrap_or(0.0);
         if weight == 0.0 {

@@ -5,12 +5,12 @@
 //! ([`codec`]; [`parameters`] for what is never rounded). Who sums it is a way: a server ([`collector`]), or all
 //! members, each some chunks ([`sharded`]).
 
-pub mod chunks;
-pub mod codec;
-pub mod collector;
+pub(crate) mod chunks;
+pub(crate) mod codec;
+pub(crate) mod collector;
 mod pages;
-pub mod parameters;
-pub mod sharded;
+pub(crate) mod parameters;
+pub(crate) mod sharded;
 
 use anyhow::{Result, ensure};
 use bonfire_run::run_file::Compression;
@@ -18,7 +18,7 @@ use bonfire_wire::payload::Precision;
 use bytes::Bytes;
 
 /// How values travel under a compression.
-pub fn precision(compression: Compression) -> Precision {
+pub(crate) fn precision(compression: Compression) -> Precision {
     match compression {
         Compression::None => Precision::F32,
         Compression::F16 => Precision::F16,
@@ -27,7 +27,7 @@ pub fn precision(compression: Compression) -> Precision {
 }
 
 /// Vectors of floats, one after the other, in little-endian order.
-pub fn floats_to_bytes<'a>(vectors: impl IntoIterator<Item = &'a [f32]>) -> Bytes {
+pub(crate) fn floats_to_bytes<'a>(vectors: impl IntoIterator<Item = &'a [f32]>) -> Bytes {
     let mut bytes = Vec::new();
     for vector in vectors {
         bytes.reserve(vector.len() * 4);
@@ -43,7 +43,7 @@ pub fn floats_to_bytes<'a>(vectors: impl IntoIterator<Item = &'a [f32]>) -> Byte
 }
 
 /// The way back, into vectors of known length.
-pub fn bytes_to_floats(bytes: &[u8], into: &mut [f32]) -> Result<()> {
+pub(crate) fn bytes_to_floats(bytes: &[u8], into: &mut [f32]) -> Result<()> {
     ensure!(bytes.len() == into.len() * 4, "{} bytes are not {} numbers", bytes.len(), into.len());
     for (value, bytes) in into.iter_mut().zip(bytes.as_chunks().0) {
         *value = f32::from_le_bytes(*bytes);

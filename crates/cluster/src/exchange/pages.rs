@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 /// Memory that nobody reads.
 #[derive(Clone, Debug, Default)]
-pub struct SendBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
+pub(crate) struct SendBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
 
 /// A payload's memory, which returns with the last one who reads it.
 #[derive(Debug)]
-pub struct SendBuffer {
+pub(crate) struct SendBuffer {
     bytes: Vec<u8>,
     pages: SendBuffers,
 }
@@ -24,7 +24,7 @@ impl SendBuffers {
     }
 
     /// An empty page.
-    pub fn take(&self) -> SendBuffer {
+    pub(crate) fn take(&self) -> SendBuffer {
         let mut bytes = self.list().pop().unwrap_or_default();
         bytes.clear();
         SendBuffer { bytes, pages: self.clone() }
@@ -32,12 +32,12 @@ impl SendBuffers {
 }
 
 impl SendBuffer {
-    pub fn bytes(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// Appends floats in little-endian order.
-    pub fn put_floats(&mut self, floats: &[f32]) {
+    pub(crate) fn put_floats(&mut self, floats: &[f32]) {
         if cfg!(target_endian = "little") {
             self.bytes.extend_from_slice(bytemuck::cast_slice(floats));
         } else {
@@ -46,7 +46,7 @@ impl SendBuffer {
     }
 
     /// The content, without a copy.
-    pub fn freeze(self) -> Bytes {
+    pub(crate) fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
 }

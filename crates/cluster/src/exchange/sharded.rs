@@ -17,7 +17,7 @@ use super::chunks::Chunks;
 use super::codec::{ChunkEncoder, Parcel, ReceivedChunk, replace_chunk, sum_chunk};
 
 /// One member's place among all, in one round.
-pub struct Peers<'a, E> {
+pub(crate) struct Peers<'a, E> {
     pub index: usize,
     /// To every member; none to this one.
     pub links: &'a [Option<Outbox>],
@@ -32,10 +32,10 @@ pub struct Peers<'a, E> {
 }
 
 /// Pieces of exchanges to come.
-pub type Early = VecDeque<(usize, proto::Piece, Bytes)>;
+pub(crate) type Early = VecDeque<(usize, proto::Piece, Bytes)>;
 
 /// A way for members to hear each other: over links, or by MPI.
-pub trait Gather<E> {
+pub(crate) trait Gather<E> {
     /// What every member has, in the order of the members. All have as many bytes.
     fn gather(&mut self, own: Bytes) -> Result<Vec<Bytes>, E>;
 }
@@ -116,7 +116,7 @@ impl<E: From<Closed>> Gather<E> for Peers<'_, E> {
 
 /// What a member needs to sum gradients with the others, from round to round.
 #[derive(Debug)]
-pub struct ShardedSums {
+pub(crate) struct ShardedSums {
     chunks: Arc<Chunks>,
     /// Of every chunk.
     owners: Vec<usize>,
@@ -130,7 +130,7 @@ pub struct ShardedSums {
 }
 
 impl ShardedSums {
-    pub fn new(layout: &Layout, precision: Precision) -> Self {
+    pub(crate) fn new(layout: &Layout, precision: Precision) -> Self {
         let chunks = Arc::new(Chunks::of(layout));
         Self {
             owners: Vec::new(),
@@ -145,26 +145,26 @@ impl ShardedSums {
 
     /// Shares the chunks out among members who each take such a part of them. What was lost in the sums so far stays
     /// lost: their owners are others.
-    pub fn share_out(&mut self, parts: &[f64]) {
+    pub(crate) fn share_out(&mut self, parts: &[f64]) {
         self.owners = owners(&self.chunks, parts);
         self.sums.reset();
     }
 
     /// Forgets what was lost: what is summed from now on is of another kind.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.own.reset();
         self.sums.reset();
     }
 
     /// No piece has more bytes.
-    pub fn most_bytes(&self) -> usize {
+    pub(crate) fn most_bytes(&self) -> usize {
         // Where all hear all, they hear half a mebibyte at a time, or which rows were touched: a bit each.
         self.chunks.most_bytes().max(1 << 20)
     }
 
     /// Replaces a member's gradient by the sum over all members. In an exact round nothing is rounded, and what was
     /// lost in earlier rounds is made up for.
-    pub fn sum<E: From<Closed>>(
+    pub(crate) fn sum<E: From<Closed>>(
         &mut self,
         peers: &mut Peers<'_, E>,
         gradient: &mut Gradient,

@@ -21,7 +21,7 @@ use bonfire_run::run::Run;
 
 /// A node of this process, on a thread of its own.
 #[derive(Debug)]
-pub struct LocalNode {
+pub(crate) struct LocalNode {
     /// Closes when the node is at its end.
     ended: Receiver<()>,
 }
@@ -31,7 +31,12 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 impl LocalNode {
     /// Starts a node that has joined already, as rank 0. Without a name it is called by its machine and rank.
-    pub fn move_in(name: Option<String>, run: &Run, gate: &Gate, registry: &mut Registry) -> Result<Self> {
+    pub(crate) fn move_in(
+        name: Option<String>,
+        run: &Run,
+        gate: &Gate,
+        registry: &mut Registry,
+    ) -> Result<Self> {
         let ticket = gate.ticket();
         let (post, mail) = mailbox();
         let part = Part {
@@ -72,7 +77,7 @@ impl LocalNode {
     }
 
     /// Waits for its end, but not for long: one that hangs ends with the process.
-    pub fn move_out(self) {
+    pub(crate) fn move_out(self) {
         let _ = self.ended.recv_timeout(FAREWELL);
     }
 }

@@ -21,7 +21,7 @@ use bonfire_run::state::data_digest;
 
 /// What a node has loaded for a run.
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     digest: Bytes,
     source: Source,
     dataset: Arc<Dataset>,
@@ -29,7 +29,7 @@ pub struct Loaded {
 
 /// What a newcomer has at hand.
 #[derive(Debug)]
-pub struct Newcomer<'a> {
+pub(crate) struct Newcomer<'a> {
     pub head: &'a Outbox,
     pub head_link: u64,
     pub mailbox: &'a Mailbox,
@@ -39,7 +39,7 @@ pub struct Newcomer<'a> {
 
 impl Newcomer<'_> {
     /// Loads data and model, and says that this node is ready.
-    pub fn prepare(
+    pub(crate) fn prepare(
         &self,
         welcome: &proto::Welcome,
         loaded: &mut Option<Loaded>,

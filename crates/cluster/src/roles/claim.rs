@@ -14,7 +14,7 @@ const ANSWERS: u64 = 1 << 40;
 const LOSS: f64 = 1e30;
 
 /// A peer's text without what would confuse a terminal or fill a log.
-pub fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut shown: String =
         text.chars().take(TEXT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if shown.len() < text.len() && shown.chars().count() == TEXT_CHARS {
@@ -24,7 +24,7 @@ pub fn plain(text: &str) -> String {
 }
 
 /// What is wrong with how a node introduces itself.
-pub fn wrong_join(join: &proto::Join) -> Option<&'static str> {
+pub(crate) fn wrong_join(join: &proto::Join) -> Option<&'static str> {
     let longest =
         [&join.version, &join.name, &join.machine, &join.address].into_iter().map(String::len).max();
     match join.fingerprint.len() {
@@ -35,7 +35,7 @@ pub fn wrong_join(join: &proto::Join) -> Option<&'static str> {
 }
 
 /// What is wrong with the numbers of a push by a member whose units are of so many samples.
-pub fn wrong_push(push: &proto::Push, batch_size: usize) -> Option<String> {
+pub(crate) fn wrong_push(push: &proto::Push, batch_size: usize) -> Option<String> {
     let tally = push.tally.unwrap_or_default();
     let most = (batch_size as u64).saturating_mul(push.units.len() as u64);
     if !push.weight.is_finite() || push.weight < 0.0 || push.weight > ANSWERS as f64 {
@@ -57,7 +57,7 @@ pub fn wrong_push(push: &proto::Push, batch_size: usize) -> Option<String> {
 }
 
 /// Seconds that may have passed.
-pub fn seconds(claimed: f64) -> f64 {
+pub(crate) fn seconds(claimed: f64) -> f64 {
     if claimed.is_finite() { claimed.clamp(0.0, SECONDS) } else { 0.0 }
 }
 

@@ -3,21 +3,21 @@ use std::ops::RangeInclusive;
 
 /// The processors that a process may run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cpus(Vec<RangeInclusive<u32>>);
+pub(crate) struct Cpus(Vec<RangeInclusive<u32>>);
 
 /// More ranges than this are nonsense: they come from a peer.
 const MOST_RANGES: usize = 4096;
 
 impl Cpus {
     /// Those of this process, as in `0-3,8`; empty if the system does not tell.
-    pub fn own() -> String {
+    pub(crate) fn own() -> String {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         list.unwrap_or_default().trim().to_owned()
     }
 
     /// Reads `0-3,8`. What cannot be read counts as not said.
-    pub fn parse(list: &str) -> Self {
+    pub(crate) fn parse(list: &str) -> Self {
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             Some(first.parse().ok()?..=last.parse().ok()?)
@@ -27,7 +27,7 @@ impl Cpus {
     }
 
     /// Whether two processes of a machine may run on the same processor. Those that did not say may.
-    pub fn overlap(&self, other: &Self) -> bool {
+    pub(crate) fn overlap(&self, other: &Self) -> bool {
         let meet =
             |a: &RangeInclusive<u32>, b: &RangeInclusive<u32>| a.start() <= b.end() && b.start() <= a.end();
         self.0.is_empty() || other.0.is_empty() || self.0.iter().any(|a| other.0.iter().any(|b| meet(a, b)))

@@ -12,7 +12,7 @@ use crate::mail::News;
 use bonfire_run::job::Job;
 
 /// Measures what the head sends, one after the other.
-pub fn evaluate(connections: &mut Connections, job: &mut Job) -> Result<Next> {
+pub(crate) fn evaluate(connections: &mut Connections, job: &mut Job) -> Result<Next> {
     loop {
         let Some(mail) = connections.mailbox.next(Duration::from_secs(1)) else { continue };
         if let News::Frame(Frame { body: Body::Measure(measure), payload }) = &mail.news

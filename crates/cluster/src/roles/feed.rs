@@ -15,7 +15,7 @@ use crate::updates::step;
 
 /// The members of a server, each with what it has, and the newest steps from version to version.
 #[derive(Debug, Default)]
-pub struct Feed {
+pub(crate) struct Feed {
     entries: VecDeque<Entry>,
     bytes: usize,
     members: BTreeMap<u64, Follower>,
@@ -39,7 +39,7 @@ struct Follower {
 
 /// What leads from one version to a later one.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub from: u64,
     pub to: u64,
     pub news: proto::News,
@@ -54,7 +54,7 @@ pub struct Entry {
 
 /// Where a member is to go on.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub(crate) struct Order {
     pub number: u64,
     pub version: u64,
     pub units: Vec<Unit>,
@@ -66,7 +66,7 @@ pub struct Order {
 
 impl Feed {
     /// Takes a member, which has a version if that is known.
-    pub fn admit(&mut self, member: u64, outbox: Outbox, has: Option<u64>) {
+    pub(crate) fn admit(&mut self, member: u64, outbox: Outbox, has: Option<u64>) {
         let follower = Follower {
             outbox,
             has,
@@ -78,26 +78,26 @@ impl Feed {
         self.members.insert(member, follower);
     }
 
-    pub fn remove(&mut self, member: u64) {
+    pub(crate) fn remove(&mut self, member: u64) {
         self.members.remove(&member);
     }
 
     /// What the members have is of no use any more.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.entries.clear();
         self.bytes = 0;
         self.members.values_mut().for_each(|member| member.has = None);
     }
 
     /// A member's last push was not used, and it is told with its next order.
-    pub fn drop_push(&mut self, member: u64) {
+    pub(crate) fn drop_push(&mut self, member: u64) {
         if let Some(member) = self.members.get_mut(&member) {
             member.is_dropped = true;
         }
     }
 
     /// Sends a chunk of the update to `version` ahead, to all who are up to date but for it.
-    pub fn send_ahead(&mut self, version: u64, attempt: u64, index: usize, parcel: &Parcel) {
+    pub(crate) fn send_ahead(&mut self, version: u64, attempt: u64, index: usize, parcel: &Parcel) {
         for member in self.members.values_mut() {
             if !member.takes_state && member.has == version.checked_sub(1) {
                 if (member.ahead.0, member.ahead.1) != (version, attempt) {
@@ -111,7 +111,7 @@ impl Feed {
     }
 
     /// Adds the newest step. Older ones are kept while they are together no larger than a whole state.
-    pub fn add(&mut self, entry: Entry, state_bytes: usize) {
+    pub(crate) fn add(&mut self, entry: Entry, state_bytes: usize) {
         for member in self.members.values_mut().filter(|member| member.takes_state) {
             let _ = entry.send(member, proto::Go { version: entry.to, ..proto::Go::default() });
         }
@@ -123,7 +123,7 @@ impl Feed {
     }
 
     /// Has a member take the state.
-    pub fn give_state(&mut self, member: u64) {
+    pub(crate) fn give_state(&mut self, member: u64) {
         if let Some(member) = self.members.get_mut(&member) {
             member.takes_state = true;
             let _ = member.outbox.send(Body::TakeState(proto::TakeState {}));
@@ -131,7 +131,7 @@ impl Feed {
     }
 
     /// Answers a member that asks for a piece of the state.
-    pub fn answer(&self, member: u64, wanted: &proto::StateWanted, replica: &Replica, version: u64) {
+    pub(crate) fn answer(&self, member: u64, wanted: &proto::StateWanted, replica: &Replica, version: u64) {
         if let Some(member) = self.members.get(&member).filter(|member| member.takes_state) {
             let (state, payload) = piece_of(replica, version, wanted);
             let _ = member.outbox.send(Frame { body: Body::State(state), payload });
@@ -139,7 +139,7 @@ impl Feed {
     }
 
     /// A member has the state. False if it has no order yet: it is new.
-    pub fn state_taken(&mut self, member: u64, version: u64) -> bool {
+    pub(crate) fn state_taken(&mut self, member: u64, version: u64) -> bool {
         let Some(follower) = self.members.get_mut(&member).filter(|member| member.takes_state) else {
             return true;
         };
@@ -155,7 +155,7 @@ impl Feed {
     }
 
     /// Sends a member its order, with what it needs to be up to date. If that is the state, the order waits for it.
-    pub fn order(&mut self, member: u64, order: Order) {
+    pub(crate) fn order(&mut self, member: u64, order: Order) {
         let Some(follower) = self.members.get_mut(&member) else { return };
         if follower.takes_state {
             follower.order = Some(order);
@@ -180,14 +180,14 @@ impl Feed {
     }
 
     /// Sends a member its order with something that is new to it alone.
-    pub fn order_with(&mut self, member: u64, entry: &Entry, order: Order) {
+    pub(crate) fn order_with(&mut self, member: u64, entry: &Entry, order: Order) {
         if let Some(follower) = self.members.get_mut(&member) {
             let _ = send_order(follower, &[entry], order);
         }
     }
 
     /// The version that a member was last brought to.
-    pub fn has(&self, member: u64) -> Option<u64> {
+    pub(crate) fn has(&self, member: u64) -> Option<u64> {
         self.members.get(&member).and_then(|member| member.has)
     }
 }
@@ -255,7 +255,7 @@ impl Entry {
 }
 
 /// A chunk on its way between a server and a member.
-pub fn piece(step: u32, attempt: u64, round: u64, index: usize, parcel: &Parcel) -> Frame {
+pub(crate) fn piece(step: u32, attempt: u64, round: u64, index: usize, parcel: &Parcel) -> Frame {
     let (weight, plain) = (parcel.weight, parcel.is_plain);
     let piece = proto::Piece { generation: attempt, round, step, index: index as u32, weight, plain };
     Frame { body: Body::Piece(piece), payload: parcel.payload.clone() }

@@ -2,7 +2,7 @@
 
 mod apart;
 mod incoming;
-pub mod sums;
+pub(crate) mod sums;
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use apart::Apart;
 use incoming::{Giver, Heard, Incoming};
 
 /// Takes part in the run's sums until the head has something else to do for this node.
-pub fn take_part(
+pub(crate) fn take_part(
     connections: &mut Connections,
     settings: &Settings,
     trainer: &mut Trainer,
@@ -55,7 +55,7 @@ pub fn take_part(
 }
 
 /// What all members have to do together on the schedule of a run.
-pub fn plan_of(schedule: &RunSchedule) -> group::Plan {
+pub(crate) fn plan_of(schedule: &RunSchedule) -> group::Plan {
     let (epochs, max_rounds) = schedule.ends();
     let pace = group::Pace { after: schedule.pace.after, steps: schedule.pace.steps };
     group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace }

@@ -1,13 +1,13 @@
 //! The roles of a run, each a loop over its mail: the head, and what a node may be told to be.
 
-pub mod claim;
-pub mod cpus;
-pub mod evaluator;
-pub mod feed;
-pub mod head;
-pub mod member;
-pub mod network;
-pub mod node;
-pub mod registry;
-pub mod relay;
-pub mod worker;
+pub(crate) mod claim;
+pub(crate) mod cpus;
+pub(crate) mod evaluator;
+pub(crate) mod feed;
+pub(crate) mod head;
+pub(crate) mod member;
+pub(crate) mod network;
+pub(crate) mod node;
+pub(crate) mod registry;
+pub(crate) mod relay;
+pub(crate) mod worker;

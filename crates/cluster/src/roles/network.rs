@@ -10,14 +10,14 @@ use bonfire_wire::{ConnectSecurity, Fingerprint, Outbox, Secret, Sink, Timeouts,
 use crate::mail::Post;
 
 /// The way to other nodes.
-pub trait Network: std::fmt::Debug + Send + Sync {
+pub(crate) trait Network: std::fmt::Debug + Send + Sync {
     /// Opens a link to a peer.
     fn connect(&self, peer: &proto::Peer, sink: Sink) -> Result<Outbox>;
 }
 
 /// What it takes to connect to a node over gRPC.
 #[derive(Debug)]
-pub struct Grpc {
+pub(crate) struct Grpc {
     pub wire: Arc<Wire>,
     pub secret: Secret,
     pub timeouts: Timeouts,
@@ -27,13 +27,13 @@ pub struct Grpc {
 
 /// The nodes of one process by their addresses.
 #[derive(Debug, Default)]
-pub struct Switchboard {
+pub(crate) struct Switchboard {
     nodes: Mutex<HashMap<String, Post>>,
 }
 
 impl Switchboard {
     /// Has links to this address end in a mailbox.
-    pub fn register(&self, address: &str, post: &Post) {
+    pub(crate) fn register(&self, address: &str, post: &Post) {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(address.to_owned(), post.clone());
     }
 }

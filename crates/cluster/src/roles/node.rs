@@ -22,7 +22,7 @@ use bonfire_run::worker::Worker;
 
 /// Where a node sits: its mail, its way to the head, and its way to others.
 #[derive(Debug)]
-pub struct Connections {
+pub(crate) struct Connections {
     /// This node's number.
     pub node: u64,
     pub head_link: u64,
@@ -38,7 +38,7 @@ pub struct Connections {
 
 /// Somebody who has connected and said who it is.
 #[derive(Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     pub link: u64,
     pub outbox: Outbox,
     pub hello: proto::Hello,
@@ -54,7 +54,7 @@ const MAX_THREADS: usize = 1024;
 
 /// What comes after a role.
 #[derive(Debug)]
-pub enum Next {
+pub(crate) enum Next {
     Assigned(proto::Assignment),
     /// The same role once more.
     Again,
@@ -63,7 +63,7 @@ pub enum Next {
 
 /// The link to the head is gone, and why: the head may come back.
 #[derive(Debug)]
-pub struct HeadGone(pub String);
+pub(crate) struct HeadGone(pub String);
 
 impl std::fmt::Display for HeadGone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -75,7 +75,7 @@ impl std::error::Error for HeadGone {}
 
 /// What a node trains on and with.
 #[derive(Debug)]
-pub struct Equipment {
+pub(crate) struct Equipment {
     pub settings: Settings,
     pub dataset: Arc<Dataset>,
     pub layout: Layout,
@@ -84,7 +84,7 @@ pub struct Equipment {
 }
 
 impl Connections {
-    pub fn new(
+    pub(crate) fn new(
         node: u64,
         head_link: u64,
         head: Outbox,
@@ -97,7 +97,7 @@ impl Connections {
     }
 
     /// Deals with mail that is not the role's own. Some if the role is over.
-    pub fn hear(&mut self, mail: Mail) -> Result<Option<Next>> {
+    pub(crate) fn hear(&mut self, mail: Mail) -> Result<Option<Next>> {
         match mail.news {
             News::Opened(outbox) => self.waiting.push((mail.link, outbox)),
             News::Frame(Frame { body: Body::Hello(hello), .. }) => {
@@ -133,7 +133,7 @@ impl Connections {
     }
 
     /// Waits for the head's word.
-    pub fn await_word(&mut self) -> Result<Next> {
+    pub(crate) fn await_word(&mut self) -> Result<Next> {
         loop {
             let Some(mail) = self.mailbox.next(Duration::from_secs(1)) else { continue };
             if let Some(next) = self.hear(mail)? {
@@ -144,7 +144,7 @@ impl Connections {
 }
 
 /// Does what the head says until the run is over for this node, telling each role it gets. Returns why it is over.
-pub fn serve(
+pub(crate) fn serve(
     connections: &mut Connections,
     equipment: Equipment,
     tell: &mut dyn FnMut(&str),

@@ -13,7 +13,7 @@ use crate::mail::{Mail, Mailbox, News};
 
 /// The nodes of a run.
 #[derive(Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     nodes: BTreeMap<u64, Node>,
     /// Who is at the other end of a link.
     links: HashMap<u64, Caller>,
@@ -27,7 +27,7 @@ pub struct Registry {
 
 /// What a node must know, and be, to take part.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub version: String,
     pub run_file: String,
     pub data_digest: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct Entry {
 }
 
 /// Seldom enough to cost nothing, and often enough to notice a machine that computes wrongly.
-pub const COMPARE_EVERY: u64 = 100;
+pub(crate) const COMPARE_EVERY: u64 = 100;
 
 #[derive(Debug)]
 enum Caller {
@@ -52,7 +52,7 @@ enum Caller {
 
 /// A process that takes part.
 #[derive(Debug)]
-pub struct Node {
+pub(crate) struct Node {
     pub number: u64,
     pub name: String,
     /// What its process calls itself, the same whenever it joins, if it said.
@@ -74,7 +74,7 @@ pub struct Node {
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// Under a relay, or under the head.
     Worker {
         number: usize,
@@ -91,7 +91,7 @@ pub enum Role {
 
 /// What mail is about.
 #[derive(Debug)]
-pub enum Notice {
+pub(crate) enum Notice {
     /// A node has joined and loads its data.
     Joined,
     /// A node can be given a role.
@@ -130,7 +130,7 @@ impl std::fmt::Display for Role {
 
 impl Node {
     /// How others find it.
-    pub fn peer(&self) -> proto::Peer {
+    pub(crate) fn peer(&self) -> proto::Peer {
         proto::Peer {
             node: self.number,
             name: self.name.clone(),
@@ -139,13 +139,13 @@ impl Node {
         }
     }
 
-    pub fn role(&self) -> String {
+    pub(crate) fn role(&self) -> String {
         self.role.map_or_else(|| "node".to_owned(), |role| role.to_string())
     }
 }
 
 impl Registry {
-    pub fn new(entry: Entry) -> Self {
+    pub(crate) fn new(entry: Entry) -> Self {
         Self {
             nodes: BTreeMap::new(),
             links: HashMap::new(),
@@ -156,28 +156,28 @@ impl Registry {
         }
     }
 
-    pub fn get(&self, node: u64) -> Option<&Node> {
+    pub(crate) fn get(&self, node: u64) -> Option<&Node> {
         self.nodes.get(&node)
     }
 
-    pub fn get_mut(&mut self, node: u64) -> Option<&mut Node> {
+    pub(crate) fn get_mut(&mut self, node: u64) -> Option<&mut Node> {
         self.nodes.get_mut(&node)
     }
 
     /// In the order in which they joined.
-    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
 
     /// Those that are ready, in the order in which they get their roles: by rank, then as they joined.
-    pub fn queue(&self) -> Vec<u64> {
+    pub(crate) fn queue(&self) -> Vec<u64> {
         let mut ready: Vec<&Node> = self.nodes.values().filter(|node| node.is_ready).collect();
         ready.sort_by_key(|node| (node.rank.is_none(), node.rank, node.number));
         ready.iter().map(|node| node.number).collect()
     }
 
     /// The smallest number that no worker or member of a group has.
-    pub fn free_number(&self) -> usize {
+    pub(crate) fn free_number(&self) -> usize {
         let number = |node: &Node| match node.role {
             Some(Role::Worker { number, .. } | Role::GroupMember { number }) => Some(number),
             _ => None,
@@ -187,17 +187,17 @@ impl Registry {
     }
 
     /// What all nodes sent to the head and received from it, those that are gone included.
-    pub fn traffic(&self) -> LinkTraffic {
+    pub(crate) fn traffic(&self) -> LinkTraffic {
         self.nodes.values().fold(self.past, |sum, node| added(sum, node.outbox.traffic()))
     }
 
     /// Whether members compare their parameters with the head's at a version.
-    pub fn compares(&self, version: u64) -> bool {
+    pub(crate) fn compares(&self, version: u64) -> bool {
         version.is_multiple_of(self.entry.compare_every)
     }
 
     /// Takes a node that the caller has checked, or made, itself.
-    pub fn admit(&mut self, link: u64, outbox: Outbox, join: proto::Join) -> u64 {
+    pub(crate) fn admit(&mut self, link: u64, outbox: Outbox, join: proto::Join) -> u64 {
         let number = self.next;
         self.next += 1;
         outbox.accept_payloads_up_to(self.entry.payload_bytes);
@@ -231,7 +231,7 @@ impl Registry {
     }
 
     /// What a piece of mail is about, after what can be answered here was answered.
-    pub fn hear(&mut self, mail: Mail, now: Instant) -> Option<Notice> {
+    pub(crate) fn hear(&mut self, mail: Mail, now: Instant) -> Option<Notice> {
         match mail.news {
             News::Opened(outbox) => {
                 self.links.insert(mail.link, Caller::Stranger(outbox));
@@ -252,7 +252,7 @@ impl Registry {
 
     /// Turns the next one away that has not asked to join in time. To be called when all mail was heard: what somebody
     /// said in time may have waited there.
-    pub fn turn_silent_away(&mut self, now: Instant) -> Option<Notice> {
+    pub(crate) fn turn_silent_away(&mut self, now: Instant) -> Option<Notice> {
         while let Some(&(deadline, link)) = self.unasked.front() {
             if let Some(Caller::Stranger(outbox)) = self.links.get(&link) {
                 if now < deadline {
@@ -270,7 +270,7 @@ impl Registry {
     }
 
     /// Takes a node out of the list, also one whose link still stands.
-    pub fn remove(&mut self, node: u64, reason: String) -> Option<Notice> {
+    pub(crate) fn remove(&mut self, node: u64, reason: String) -> Option<Notice> {
         let node = self.nodes.remove(&node)?;
         self.links.remove(&node.link);
         self.past = added(self.past, node.outbox.traffic());
@@ -367,7 +367,7 @@ impl Registry {
     }
 
     /// Tells all that the run is over, and lets them go. Waits until they have heard it, but not for long.
-    pub fn dismiss(&mut self, stop: &proto::Stop, mailbox: &Mailbox) {
+    pub(crate) fn dismiss(&mut self, stop: &proto::Stop, mailbox: &Mailbox) {
         for node in self.nodes.values() {
             let _ = node.outbox.send(Body::Stop(stop.clone()));
             node.outbox.close();
@@ -389,7 +389,7 @@ fn refuse(outbox: &Outbox, name: &str, reason: &str) -> Notice {
 }
 
 /// What is said of who did not even get in.
-pub fn turned_away(stranger: &str) -> String {
+pub(crate) fn turned_away(stranger: &str) -> String {
     format!("turned a stranger away: {stranger}")
 }
 

@@ -28,7 +28,7 @@ use bonfire_run::run_file::Settings;
 use sum::{Pushed, Sum};
 
 /// Relays between the head and some workers until the head has something else to do for this node.
-pub fn relay(
+pub(crate) fn relay(
     connections: &mut Connections,
     settings: &Settings,
     layout: &Layout,

@@ -16,7 +16,7 @@ use crate::trainer::{Trainer, compare};
 use crate::updates::step;
 
 /// Works for a parent until the head has something else to do for this node.
-pub fn work(
+pub(crate) fn work(
     connections: &mut Connections,
     trainer: &mut Trainer,
     parent: Option<&proto::Peer>,
@@ -48,7 +48,7 @@ pub fn work(
 }
 
 /// Whether a frame is what a parent says to who works for it.
-pub fn is_for_a_worker(body: &Body) -> bool {
+pub(crate) fn is_for_a_worker(body: &Body) -> bool {
     matches!(body, Body::Go(_) | Body::Piece(_) | Body::TakeState(_) | Body::State(_))
 }
 
@@ -150,7 +150,7 @@ fn answer(connections: &Connections, trainer: &mut Trainer, outbox: &Outbox, fra
 }
 
 /// Asks for pieces of a state.
-pub fn ask(outbox: &Outbox, wanted: Vec<proto::StateWanted>) {
+pub(crate) fn ask(outbox: &Outbox, wanted: Vec<proto::StateWanted>) {
     for wanted in wanted {
         // A parent that is gone is heard of in the mail.
         let _ = outbox.send(Body::StateWanted(wanted));
@@ -186,7 +186,7 @@ fn work_on(trainer: &mut Trainer, outbox: &Outbox, order: u64, go: &proto::Go) -
 
 /// A gradient as it is pushed to answer an order, chunk by chunk: what the last layers have learnt first. Nothing of
 /// one that weighs nothing.
-pub fn push_gradient(
+pub(crate) fn push_gradient(
     encoder: &mut ChunkEncoder,
     gradient: &Gradient,
     order: u64,
@@ -200,10 +200,10 @@ pub fn push_gradient(
     }
 }
 
-pub fn from_proto(unit: &proto::Unit) -> Unit {
+pub(crate) fn from_proto(unit: &proto::Unit) -> Unit {
     Unit { epoch: unit.epoch, index: unit.index }
 }
 
-pub fn to_proto(unit: Unit) -> proto::Unit {
+pub(crate) fn to_proto(unit: Unit) -> proto::Unit {
     proto::Unit { epoch: unit.epoch, index: unit.index }
 }

@@ -28,7 +28,7 @@ use bonfire_run::run_file::Settings;
 
 /// What all processes of a run share.
 #[derive(Debug)]
-pub struct Play {
+pub(crate) struct Play {
     pub world: Arc<World>,
     pub settings: Settings,
     pub dataset: Arc<Dataset>,
@@ -43,7 +43,7 @@ pub struct Play {
 const WAIT: Duration = Duration::from_secs(120);
 
 impl Play {
-    pub fn new(
+    pub(crate) fn new(
         world: Arc<World>,
         settings: Settings,
         dataset: Arc<Dataset>,
@@ -62,7 +62,7 @@ impl Play {
     }
 
     /// Runs a process on a machine, and again after each of its deaths that it comes back from.
-    pub fn stage<T>(&self, machine: usize, live: impl Fn(u64) -> Result<T>) -> Option<T> {
+    pub(crate) fn stage<T>(&self, machine: usize, live: impl Fn(u64) -> Result<T>) -> Option<T> {
         self.world.begin(machine);
         let mut ended = None;
         for life in 0.. {
@@ -103,7 +103,7 @@ impl Play {
     }
 
     /// A head, which goes on where it was when it died.
-    pub fn head(&self, life: u64) -> Result<Summary> {
+    pub(crate) fn head(&self, life: u64) -> Result<Summary> {
         let (_post, mailbox) = self.mailbox(0, HEAD);
         let job = Job::on(self.settings.clone(), Arc::clone(&self.dataset), Scale::Nodes)?;
         let mut run = match life {
@@ -125,7 +125,7 @@ impl Play {
     }
 
     /// A node, which waits for a head that is gone. The head's last word, or none if the head does not come back.
-    pub fn node(&self, machine: usize) -> Result<Option<proto::Stop>> {
+    pub(crate) fn node(&self, machine: usize) -> Result<Option<proto::Stop>> {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
         loop {
             let life = self.lives.fetch_add(1, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Play {
     }
 
     /// Somebody who has the ticket, connects to the head, and says nothing for as long as that is put up with.
-    pub fn mute(&self, machine: usize) -> Result<()> {
+    pub(crate) fn mute(&self, machine: usize) -> Result<()> {
         let (post, mailbox) = self.mailbox(machine, "mute");
         let network = SimulatedNetwork { world: Arc::clone(&self.world), machine };
         let link = post.number();
@@ -197,7 +197,7 @@ impl Play {
 }
 
 /// How the story says how many seconds somebody was connected without a word.
-pub const MUTE_FOR: &str = "nothing was said for ";
+pub(crate) const MUTE_FOR: &str = "nothing was said for ";
 
 /// Where the head is found.
 const HEAD: &str = "head";

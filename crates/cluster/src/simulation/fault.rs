@@ -9,7 +9,7 @@ use super::world::{Entry, State};
 
 /// Something that goes wrong.
 #[derive(Clone, Debug)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// A process dies. Silently, when its machine goes with it: then nobody hears that the connection closed.
     Crash { machine: usize, silent: bool, back: Option<Duration> },
     /// A process stands still for a time.
@@ -28,7 +28,7 @@ pub enum Fault {
 
 /// What a plan may do.
 #[derive(Clone, Copy, Debug)]
-pub struct Hazards {
+pub(crate) struct Hazards {
     pub machines: usize,
     /// Machines from this number on may be gone for good.
     pub spares_from: usize,
@@ -39,7 +39,7 @@ pub struct Hazards {
 
 impl Hazards {
     /// Faults and when they happen.
-    pub fn draw(&self, random: &mut Random) -> Vec<(Duration, Fault)> {
+    pub(crate) fn draw(&self, random: &mut Random) -> Vec<(Duration, Fault)> {
         let count = random.below(self.most + 1);
         (0..count).map(|_| (some(random, self.within), self.draw_one(random))).collect()
     }
@@ -72,7 +72,7 @@ fn some(random: &mut Random, below: Duration) -> Duration {
 
 impl State {
     /// Lets a fault happen now.
-    pub fn suffer(&mut self, fault: Fault) {
+    pub(crate) fn suffer(&mut self, fault: Fault) {
         self.tell(format!("{fault:?}"));
         let now = self.now;
         match fault {

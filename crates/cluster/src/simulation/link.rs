@@ -12,7 +12,7 @@ use super::world::{Entry, State, World};
 use crate::roles::network::Network;
 
 /// A link between two machines.
-pub struct Link {
+pub(crate) struct Link {
     pub ends: [usize; 2],
     /// By who gets what is on it.
     lanes: [Lane; 2],
@@ -30,7 +30,7 @@ struct Lane {
 }
 
 /// Something that has arrived.
-pub struct Delivery {
+pub(crate) struct Delivery {
     pub link: usize,
     pub to: usize,
     pub sink: Sink,
@@ -39,7 +39,7 @@ pub struct Delivery {
 }
 
 /// How long nothing may be heard of a peer.
-pub const SILENCE: Duration = Duration::from_secs(5);
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long a connection may take to come up.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -50,11 +50,11 @@ impl Link {
         Self { ends, lanes: [lane(), lane()], is_cut: false, blocked_until: Duration::ZERO }
     }
 
-    pub fn put_back(&mut self, to: usize, sink: Sink) {
+    pub(crate) fn put_back(&mut self, to: usize, sink: Sink) {
         self.lanes[to].sink = Some(sink);
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.is_cut && !self.lanes.iter().any(|lane| lane.is_closed)
     }
 
@@ -107,7 +107,7 @@ impl State {
     }
 
     /// What has arrived on a link, unless it has to wait.
-    pub fn take_delivery(&mut self, link: usize, to: usize) -> Option<Delivery> {
+    pub(crate) fn take_delivery(&mut self, link: usize, to: usize) -> Option<Delivery> {
         let held = &self.links[link];
         let frozen = self.machines[held.ends[to]].frozen_until;
         let held_until = frozen.max(held.blocked_until);
@@ -132,7 +132,7 @@ impl State {
     }
 
     /// Ends a link from outside: each side hears of it at its time. What is on its way to it arrives before.
-    pub fn cut(&mut self, link: usize, at: [Duration; 2], reason: &str) {
+    pub(crate) fn cut(&mut self, link: usize, at: [Duration; 2], reason: &str) {
         if self.links[link].is_cut {
             return;
         }
@@ -146,14 +146,14 @@ impl State {
     }
 
     /// The links of a machine that stand.
-    pub fn links_of(&self, machine: usize) -> Vec<usize> {
+    pub(crate) fn links_of(&self, machine: usize) -> Vec<usize> {
         let is_its =
             |&link: &usize| self.links[link].is_open() && self.links[link].side_of(machine).is_some();
         (0..self.links.len()).filter(is_its).collect()
     }
 
     /// Cuts all links of a machine: the others hear of it then, the machine itself when it can.
-    pub fn cut_off(&mut self, machine: usize, others: Duration, itself: Duration, reason: &str) {
+    pub(crate) fn cut_off(&mut self, machine: usize, others: Duration, itself: Duration, reason: &str) {
         for link in self.links_of(machine) {
             let side = self.links[link].side_of(machine).unwrap_or_default();
             let mut at = [others; 2];
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    pub fn give_up_machine(&mut self, machine: usize, since: Duration) {
+    pub(crate) fn give_up_machine(&mut self, machine: usize, since: Duration) {
         let (frozen, is_down) = (self.machines[machine].frozen_until, self.machines[machine].is_down);
         if frozen > self.now || is_down {
             let reason = format!("silent for {:.1} s", (self.now - since).as_secs_f64());
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    pub fn give_up_link(&mut self, link: usize, since: Duration) {
+    pub(crate) fn give_up_link(&mut self, link: usize, since: Duration) {
         if self.links[link].blocked_until > self.now {
             let reason = format!("silent for {:.1} s", (self.now - since).as_secs_f64());
             self.cut(link, [self.now; 2], &reason);
@@ -180,7 +180,7 @@ impl State {
 
 /// The way of a machine to the others.
 #[derive(Debug)]
-pub struct SimulatedNetwork {
+pub(crate) struct SimulatedNetwork {
     pub world: Arc<World>,
     pub machine: usize,
 }
@@ -235,7 +235,7 @@ impl State {
     }
 
     /// Lets nothing pass between two machines for a time.
-    pub fn block(&mut self, a: usize, b: usize, until: Duration) {
+    pub(crate) fn block(&mut self, a: usize, b: usize, until: Duration) {
         self.blocked.push((a, b, until));
         let now = self.now;
         let links = 0..self.links.len();

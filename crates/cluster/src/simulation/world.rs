@@ -15,13 +15,13 @@ use crate::mail::{Clock, Mail, Post};
 
 /// Machines, links and what is to happen to them.
 #[derive(Debug)]
-pub struct World {
+pub(crate) struct World {
     pub state: Mutex<State>,
     began: Instant,
 }
 
 #[derive(Debug)]
-pub struct State {
+pub(crate) struct State {
     pub now: Duration,
     /// Things at one time happen in the order in which they were planned.
     planned: u64,
@@ -43,7 +43,7 @@ pub struct State {
 
 /// One thing that is to happen.
 #[derive(Debug)]
-pub enum Entry {
+pub(crate) enum Entry {
     /// A machine's wait is over, if it is still that wait.
     Wake {
         machine: usize,
@@ -68,7 +68,7 @@ pub enum Entry {
 
 /// A machine and the process on it.
 #[derive(Debug)]
-pub struct Machine {
+pub(crate) struct Machine {
     pub name: String,
     turn: Arc<Condvar>,
     status: Status,
@@ -94,13 +94,13 @@ enum Status {
 
 /// What a process ends with that is killed.
 #[derive(Debug)]
-pub struct Killed;
+pub(crate) struct Killed;
 
 /// No run of these sizes takes longer.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 impl World {
-    pub fn new(seed: u64, names: Vec<String>, is_told: bool) -> Arc<Self> {
+    pub(crate) fn new(seed: u64, names: Vec<String>, is_told: bool) -> Arc<Self> {
         let machines = names.into_iter().map(Machine::new).collect();
         let state = State {
             now: Duration::ZERO,
@@ -118,16 +118,16 @@ impl World {
         Arc::new(Self { state: Mutex::new(state), began: Instant::now() })
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         self.began + self.lock().now
     }
 
     /// Lets the first machine run. Every machine must have been told to [`World::begin`].
-    pub fn start(&self) {
+    pub(crate) fn start(&self) {
         let mut state = self.lock();
         for machine in 0..state.machines.len() {
             let (at, wait) = (Duration::from_millis(machine as u64), state.machines[machine].wait);
@@ -138,12 +138,12 @@ impl World {
     }
 
     /// Waits for a machine's first turn.
-    pub fn begin(&self, machine: usize) {
+    pub(crate) fn begin(&self, machine: usize) {
         drop(self.await_turn(machine));
     }
 
     /// Takes a machine out for good.
-    pub fn leave(&self, machine: usize) {
+    pub(crate) fn leave(&self, machine: usize) {
         let mut state = self.lock();
         state.machines[machine].status = Status::Gone;
         state.listeners.retain(|_, (at, _)| *at != machine);
@@ -152,11 +152,11 @@ impl World {
     }
 
     /// Says what must not happen, and ends everything.
-    pub fn blame(&self, wrong: String) {
+    pub(crate) fn blame(&self, wrong: String) {
         self.lock().blame(wrong);
     }
 
-    pub fn sleep(&self, machine: usize, time: Duration) {
+    pub(crate) fn sleep(&self, machine: usize, time: Duration) {
         let until = self.lock().now + time;
         loop {
             self.pause(machine, until);
@@ -246,18 +246,18 @@ impl World {
 }
 
 impl State {
-    pub fn plan(&mut self, at: Duration, entry: Entry) {
+    pub(crate) fn plan(&mut self, at: Duration, entry: Entry) {
         self.planned += 1;
         self.agenda.insert((at, self.planned), entry);
     }
 
-    pub fn tell(&mut self, what: String) {
+    pub(crate) fn tell(&mut self, what: String) {
         let line = format!("{:>9.3} {what}", self.now.as_secs_f64());
         self.story.push(line);
     }
 
     /// Says what must not happen, and ends everything.
-    pub fn blame(&mut self, wrong: String) {
+    pub(crate) fn blame(&mut self, wrong: String) {
         self.wrong.get_or_insert(wrong);
         for machine in &mut self.machines {
             (machine.is_doomed, machine.back) = (true, None);
@@ -282,7 +282,7 @@ impl State {
     }
 
     /// Has a machine's process end as soon as it breathes, which is now.
-    pub fn doom(&mut self, machine: usize, back: Option<Duration>) {
+    pub(crate) fn doom(&mut self, machine: usize, back: Option<Duration>) {
         let now = self.now;
         let it = &mut self.machines[machine];
         (it.is_doomed, it.back, it.is_down) = (true, back, true);
@@ -310,7 +310,7 @@ impl Machine {
 
 /// The time of a machine in a world.
 #[derive(Debug)]
-pub struct SimulatedTime {
+pub(crate) struct SimulatedTime {
     pub world: Arc<World>,
     pub machine: usize,
 }

@@ -45,11 +45,11 @@ pub(super) struct Graph {
 
 impl Graph {
     /// The group of all hosts.
-    pub const ALL: GroupId = 0;
+    pub(crate) const ALL: GroupId = 0;
     /// The group of the hosts that are in no other.
-    pub const UNGROUPED: GroupId = 1;
+    pub(crate) const UNGROUPED: GroupId = 1;
 
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut graph = Self {
             groups: Vec::new(),
             group_ids: HashMap::new(),
@@ -63,12 +63,12 @@ impl Graph {
         graph
     }
 
-    pub fn find(&self, group: &str) -> Option<GroupId> {
+    pub(crate) fn find(&self, group: &str) -> Option<GroupId> {
         self.group_ids.get(group).copied()
     }
 
     /// The group of this name, which is made if there is none.
-    pub fn group(&mut self, name: &str) -> GroupId {
+    pub(crate) fn group(&mut self, name: &str) -> GroupId {
         if let Some(id) = self.find(name) {
             return id;
         }
@@ -78,12 +78,12 @@ impl Graph {
         id
     }
 
-    pub fn group_name(&self, id: GroupId) -> &str {
+    pub(crate) fn group_name(&self, id: GroupId) -> &str {
         &self.groups[id].name
     }
 
     /// Puts a group into another.
-    pub fn adopt(&mut self, parent: GroupId, child: GroupId) -> Result<(), String> {
+    pub(crate) fn adopt(&mut self, parent: GroupId, child: GroupId) -> Result<(), String> {
         if child == Self::ALL {
             return Err(format!(
                 "the group `all` cannot be in `{}`: it holds every group",
@@ -107,7 +107,7 @@ impl Graph {
     }
 
     /// Puts a host into a group. A port behind its name counts only where it is named first, as with Ansible.
-    pub fn add_host(
+    pub(crate) fn add_host(
         &mut self,
         group: GroupId,
         name: &str,
@@ -145,27 +145,27 @@ impl Graph {
         id
     }
 
-    pub fn find_host(&self, name: &str) -> Option<HostId> {
+    pub(crate) fn find_host(&self, name: &str) -> Option<HostId> {
         self.host_ids.get(name).copied()
     }
 
-    pub fn host_name(&self, id: HostId) -> &str {
+    pub(crate) fn host_name(&self, id: HostId) -> &str {
         &self.hosts[id].name
     }
 
-    pub fn host_ids(&self) -> std::ops::Range<HostId> {
+    pub(crate) fn host_ids(&self) -> std::ops::Range<HostId> {
         0..self.hosts.len()
     }
 
-    pub fn group_ids(&self) -> std::ops::Range<GroupId> {
+    pub(crate) fn group_ids(&self) -> std::ops::Range<GroupId> {
         0..self.groups.len()
     }
 
-    pub fn set_host(&mut self, id: HostId, key: &str, value: VariableValue, place: &InventoryPlace) {
+    pub(crate) fn set_host(&mut self, id: HostId, key: &str, value: VariableValue, place: &InventoryPlace) {
         self.hosts[id].variables.set(key, value, place);
     }
 
-    pub fn set_host_from_folder(
+    pub(crate) fn set_host_from_folder(
         &mut self,
         id: HostId,
         key: &str,
@@ -175,7 +175,7 @@ impl Graph {
         self.hosts[id].folder_variables.set(key, value, place);
     }
 
-    pub fn set_group(
+    pub(crate) fn set_group(
         &mut self,
         id: GroupId,
         key: &str,
@@ -192,7 +192,7 @@ impl Graph {
         Ok(())
     }
 
-    pub fn set_group_from_folder(
+    pub(crate) fn set_group_from_folder(
         &mut self,
         id: GroupId,
         key: &str,
@@ -203,7 +203,7 @@ impl Graph {
     }
 
     /// Once everything is read: groups without a parent are in `all`, and so are hosts without a group.
-    pub fn reconcile(&mut self) {
+    pub(crate) fn reconcile(&mut self) {
         for id in self.group_ids() {
             if id != Self::ALL && self.groups[id].parents.is_empty() {
                 self.link(Self::ALL, id);
@@ -242,7 +242,7 @@ impl Graph {
     }
 
     /// The hosts of a group and of those in it, level by level, each host once.
-    pub fn hosts_of(&self, group: GroupId) -> Vec<HostId> {
+    pub(crate) fn hosts_of(&self, group: GroupId) -> Vec<HostId> {
         let (mut level, mut seen) = (vec![group], HashSet::from([group]));
         let (mut hosts, mut listed) = (Vec::new(), HashSet::new());
         while !level.is_empty() {
@@ -257,7 +257,7 @@ impl Graph {
 
     /// All variables of a host: a deeper group's over a higher's, its own over those, and each time what the folders
     /// beside the inventory say over what the inventory says.
-    pub fn variables(&self, host: HostId) -> Variables {
+    pub(crate) fn variables(&self, host: HostId) -> Variables {
         let host = &self.hosts[host];
         let mut groups: Vec<&HostGroup> =
             self.ancestors(host.groups.iter().copied()).into_iter().map(|id| &self.groups[id]).collect();
@@ -283,7 +283,7 @@ impl Graph {
     }
 
     /// What groups there are, for one who asked for another.
-    pub fn group_hint(&self, wanted: &str) -> String {
+    pub(crate) fn group_hint(&self, wanted: &str) -> String {
         const LISTED: usize = 20;
         let mut names: Vec<&str> = self.groups.iter().map(|group| group.name.as_str()).collect();
         names.retain(|&name| name != "ungrouped" && name != wanted);

@@ -45,7 +45,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    pub fn add(&mut self, host: Host) -> Result<(), String> {
+    pub(crate) fn add(&mut self, host: Host) -> Result<(), String> {
         if let Some(&place) = self.places.get(&host.name) {
             let known = &mut self.hosts[place];
             known.slots = slots(&(known.slots + host.slots).to_string())?;

@@ -34,11 +34,11 @@ pub(super) struct InventoryPlace {
 
 impl InventoryPlace {
     /// The place of a key or value of a YAML file, all of which are lines.
-    pub fn of(file: &Path, place: &YamlPlace) -> Self {
+    pub(crate) fn of(file: &Path, place: &YamlPlace) -> Self {
         Self { file: file.into(), line: place.line() }
     }
 
-    pub fn wrong(&self, message: impl Into<String>) -> InventoryError {
+    pub(crate) fn wrong(&self, message: impl Into<String>) -> InventoryError {
         InventoryError::of_line(&self.file, self.line, message)
     }
 }
@@ -68,19 +68,19 @@ pub(super) struct Variables(BTreeMap<&'static str, Variable>);
 
 impl Variables {
     /// Keeps the variable if it is known.
-    pub fn set(&mut self, key: &str, value: VariableValue, place: &InventoryPlace) {
+    pub(crate) fn set(&mut self, key: &str, value: VariableValue, place: &InventoryPlace) {
         if let Some(&key) = KNOWN.iter().find(|&&known| known == key) {
             self.0.insert(key, Variable { value, place: place.clone() });
         }
     }
 
     /// Lays others over these.
-    pub fn lay(&mut self, others: &Self) {
+    pub(crate) fn lay(&mut self, others: &Self) {
         self.0.extend(others.0.iter().map(|(&key, variable)| (key, variable.clone())));
     }
 
     /// The variable with the last of these names that is set to something.
-    pub fn last_of(&self, names: &[&'static str]) -> Option<(&'static str, &Variable)> {
+    pub(crate) fn last_of(&self, names: &[&'static str]) -> Option<(&'static str, &Variable)> {
         let variable = |&name: &&'static str| Some((name, self.0.get(name)?));
         names.iter().rev().filter_map(variable).find(|(_, variable)| variable.value != VariableValue::Nothing)
     }

@@ -4,7 +4,7 @@ use crate::Unit;
 
 /// What the server knows about one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerMember {
+pub(crate) struct ServerMember {
     /// How many units it may have in its hands.
     pub lease: u32,
     /// The units in its hands. Those of a push that has arrived are not among them.
@@ -16,7 +16,7 @@ pub struct ServerMember {
 
 /// What a member is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// It could work; there is nothing for it, or the run does not go on.
     Idle,
     /// It computes on `version` for its `order`.

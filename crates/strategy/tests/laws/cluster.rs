@@ -10,7 +10,7 @@ use crate::chance::Chance;
 
 /// One computed gradient, with a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gradient {
+pub(crate) struct Gradient {
     number: u64,
     unit: Unit,
     version: u64,
@@ -18,7 +18,7 @@ pub struct Gradient {
 
 /// What a child tells its parent.
 #[derive(Clone, Debug)]
-pub enum Note {
+pub(crate) enum Note {
     Joined { lease: u32 },
     Lease { lease: u32 },
     Pushed { order: u64, done: Vec<Unit>, unused: Vec<Unit>, sum: Vec<Gradient> },
@@ -52,7 +52,7 @@ enum What {
     Fault,
 }
 
-pub struct Node {
+pub(crate) struct Node {
     /// `None`: the head.
     pub parent: Option<usize>,
     pub relay: Option<RelayNode>,
@@ -67,7 +67,7 @@ pub struct Node {
     pub gone_for_good: bool,
 }
 
-pub struct RelayNode {
+pub(crate) struct RelayNode {
     pub rule: relay::Rule,
     relay: Relay,
     pushes: BTreeMap<(u64, u64), Gradient>,
@@ -75,9 +75,9 @@ pub struct RelayNode {
 }
 
 /// The shape of a cluster: for each member of the head, a relay's kind and size, or a worker.
-pub type Shape = Vec<Option<relay::Rule>>;
+pub(crate) type Shape = Vec<Option<relay::Rule>>;
 
-pub struct Cluster {
+pub(crate) struct Cluster {
     pub chance: Chance,
     pub rule: server::Rule,
     head: Server,
@@ -94,7 +94,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(chance: Chance, rule: server::Rule, deck: Deck, shape: &Shape) -> Self {
+    pub(crate) fn new(chance: Chance, rule: server::Rule, deck: Deck, shape: &Shape) -> Self {
         let node = |parent, rule: Option<relay::Rule>| Node {
             parent,
             relay: rule.map(RelayNode::new),
@@ -129,7 +129,7 @@ impl Cluster {
     }
 
     /// Runs to the end, with `faults` on the way, and checks what must hold.
-    pub fn run(&mut self, faults: u64, units: u64, epochs: u64) {
+    pub(crate) fn run(&mut self, faults: u64, units: u64, epochs: u64) {
         for child in 0..self.nodes.len() {
             self.reconnect(child, 20);
         }
@@ -158,7 +158,7 @@ impl Cluster {
         self.agenda.insert((at, self.planned), what);
     }
 
-    pub fn reconnect(&mut self, child: usize, within_ms: u64) {
+    pub(crate) fn reconnect(&mut self, child: usize, within_ms: u64) {
         let at = self.now + self.chance.within(within_ms);
         self.plan(at, What::Connect(child));
     }
@@ -199,7 +199,7 @@ impl Cluster {
         self.up(child, Note::Joined { lease });
     }
 
-    pub fn up(&mut self, child: usize, note: Note) {
+    pub(crate) fn up(&mut self, child: usize, note: Note) {
         let at = (self.now + self.chance.within(10)).max(self.nodes[child].up_free + Duration::from_nanos(1));
         self.nodes[child].up_free = at;
         let session = self.nodes[child].session;
@@ -261,7 +261,7 @@ impl Cluster {
         self.plan(at, What::Computed { worker: child, session, order, gradient });
     }
 
-    pub fn tell_relay(&mut self, relay: usize, event: relay::Event, gradient: Option<Gradient>) {
+    pub(crate) fn tell_relay(&mut self, relay: usize, event: relay::Event, gradient: Option<Gradient>) {
         let Some(node) = &mut self.nodes[relay].relay else { panic!("node {relay} is a worker") };
         let pushed = match &event {
             relay::Event::Pushed { worker, order, .. } => Some((*worker, *order)),
@@ -370,7 +370,7 @@ impl Cluster {
 }
 
 impl RelayNode {
-    pub fn new(rule: relay::Rule) -> Self {
+    pub(crate) fn new(rule: relay::Rule) -> Self {
         Self { relay: Relay::new(rule.clone()), rule, pushes: BTreeMap::new(), sum: Vec::new() }
     }
 }

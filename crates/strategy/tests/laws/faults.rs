@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Note, RelayNode};
 impl Cluster {
     /// Something happens to some node. The first members and their first workers always come back, so that enough
     /// are left in the end.
-    pub fn fault(&mut self) {
+    pub(crate) fn fault(&mut self) {
         let node = self.chance.index(self.nodes.len());
         if !self.nodes[node].connected {
             return;

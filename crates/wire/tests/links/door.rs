@@ -186,7 +186,7 @@ fn foreign_call(
 }
 
 /// A frame as any gRPC program puts it on the wire.
-pub fn message(frame: &proto::Frame) -> Bytes {
+pub(crate) fn message(frame: &proto::Frame) -> Bytes {
     let mut bytes = BytesMut::new();
     bytes.put_u8(0);
     bytes.put_u32(frame.encoded_len() as u32);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 /// Forwards one connection until it is frozen: then both sides keep theirs, and hear nothing.
-pub struct Proxy {
+pub(crate) struct Proxy {
     address: SocketAddr,
     state: Arc<(Mutex<State>, Condvar)>,
 }
@@ -17,7 +17,7 @@ enum State {
 }
 
 impl Proxy {
-    pub fn to(target: SocketAddr) -> Self {
+    pub(crate) fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new((Mutex::new(State::Forwarding), Condvar::new()));
@@ -34,11 +34,11 @@ impl Proxy {
         Self { address, state }
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         *self.state.0.lock().unwrap() = State::Frozen;
     }
 }

@@ -33,7 +33,7 @@ use plan::RunPlan;
                   Exit codes: 0 done; 1 hosts cannot be used, or the run failed; 2 the input was wrong and nothing was \
                   started; 130 interrupted, checkpoint written."
 )]
-pub struct RunOnHostsArgs {
+pub(crate) struct RunOnHostsArgs {
     #[command(flatten)]
     fleet: FleetArgs,
     /// The run file (YAML). Without one everything has its default: lenet5 on digits, workers on all but the first host
@@ -81,7 +81,7 @@ enum HostOrder {
     Fastest,
 }
 
-pub fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let hosts = args.fleet.hosts()?;
     let plan = RunPlan::read(args, &hosts)?;
     let data = args.data.as_deref().map(shipment).transpose()?;

@@ -21,7 +21,7 @@ use super::RunOnHostsArgs;
 
 /// A run file with the roles that it has to give.
 #[derive(Debug)]
-pub struct RunPlan {
+pub(crate) struct RunPlan {
     pub settings: Settings,
     /// The text of the run file, as the head gets it.
     pub text: String,
@@ -33,7 +33,7 @@ pub struct RunPlan {
 
 impl RunPlan {
     /// Reads the run file, and finds out whether there are hosts for all its roles.
-    pub fn read(args: &RunOnHostsArgs, hosts: &[Host]) -> Result<Self> {
+    pub(crate) fn read(args: &RunOnHostsArgs, hosts: &[Host]) -> Result<Self> {
         let (origin, text) = match &args.run_file {
             Some(path) => {
                 let read = fs::read_to_string(path);
@@ -71,7 +71,12 @@ impl RunPlan {
     }
 
     /// The run as the launcher is told of it, whose head is on this host.
-    pub fn spec(&self, args: &RunOnHostsArgs, data: Option<Shipment>, head_host: &str) -> Result<RunSpec> {
+    pub(crate) fn spec(
+        &self,
+        args: &RunOnHostsArgs,
+        data: Option<Shipment>,
+        head_host: &str,
+    ) -> Result<RunSpec> {
         let runs = Path::new("runs");
         let path = RunFolder::default_path(runs, &self.settings.file.name, SystemTime::now());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -115,7 +120,7 @@ impl RunPlan {
     }
 
     /// Wrong input that only the head could see, such as data that are not there, is wrong input here.
-    pub fn explain(&self, error: LaunchError, args: &RunOnHostsArgs) -> Error {
+    pub(crate) fn explain(&self, error: LaunchError, args: &RunOnHostsArgs) -> Error {
         match error {
             LaunchError::HeadEnded { host, end } if end.code == Some(WRONG_INPUT.into()) => {
                 Error::msg(format!("{} on {host}{}", end.why(), self.data_hint(args)))
@@ -125,7 +130,7 @@ impl RunPlan {
     }
 
     /// What to do about data that the head does not find.
-    pub fn data_hint(&self, args: &RunOnHostsArgs) -> &'static str {
+    pub(crate) fn data_hint(&self, args: &RunOnHostsArgs) -> &'static str {
         let is_made = known(&self.settings.file.data.name).is_some_and(|known| known.made);
         if is_made || args.data.is_some() {
             ""

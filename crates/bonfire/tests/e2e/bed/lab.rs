@@ -10,14 +10,14 @@ use crate::program::{Bonfire, Dir, Running, names};
 
 /// A lab of one test, taken down with it.
 #[derive(Debug)]
-pub struct Lab {
+pub(crate) struct Lab {
     pub dir: Dir,
     pub name: String,
 }
 
 /// A process on a host, by the number that it has outside.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     pub id: String,
     pub line: String,
     /// The number that it has on the host; none if it only keeps the host's namespaces.
@@ -26,40 +26,40 @@ pub struct Process {
 
 impl Lab {
     /// The letter tells the labs of one run of the tests apart.
-    pub fn new(letter: char) -> Self {
+    pub(crate) fn new(letter: char) -> Self {
         Self { dir: Dir::new(), name: format!("{letter}{:x}", std::process::id() % 0x100_0000) }
     }
 
-    pub fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.dir.path("lab")
     }
 
     /// The command that makes its hosts.
-    pub fn start_up(&self, hosts: usize, more: &str) -> Bonfire {
+    pub(crate) fn start_up(&self, hosts: usize, more: &str) -> Bonfire {
         let line = format!("lab up --hosts {hosts} --name {} {more} --dir", self.name);
         self.dir.bonfire(&line).arg(self.folder())
     }
 
-    pub fn up(&self, hosts: usize, more: &str) -> Running {
+    pub(crate) fn up(&self, hosts: usize, more: &str) -> Running {
         self.start_up(hosts, more).start()
     }
 
     #[track_caller]
-    pub fn down(&self) {
+    pub(crate) fn down(&self) {
         self.dir.bonfire(&format!("lab down --name {}", self.name)).succeed();
     }
 
-    pub fn host(&self, number: usize) -> String {
+    pub(crate) fn host(&self, number: usize) -> String {
         format!("{}-{number}", self.name)
     }
 
     /// Where a host has a folder of its own, such as `root`.
-    pub fn place(&self, number: usize, name: &str) -> PathBuf {
+    pub(crate) fn place(&self, number: usize, name: &str) -> PathBuf {
         self.folder().join("hosts").join(number.to_string()).join(name)
     }
 
     /// Runs a command on a host.
-    pub fn ssh(&self, number: usize, command: &str) -> Output {
+    pub(crate) fn ssh(&self, number: usize, command: &str) -> Output {
         let mut ssh = Command::new("timeout");
         ssh.args(["60", "ssh", "-F"])
             .arg(self.folder().join("ssh_config"))
@@ -70,7 +70,7 @@ impl Lab {
 
     /// Runs a command on a host; it must go well. What it printed.
     #[track_caller]
-    pub fn said(&self, number: usize, command: &str) -> String {
+    pub(crate) fn said(&self, number: usize, command: &str) -> String {
         let output = self.ssh(number, command);
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
@@ -81,12 +81,12 @@ impl Lab {
         format!("bf-{}-{number}", self.name)
     }
 
-    pub fn namespace(&self, number: usize) -> PathBuf {
+    pub(crate) fn namespace(&self, number: usize) -> PathBuf {
         Path::new("/run/netns").join(self.link(number))
     }
 
     /// Everything that runs on a host, its own sshd aside.
-    pub fn processes(&self, number: usize) -> Vec<Process> {
+    pub(crate) fn processes(&self, number: usize) -> Vec<Process> {
         self.all(number).into_iter().filter(|process| process.inside > Some(1)).collect()
     }
 
@@ -100,7 +100,7 @@ impl Lab {
 
     /// The only process of a host whose command line has this in it.
     #[track_caller]
-    pub fn process(&self, number: usize, fragment: &str) -> String {
+    pub(crate) fn process(&self, number: usize, fragment: &str) -> String {
         let mut found = self.processes(number);
         found.retain(|process| process.line.contains(fragment));
         assert_eq!(found.len(), 1, "{fragment:?} on host {number}: {found:#?}");
@@ -115,13 +115,13 @@ impl Lab {
     }
 
     /// The home of a host as the host sees it, also when something is mounted there.
-    pub fn home(&self, number: usize) -> PathBuf {
+    pub(crate) fn home(&self, number: usize) -> PathBuf {
         Path::new("/proc").join(self.first(number)).join("root/root")
     }
 
     /// Gives a host a small disk for its home.
     #[track_caller]
-    pub fn shrink_home(&self, number: usize, size: &str) {
+    pub(crate) fn shrink_home(&self, number: usize, size: &str) {
         let size = format!("size={size},mode=700");
         run(
             "nsenter",
@@ -131,18 +131,18 @@ impl Lab {
 
     /// Takes out a host's cable.
     #[track_caller]
-    pub fn unplug(&self, number: usize) {
+    pub(crate) fn unplug(&self, number: usize) {
         run("ip", &["link", "set", &self.link(number), "down"]);
     }
 
     #[track_caller]
-    pub fn plug_in(&self, number: usize) {
+    pub(crate) fn plug_in(&self, number: usize) {
         run("ip", &["link", "set", &self.link(number), "up"]);
     }
 
     /// Ends everything on a host at once, its sshd too.
     #[track_caller]
-    pub fn power_cut(&self, number: usize) {
+    pub(crate) fn power_cut(&self, number: usize) {
         for process in self.all(number) {
             // One that went with another is no failure.
             let _ =
@@ -152,7 +152,7 @@ impl Lab {
     }
 
     /// Everything on this machine that has the lab's name or folder in it.
-    pub fn traces(&self) -> Vec<String> {
+    pub(crate) fn traces(&self) -> Vec<String> {
         let link = format!("bf-{}", self.name);
         let folder = self.folder().display().to_string();
         let is_trace = |text: &str| text.contains(&link) || text.contains(&folder);
@@ -180,7 +180,7 @@ impl Lab {
     }
 
     #[track_caller]
-    pub fn expect_nothing(&self) {
+    pub(crate) fn expect_nothing(&self) {
         assert_eq!(self.traces(), Vec::<String>::new());
     }
 }

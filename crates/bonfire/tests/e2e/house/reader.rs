@@ -3,11 +3,11 @@
 
 /// A source as words and signs, each with its line.
 #[derive(Debug)]
-pub struct Code<'a>(Vec<(&'a str, usize)>);
+pub(crate) struct Code<'a>(Vec<(&'a str, usize)>);
 
 /// Where something that has a name stands.
 #[derive(Debug, PartialEq)]
-pub struct Place {
+pub(crate) struct Place {
     pub name: String,
     /// From 1.
     pub line: usize,
@@ -26,7 +26,7 @@ enum Block {
 }
 
 impl<'a> Code<'a> {
-    pub fn read(text: &'a str) -> Self {
+    pub(crate) fn read(text: &'a str) -> Self {
         let (mut tokens, mut rest, mut line) = (Vec::new(), text, 1);
         while let Some(first) = rest.chars().next() {
             let len = match quoted(rest) {
@@ -47,7 +47,7 @@ impl<'a> Code<'a> {
     }
 
     /// All functions that have a body.
-    pub fn functions(&self) -> Vec<Place> {
+    pub(crate) fn functions(&self) -> Vec<Place> {
         let is_function = |pair: &[(&str, usize)]| pair[0].0 == "fn" && pair[1].0.starts_with(is_word);
         let starts = self.0.windows(2).enumerate().filter(|(_, pair)| is_function(pair));
         starts
@@ -76,7 +76,7 @@ impl<'a> Code<'a> {
     }
 
     /// All types of modules, but for those of their tests.
-    pub fn types(&self) -> Vec<Place> {
+    pub(crate) fn types(&self) -> Vec<Place> {
         let (mut types, mut blocks, mut item) = (Vec::new(), vec![Block::Module], 0);
         for (i, (token, line)) in self.0.iter().enumerate() {
             let before = &self.0[item..i];

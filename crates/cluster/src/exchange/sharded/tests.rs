@@ -64,15 +64,13 @@ fn connected(members: usize) -> Vec<(Vec<Option<Outbox>>, Receiver<Arrival>)> {
     let (senders, inboxes): (Vec<SyncSender<Arrival>>, Vec<Receiver<Arrival>>) =
         (0..members).map(|_| sync_channel(100_000)).unzip();
     let mut links = vec![vec![None; members]; members];
-    for a in 0..members {
-        for b in a + 1..members {
-            let sink = |to: usize, from: usize| -> bonfire_wire::Sink {
-                let sender = senders[to].clone();
-                Box::new(move |incoming| drop(sender.send((from, incoming))))
-            };
-            let (at_a, at_b) = memory_link(sink(a, b), sink(b, a));
-            (links[a][b], links[b][a]) = (Some(at_a), Some(at_b));
-        }
+    for (a, b) in (0..members).flat_map(|a| (a + 1..members).map(move |b| (a, b))) {
+        let sink = |to: usize, from: usize| -> bonfire_wire::Sink {
+            let sender = senders[to].clone();
+            Box::new(move |incoming| drop(sender.send((from, incoming))))
+        };
+        let (at_a, at_b) = memory_link(sink(a, b), sink(b, a));
+        (links[a][b], links[b][a]) = (Some(at_a), Some(at_b));
     }
     links.into_iter().zip(inboxes).collect()
 }

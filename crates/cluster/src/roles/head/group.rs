@@ -23,7 +23,7 @@ use rounds::{FirstRounds, Round};
 const AHEAD: u64 = 1 << 16;
 
 /// Leads a run whose workers are a group.
-pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
+pub(crate) fn lead(head: &mut Head<'_>) -> Result<Exit> {
     let mut leading = Leading::new(head);
     leading.enroll()?;
     loop {

@@ -29,7 +29,7 @@ use warnings::Warnings;
 
 /// A head and what it has to do with.
 #[derive(Debug)]
-pub struct Head<'a> {
+pub(crate) struct Head<'a> {
     run: &'a mut Run,
     registry: Registry,
     mailbox: &'a Mailbox,
@@ -79,7 +79,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const SEE_OFF: Duration = Duration::from_secs(3);
 
 /// Leads a run with nodes that are about to join. Whatever happens, they are told in the end.
-pub fn lead(
+pub(crate) fn lead(
     run: &mut Run,
     registry: Registry,
     mailbox: &Mailbox,

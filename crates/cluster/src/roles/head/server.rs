@@ -32,7 +32,7 @@ use bonfire_run::schedule::Due;
 use update::is_exact;
 
 /// Leads a run as its parameter server.
-pub fn lead(head: &mut Head<'_>) -> Result<Exit> {
+pub(crate) fn lead(head: &mut Head<'_>) -> Result<Exit> {
     let mut serving = Serving::new(head);
     serving.enroll()?;
     loop {

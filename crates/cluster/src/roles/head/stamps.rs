@@ -5,13 +5,13 @@ use bonfire_learn::layout::{Layout, TensorKind};
 
 /// When each row of each table last changed, for optimisers that change only what was touched.
 #[derive(Debug)]
-pub struct Stamps {
+pub(crate) struct Stamps {
     tables: Vec<(usize, Vec<u64>)>,
     changed: Vec<Vec<u32>>,
 }
 
 impl Stamps {
-    pub fn new(layout: &Layout) -> Self {
+    pub(crate) fn new(layout: &Layout) -> Self {
         let tables = layout.tensors().iter().enumerate().filter_map(|(i, tensor)| match tensor.kind {
             TensorKind::Rows { width } => Some((i, vec![0; tensor.range.len() / width])),
             _ => None,
@@ -21,7 +21,7 @@ impl Stamps {
     }
 
     /// The touched rows changed with a version.
-    pub fn stamp(&mut self, update: &Gradient, version: u64) {
+    pub(crate) fn stamp(&mut self, update: &Gradient, version: u64) {
         for (tensor, stamps) in &mut self.tables {
             for &row in update.rows(*tensor).into_iter().flat_map(|rows| &rows.touched) {
                 stamps[row as usize] = version;
@@ -30,7 +30,7 @@ impl Stamps {
     }
 
     /// The rows of each table, given by its number, that changed after a version.
-    pub fn since(&mut self, version: u64) -> Vec<(usize, &[u32])> {
+    pub(crate) fn since(&mut self, version: u64) -> Vec<(usize, &[u32])> {
         for ((_, stamps), changed) in self.tables.iter().zip(&mut self.changed) {
             changed.clear();
             let newer = stamps.iter().enumerate().filter(|(_, stamp)| **stamp > version);

@@ -11,7 +11,7 @@ use super::super::registry::Registry;
 
 /// Counts by node.
 #[derive(Debug)]
-pub struct Stats {
+pub(crate) struct Stats {
     started: Instant,
     since: Instant,
     nodes: BTreeMap<u64, Count>,
@@ -39,7 +39,7 @@ struct Count {
 const EVERY_S: (f64, f64) = (1.0, 10.0);
 
 impl Stats {
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             started: now,
             since: now,
@@ -51,70 +51,70 @@ impl Stats {
     }
 
     /// The training begins now.
-    pub fn restart(&mut self, now: Instant) {
+    pub(crate) fn restart(&mut self, now: Instant) {
         (self.started, self.since) = (now, now);
     }
 
-    pub fn welcome(&mut self, node: u64) {
+    pub(crate) fn welcome(&mut self, node: u64) {
         self.nodes.entry(node).or_default();
         self.seen.insert(node);
     }
 
-    pub fn forget(&mut self, node: u64) {
+    pub(crate) fn forget(&mut self, node: u64) {
         self.nodes.remove(&node);
     }
 
     /// A node has done its part of an update.
-    pub fn pushed(&mut self, node: u64, samples: u64, compute_s: f64) {
+    pub(crate) fn pushed(&mut self, node: u64, samples: u64, compute_s: f64) {
         let count = self.nodes.entry(node).or_default();
         count.samples = count.samples.saturating_add(samples);
         count.compute_s += seconds(compute_s);
     }
 
-    pub fn applied(&mut self, node: u64, staleness: u64) {
+    pub(crate) fn applied(&mut self, node: u64, staleness: u64) {
         let count = self.nodes.entry(node).or_default();
         count.staleness += staleness;
         count.pushes += 1;
     }
 
     /// A node's gradient came too late.
-    pub fn dropped(&mut self, node: u64) {
+    pub(crate) fn dropped(&mut self, node: u64) {
         self.late += 1;
         self.nodes.entry(node).or_default().late += 1;
     }
 
     /// A node sent and received this past the head.
-    pub fn aside(&mut self, node: u64, sent: u64, received: u64) {
+    pub(crate) fn aside(&mut self, node: u64, sent: u64, received: u64) {
         let aside = &mut self.nodes.entry(node).or_default().aside;
         *aside = (aside.0.saturating_add(sent), aside.1.saturating_add(received));
     }
 
     /// The head was at work for so long.
-    pub fn busy(&mut self, time: Duration) {
+    pub(crate) fn busy(&mut self, time: Duration) {
         self.busy += time;
     }
 
-    pub fn nodes(&self) -> usize {
+    pub(crate) fn nodes(&self) -> usize {
         self.seen.len()
     }
 
-    pub fn late(&self) -> u64 {
+    pub(crate) fn late(&self) -> u64 {
         self.late
     }
 
     /// The share of the training's time that the head was at work.
-    pub fn head_share(&self, now: Instant) -> f64 {
+    pub(crate) fn head_share(&self, now: Instant) -> f64 {
         self.busy.as_secs_f64() / (now - self.started).as_secs_f64()
     }
 
-    pub fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         let (least, most) = EVERY_S;
         let every = ((now - self.started).as_secs_f64() / 500.0).clamp(least, most);
         (now - self.since).as_secs_f64() >= every
     }
 
     /// A line for every node, of the time since the last ones.
-    pub fn lines(&mut self, registry: &Registry, now: Instant) -> Vec<NodeLine> {
+    pub(crate) fn lines(&mut self, registry: &Registry, now: Instant) -> Vec<NodeLine> {
         let seconds = (now - self.since).as_secs_f64();
         self.since = now;
         let mut lines = Vec::new();

@@ -7,14 +7,14 @@ use super::Head;
 
 /// The order of asynchronous updates, told in stretches.
 #[derive(Debug, Default)]
-pub struct UpdateLog {
+pub(crate) struct UpdateLog {
     first: u64,
     by: Vec<Vec<u64>>,
     staleness: Vec<u64>,
 }
 
 impl UpdateLog {
-    pub fn add(&mut self, version: u64, pushes: &[Contribution]) {
+    pub(crate) fn add(&mut self, version: u64, pushes: &[Contribution]) {
         if self.by.is_empty() {
             self.first = version;
         }
@@ -23,7 +23,7 @@ impl UpdateLog {
     }
 
     /// Says what was added since this was last called.
-    pub fn flush(&mut self, head: &mut Head<'_>) {
+    pub(crate) fn flush(&mut self, head: &mut Head<'_>) {
         if !self.by.is_empty() {
             let Self { first, by, staleness } = std::mem::take(self);
             head.run.tell(Event::Updates { first, by, staleness });

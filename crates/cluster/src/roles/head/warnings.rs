@@ -11,7 +11,7 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// What was warned of, and how often since it was last said.
 #[derive(Debug, Default)]
-pub struct Warnings {
+pub(crate) struct Warnings {
     again: BTreeMap<String, u64>,
     others: u64,
     summed_up: Option<Instant>,
@@ -19,7 +19,7 @@ pub struct Warnings {
 
 impl Warnings {
     /// Whether a warning is to be told now: it is the first of its kind.
-    pub fn is_new(&mut self, message: &str) -> bool {
+    pub(crate) fn is_new(&mut self, message: &str) -> bool {
         if let Some(again) = self.again.get_mut(message) {
             *again += 1;
             return false;
@@ -32,7 +32,7 @@ impl Warnings {
         true
     }
 
-    pub fn is_due(&mut self, now: Instant) -> bool {
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.summed_up.is_none_or(|last| now >= last + EVERY);
         if is_due {
             self.summed_up = Some(now);
@@ -41,7 +41,7 @@ impl Warnings {
     }
 
     /// What came again since the last time, in words.
-    pub fn sum_up(&mut self) -> Vec<String> {
+    pub(crate) fn sum_up(&mut self) -> Vec<String> {
         let again = self.again.iter_mut().filter(|(_, count)| **count > 0);
         let mut told: Vec<String> =
             again.map(|(message, count)| format!("{message} (and {} more)", std::mem::take(count))).collect();

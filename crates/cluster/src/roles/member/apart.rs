@@ -8,7 +8,7 @@ use crate::trainer::Trainer;
 
 /// A round of several steps, from which all come back with how far they went.
 #[derive(Debug, Default)]
-pub struct Apart {
+pub(crate) struct Apart {
     /// The parameters that the round began with.
     start: Vec<f32>,
     /// Of the gradients of all steps so far.
@@ -19,23 +19,23 @@ pub struct Apart {
 
 impl Apart {
     /// Notes whether the next round is of several steps. True if what is summed is of another kind than before.
-    pub fn turn(&mut self, is: bool) -> bool {
+    pub(crate) fn turn(&mut self, is: bool) -> bool {
         std::mem::replace(&mut self.was, is) != is
     }
 
-    pub fn begin(&mut self, replica: &Replica) {
+    pub(crate) fn begin(&mut self, replica: &Replica) {
         self.start.clone_from(&replica.parameters);
         self.weight = 0.0;
     }
 
     /// Goes back to where the round began.
-    pub fn give_up(&mut self, replica: &mut Replica) {
+    pub(crate) fn give_up(&mut self, replica: &mut Replica) {
         std::mem::swap(&mut self.start, &mut replica.parameters);
     }
 
     /// Puts how far the member went into the trainer's gradient, and goes back to where the round began: from there all
     /// step together.
-    pub fn end(&mut self, trainer: &mut Trainer) {
+    pub(crate) fn end(&mut self, trainer: &mut Trainer) {
         let layout = trainer.layout().clone();
         self.give_up(&mut trainer.replica);
         way(&layout, &trainer.replica.parameters, &self.start, self.weight, &mut trainer.gradient);

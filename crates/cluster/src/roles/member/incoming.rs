@@ -15,7 +15,7 @@ use crate::state::{Snapshot, nothing};
 
 /// What comes to a member, from the head and from the others.
 #[derive(Default)]
-pub struct Incoming {
+pub(crate) struct Incoming {
     /// Which member is at the other end of a link: its index and its node's number.
     pub members: BTreeMap<u64, (usize, u64)>,
     /// What was asked for of the state of this member, and waits for the end of a round.
@@ -23,7 +23,7 @@ pub struct Incoming {
 }
 
 /// What a member hears while it waits.
-pub enum Heard {
+pub(crate) enum Heard {
     /// Nothing, for as long as it was to wait.
     Silence,
     /// Nothing that is for it.
@@ -36,7 +36,7 @@ pub enum Heard {
 
 impl Incoming {
     /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits for.
-    pub fn next(&mut self, connections: &mut Connections, timeout: Duration) -> Result<Heard, Break> {
+    pub(crate) fn next(&mut self, connections: &mut Connections, timeout: Duration) -> Result<Heard, Break> {
         let Some(mail) = connections.mailbox.next(timeout) else { return Ok(Heard::Silence) };
         let from = self.members.get(&mail.link).copied();
         match (mail.news, from) {
@@ -61,7 +61,7 @@ impl Incoming {
     }
 
     /// Takes what came while this member did not wait for anybody.
-    pub fn hear_all(&mut self, connections: &mut Connections) -> Result<(), Break> {
+    pub(crate) fn hear_all(&mut self, connections: &mut Connections) -> Result<(), Break> {
         while !matches!(self.next(connections, Duration::ZERO)?, Heard::Silence) {}
         Ok(())
     }
@@ -69,14 +69,14 @@ impl Incoming {
 
 /// Gives the head the state of this member.
 #[derive(Default)]
-pub struct Giver {
+pub(crate) struct Giver {
     /// The state of the last round after which something is due, or that was asked for.
     pub snapshot: Option<Snapshot>,
 }
 
 impl Giver {
     /// Answers what was asked for of the state of a member that has done `round`.
-    pub fn give(
+    pub(crate) fn give(
         &mut self,
         incoming: &mut Incoming,
         connections: &Connections,

@@ -40,7 +40,7 @@ const CRUMBS: &[&str] = &[
 ];
 
 /// A random number below `bound`, by a generator of Marsaglia's.
-pub fn below(state: &mut u64, bound: usize) -> usize {
+pub(crate) fn below(state: &mut u64, bound: usize) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;

@@ -13,7 +13,7 @@ use bonfire_wire::proto;
 use super::{AHEAD, Leading};
 
 #[derive(Default)]
-pub struct Round {
+pub(crate) struct Round {
     pub tally: Tally,
     /// Of the first member that said it.
     pub digest: Option<u64>,
@@ -21,7 +21,7 @@ pub struct Round {
 
 /// What the first rounds of this process took, from the third to the twelfth: the ones before warm up.
 #[derive(Debug)]
-pub struct FirstRounds {
+pub(crate) struct FirstRounds {
     /// The round before them all.
     begin: u64,
     rounds: BTreeMap<u64, Vec<Took>>,
@@ -44,12 +44,12 @@ const ENOUGH: usize = 5;
 
 impl FirstRounds {
     /// Those after a round.
-    pub fn after(begin: u64) -> Self {
+    pub(crate) fn after(begin: u64) -> Self {
         Self { begin, rounds: BTreeMap::new(), is_over: false }
     }
 
     /// Takes what a member says of a round. Once, when a later one comes: what a round of so many members takes.
-    pub fn take(&mut self, done: &proto::GroupRound, members: usize) -> Option<Measured> {
+    pub(crate) fn take(&mut self, done: &proto::GroupRound, members: usize) -> Option<Measured> {
         if self.is_over {
             return None;
         }
