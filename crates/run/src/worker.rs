@@ -12,9 +12,9 @@ use rayon::prelude::*;
 
 use crate::loader::Shares;
 
-/// A worker with one copy a thread, or with one copy for all of them where the model's products are shared. Copies share
-/// nothing while they compute; their gradients are added in their order, so the number of hands is part of what a run
-/// computes, and who runs them is not.
+/// A worker with one copy a thread, or with one copy for all of them where the model's products are shared. Copies
+/// share nothing while they compute; their gradients are added in their order, so the number of hands is part of what a
+/// run computes, and who runs them is not.
 #[derive(Debug)]
 pub struct Worker {
     copies: Vec<ModelCopy>,

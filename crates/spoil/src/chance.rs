@@ -73,8 +73,8 @@ impl Chance {
         (0..len).map(|_| self.bits() as u8).collect()
     }
 
-    /// Damages bytes: some are changed, cut out, put in or doubled, or the end is cut off. Preferably at the beginning, where
-    /// headers are.
+    /// Damages bytes: some are changed, cut out, put in or doubled, or the end is cut off. Preferably at the beginning,
+    /// where headers are.
     pub fn spoil(&mut self, good: &[u8]) -> Vec<u8> {
         let mut bytes = good.to_vec();
         for _ in 0..1 + self.below(4) {

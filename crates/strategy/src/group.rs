@@ -35,8 +35,8 @@ pub struct Group {
     /// The last group in which everybody had the state it began with. What is reported is counted from there, and the
     /// group goes back there if the only one that was ahead is lost before the others have its state.
     settled: Option<View>,
-    /// Who has a state that this group has made, if perhaps an older one. A state from elsewhere, or of one that was out
-    /// while a group was formed, may be of a round that the others have done differently.
+    /// Who has a state that this group has made, if perhaps an older one. A state from elsewhere, or of one that was
+    /// out while a group was formed, may be of a round that the others have done differently.
     holders: BTreeSet<u64>,
     /// The members of the view that have not taken its state yet.
     behind: BTreeSet<u64>,

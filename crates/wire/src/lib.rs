@@ -8,8 +8,8 @@
 //! 1. `proto/fire.proto`: what nodes say to each other;
 //! 2. `link` and `frame`: what a link is to those who use it, and what goes over it;
 //! 3. `memory`: the link within a process, the shortest that keeps every promise;
-//! 4. `grpc`: the link between processes. `connect` and `listen` make it, `end` sends (by `outgoing`) and reads, `pulse`
-//!    notices silence, `handshakes` and `reports` deal with strangers;
+//! 4. `grpc`: the link between processes. `connect` and `listen` make it, `end` sends (by `outgoing`) and reads,
+//!    `pulse` notices silence, `handshakes` and `reports` deal with strangers;
 //! 5. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
 //! 6. [`payload`]: numbers as bytes, and `pool`, their memory.
 //!

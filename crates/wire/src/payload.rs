@@ -237,8 +237,8 @@ fn encode_table(table: &[f32], width: usize, rows: &[u32], precision: Precision,
     out.resize(end, 0);
 }
 
-/// Whether a table of `all` rows is sent whole if so many of them count: because that is fewer bytes than these rows with
-/// their numbers.
+/// Whether a table of `all` rows is sent whole if so many of them count: because that is fewer bytes than these rows
+/// with their numbers.
 pub fn is_sent_whole(rows: usize, all: usize, width: usize, precision: Precision) -> bool {
     rows_bytes(rows, width, precision) > precision.bytes(all * width, width)
 }
@@ -255,8 +255,8 @@ fn write_part_header(kind: u8, exponent: i16, count: usize, out: &mut Vec<u8>) {
 }
 
 impl<'a> EncodedVector<'a> {
-    /// Checks that the bytes are a vector of the schema, all of them and nothing after them. Whatever they are, nothing is
-    /// allocated beyond a list of the sections.
+    /// Checks that the bytes are a vector of the schema, all of them and nothing after them. Whatever they are, nothing
+    /// is allocated beyond a list of the sections.
     pub fn parse(schema: &Schema, bytes: &'a [u8]) -> Result<Self, PayloadError> {
         let mut rest = Rest { bytes };
         let [header] = rest.take::<HEADER>(1)? else { return Err(wrong("has no header")) };

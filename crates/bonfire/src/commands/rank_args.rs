@@ -21,7 +21,8 @@ pub(crate) struct RankArgs {
     /// Where node 0 is reached
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     master: Option<Point>,
-    /// A passphrase that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which no process list shows]
+    /// A passphrase that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which no process list
+    /// shows]
     #[arg(long, value_name = "PASSPHRASE", hide_default_value = true)]
     secret: Option<String>,
 }

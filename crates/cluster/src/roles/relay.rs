@@ -384,7 +384,8 @@ impl Relaying {
         let _ = self.parent.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
     }
 
-    /// Whether the workers get parameters, and not updates: from an asynchronous relay, and below an asynchronous parent.
+    /// Whether the workers get parameters, and not updates: from an asynchronous relay, and below an asynchronous
+    /// parent.
     fn sends_parameters(&self) -> bool {
         self.is_async || self.newest.is_some()
     }

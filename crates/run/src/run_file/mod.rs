@@ -70,8 +70,8 @@ pub struct RunFile {
     /// Of runs on several machines.
     #[serde(skip_serializing_if = "is_default")]
     pub head: HeadSpec,
-    /// Over how many threads a worker splits its batch, or the products of a model that is mostly weights; otherwise the
-    /// cores of its machine are shared out.
+    /// Over how many threads a worker splits its batch, or the products of a model that is mostly weights; otherwise
+    /// the cores of its machine are shared out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
     pub distribute: Distribute,

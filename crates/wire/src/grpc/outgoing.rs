@@ -24,8 +24,8 @@ pub(crate) enum Side {
     Called,
 }
 
-/// The outgoing half of a link. A frame goes from the sender's thread straight into the HTTP/2 stream's queue. When that
-/// is full the frame waits here, and the task that has the socket moves it on.
+/// The outgoing half of a link. A frame goes from the sender's thread straight into the HTTP/2 stream's queue. When
+/// that is full the frame waits here, and the task that has the socket moves it on.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     side: Side,

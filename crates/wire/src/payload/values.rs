@@ -1,11 +1,12 @@
-//! The values of a section: floats as they are, halves under one scale, or whole numbers of a byte under a scale a block.
+//! The values of a section: floats as they are, halves under one scale, or whole numbers of a byte under a scale a
+//! block.
 //!
-//! Half precision reaches from 2^-24 to 65504, and gradients reach lower. So each section is multiplied by the power of two
-//! that brings its largest value just below 2^15; that changes no digit, and what is then too small for a half is less
-//! than a hundred-billionth of the largest.
+//! Half precision reaches from 2^-24 to 65504, and gradients reach lower. So each section is multiplied by the power of
+//! two that brings its largest value just below 2^15; that changes no digit, and what is then too small for a half is
+//! less than a hundred-billionth of the largest.
 //!
-//! Bytes have a scale a block, so that one large value costs its own block its small ones, and no other. A block with an
-//! infinity or a value that is no number gets a scale that is none.
+//! Bytes have a scale a block, so that one large value costs its own block its small ones, and no other. A block with
+//! an infinity or a value that is no number gets a scale that is none.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;

@@ -162,8 +162,8 @@ fn in_words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The roles of a run on hosts with so many slots. Unless the run file says otherwise, the head has a process of its own
-/// where there is room for one.
+/// The roles of a run on hosts with so many slots. Unless the run file says otherwise, the head has a process of its
+/// own where there is room for one.
 fn cast(settings: &Settings, slots: &[usize]) -> Result<Vec<ProcessRole>> {
     let at_work = roles(settings, true);
     if settings.file.head.works == Some(true) {

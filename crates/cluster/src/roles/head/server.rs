@@ -309,10 +309,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         let batch_size = self.head.run.job.settings.file.batch_size;
         // What answers no order is not looked at.
         let is_answer = self.orders.get(&node) == Some(&push.order);
-        let wrong = match self.collector.check(answer, push.weight) {
-            Err(error) if is_answer => Some(format!("{error:#}")),
-            _ => wrong_push(push, batch_size),
-        };
+        let chunks = || self.collector.check(answer, push.weight).err().filter(|_| is_answer);
+        let wrong = wrong_push(push, batch_size).or_else(|| chunks().map(|error| format!("{error:#}")));
         if let Some(wrong) = &wrong {
             self.head.warn(format!("refused a gradient of {}: {wrong}", self.head.name(node)));
             // What is unfit does not count, nor does what is said of it.

@@ -35,7 +35,8 @@ pub(crate) enum Heard {
 }
 
 impl Incoming {
-    /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits for.
+    /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits
+    /// for.
     pub(crate) fn next(&mut self, connections: &mut Connections, timeout: Duration) -> Result<Heard, Break> {
         let Some(mail) = connections.mailbox.next(timeout) else { return Ok(Heard::Silence) };
         let from = self.members.get(&mail.link).copied();
