@@ -24,8 +24,8 @@ use plan::RunPlan;
                   each local server the relay and then its workers, and the evaluator last. Without `arch`, all other \
                   hosts are workers. If there is one host too few, the head is the first worker, too; `head: {works: \
                   false}` and `true` say otherwise. The program is copied where it is missing, the head sends the data \
-                  to the others, and in the end the run folder is here and no process is left on any host, also if this terminal is \
-                  closed. Ctrl-C stops with a checkpoint, a second one at once.\n\n\
+                  to the others, and in the end the run folder is here and no process is left on any host, also if \
+                  this terminal is closed. Ctrl-C stops with a checkpoint, a second one at once.\n\n\
                   Examples:\n  bonfire run -i hosts.ini run.yml\n  \
                   bonfire run -H pi1,pi2,pi3,desk:2 run.yml --set epochs=10 --out runs/first\n  \
                   bonfire run -i hosts.ini run.yml --data photos          a folder of this machine\n  \
