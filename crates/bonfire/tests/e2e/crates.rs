@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Every crate of the workspace and those of the workspace that it may depend on.
 const EDGES: &[(&str, &[&str])] = &[
-    ("bonfire-learn", &[]),
+    ("bonfire-learn", &["bonfire-spoil"]),
     ("bonfire-data", &["bonfire-learn", "bonfire-spoil"]),
     ("bonfire-strategy", &[]),
     ("bonfire-wire", &["bonfire-spoil"]),
