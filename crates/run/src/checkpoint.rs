@@ -170,14 +170,17 @@ fn in_torch_order<'a>(tensor: &'a Tensor, flat: &'a [f32]) -> impl Iterator<Item
     })
 }
 
-/// The moments of the optimiser in the order of memory, under a seal.
+/// The moments of the optimiser, and the velocity of the outer step if there is one, in the order of memory, under a
+/// seal.
 fn write_state(file: &mut fs::File, snapshot: Snapshot<'_>, seal: String) -> std::io::Result<Written> {
-    let moments = snapshot.moments.iter().enumerate().map(|(i, values)| TensorOut {
-        name: format!("moment.{i}"),
+    let moments = snapshot.moments.iter().enumerate().map(|(i, values)| (format!("moment.{i}"), values));
+    let velocity = snapshot.velocity.map(|values| (VELOCITY.to_owned(), values));
+    let tensors = moments.chain(velocity).map(|(name, values)| TensorOut {
+        name,
         shape: vec![values.len()],
         values: Box::new(values.iter().copied()),
     });
-    tensor_file::write(file, (SEAL, seal), moments.collect())
+    tensor_file::write(file, (SEAL, seal), tensors.collect())
 }
 
 /// Removes all but the newest checkpoints up to `round`. Those of later rounds are of a run that was resumed from
