@@ -221,7 +221,7 @@ impl<'a> Values<'a> {
     }
 
     /// The values where they lie: single precision on a machine that keeps floats as they were sent, in memory that is
-    /// aligned for them. That of a [`Pool`](crate::Pool) is.
+    /// aligned for them. That of a [`PayloadPool`](crate::PayloadPool) is.
     pub fn floats(&self) -> Option<&'a [f32]> {
         match self.0 {
             RawValues::Singles(singles) if cfg!(target_endian = "little") => {
