@@ -368,10 +368,12 @@ impl<'w> Participant<'w> {
     }
 
     /// Keeps the state of the last round, which the head will ask for once all have said that they have done the round.
-    /// If it is not done with the one before, that is waited for, but not for ever.
+    /// If it is not done with the one before, that is waited for, but not for ever; with MPI not at all, because there
+    /// nobody may leave between two sums.
     fn keep_state(&mut self, connections: &mut Connections, trainer: &Trainer) -> Result<(), Break> {
         let until = connections.mailbox.now() + FETCHED;
-        while self.giver.snapshot.as_ref().is_some_and(|held| !held.is_given)
+        while self.world.is_none()
+            && self.giver.snapshot.as_ref().is_some_and(|held| !held.is_given)
             && connections.mailbox.now() < until
         {
             match self.incoming.next(connections, LOOK)? {
