@@ -419,11 +419,18 @@ impl<'h, 'a> Leading<'h, 'a> {
     /// Counts the rounds that all members have done, up to one after which something is due with its state.
     fn count_rounds(&mut self) -> Result<()> {
         while self.due.is_none()
+            && !self.is_taking_the_last_state()
             && let Some(done) = self.uncounted.pop_front()
         {
             self.count_round(&done)?;
         }
         Ok(())
+    }
+
+    /// Whether the run is to stop with a state that is on its way: the rounds after it do not count.
+    fn is_taking_the_last_state(&self) -> bool {
+        let round = self.head.run.progress.round;
+        self.stopping && self.fetch.as_ref().is_some_and(|fetch| round > 0 && fetch.intake.round == round)
     }
 
     fn count_round(&mut self, done: &Uncounted) -> Result<()> {
