@@ -1,27 +1,21 @@
-//! Runs on several machines: the roles of a cluster, and the gradients that travel between them.
+//! Runs on several machines: the roles of a cluster.
 //!
 //! What a run is, from its run file to its checkpoints, is `bonfire-run`'s; who waits for whom is `bonfire-strategy`'s;
-//! frames between processes are `bonfire-wire`'s. Here they meet.
+//! frames between processes are `bonfire-wire`'s; gradients on their way are `bonfire-exchange`'s. Here they meet.
 //!
-//! Read in this order: `exchange` (gradients as payloads), `mail` (what comes over all links of a node), `roles` (the
-//! head and what a node may be told to be), [`local`] (the roles as threads), [`remote`] (as processes),
-//! [`bench`](mod@bench).
+//! Read in this order: `mail` (what comes over all links of a node), `roles` (the head and what a node may be told to
+//! be), [`local`] (the roles as threads), [`remote`] (as processes), [`bench`](mod@bench).
 
-mod adasum;
 pub mod bench;
-mod exchange;
 pub mod local;
 mod mail;
 pub mod remote;
 mod roles;
 #[cfg(test)]
 mod simulation;
-mod state;
 mod trainer;
-mod updates;
-mod world;
 
-pub use world::check_engine;
+pub use bonfire_exchange::world::check_engine;
 
 /// A gradient as a worker pushes it to answer an order: frames with its chunks, as they are.
 pub fn push_frames(
@@ -29,8 +23,9 @@ pub fn push_frames(
     layout: &bonfire_learn::Layout,
     order: u64,
 ) -> Vec<bonfire_wire::Frame> {
-    let chunks = std::sync::Arc::new(exchange::chunks::Chunks::of(layout));
-    let mut encoder = exchange::codec::ChunkEncoder::new(&chunks, bonfire_wire::payload::Precision::F32);
+    let chunks = std::sync::Arc::new(bonfire_exchange::chunks::Chunks::of(layout));
+    let mut encoder =
+        bonfire_exchange::codec::ChunkEncoder::new(&chunks, bonfire_wire::payload::Precision::F32);
     let mut frames = Vec::new();
     roles::worker::push_gradient(&mut encoder, gradient, order, false, |frame| frames.push(frame));
     frames

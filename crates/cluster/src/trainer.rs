@@ -10,10 +10,10 @@ use bonfire_strategy::Unit;
 use bonfire_wire::proto;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::exchange::chunks::Chunks;
-use crate::exchange::codec::ChunkEncoder;
-use crate::exchange::precision;
-use crate::updates::Updates;
+use bonfire_exchange::chunks::Chunks;
+use bonfire_exchange::codec::ChunkEncoder;
+use bonfire_exchange::precision;
+use bonfire_exchange::updates::Updates;
 use bonfire_run::crew::round_seed;
 use bonfire_run::loader::{Shares, Sharing};
 use bonfire_run::replica::{Replica, StepSize};

@@ -13,9 +13,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("bonfire-wire", &["bonfire-spoil"]),
     ("bonfire-report", &[]),
     ("bonfire-run", &["bonfire-data", "bonfire-learn", "bonfire-report", "bonfire-yaml"]),
+    ("bonfire-exchange", &["bonfire-run", "bonfire-learn", "bonfire-wire", "bonfire-yaml", "bonfire-spoil"]),
     (
         "bonfire-cluster",
         &[
+            "bonfire-exchange",
             "bonfire-run",
             "bonfire-data",
             "bonfire-learn",

@@ -19,15 +19,15 @@ use bonfire_wire::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::chunks::Chunks;
-use crate::exchange::codec::ChunkEncoder;
-use crate::exchange::collector::{Answer, Collector};
-use crate::exchange::precision;
-use crate::exchange::sharded::{Early, Gather, Peers, ShardedSums};
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::feed::piece;
 use crate::roles::network::{Grpc, Network};
-use crate::updates::{Updates, step};
+use bonfire_exchange::chunks::Chunks;
+use bonfire_exchange::codec::ChunkEncoder;
+use bonfire_exchange::collector::{Answer, Collector};
+use bonfire_exchange::precision;
+use bonfire_exchange::sharded::{Early, Gather, Peers, ShardedSums};
+use bonfire_exchange::updates::{Updates, step};
 use bonfire_run::run_file::Compression;
 
 /// How gradients are exchanged.

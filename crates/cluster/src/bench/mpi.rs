@@ -8,8 +8,8 @@ use bonfire_learn::layout::Init;
 use bonfire_learn::{Gradient, Layout};
 use serde::Serialize;
 
-use crate::roles::member::sums::{Memory, mean_by_mpi};
-use crate::world::World;
+use bonfire_exchange::sums::{Memory, mean_by_mpi};
+use bonfire_exchange::world::World;
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]

@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::local_node::LocalNode;
 use super::{VERSION, listen, own_address, timeouts};
-use crate::exchange::chunks::Chunks;
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::head;
 use crate::roles::registry::{COMPARE_EVERY, Entry, Registry, turned_away};
-use crate::state;
+use bonfire_exchange::chunks::Chunks;
+use bonfire_exchange::state;
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::run::Run;
 use bonfire_run::run_file::{Distribute, Settings};

@@ -7,8 +7,8 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 
 use super::node::{Connections, Next};
-use crate::exchange::bytes_to_floats;
 use crate::mail::News;
+use bonfire_exchange::bytes_to_floats;
 use bonfire_run::job::Job;
 
 /// Measures what the head sends, one after the other.

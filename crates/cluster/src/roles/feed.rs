@@ -9,9 +9,9 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 
 use super::worker::to_proto;
-use crate::exchange::codec::Parcel;
-use crate::state::piece_of;
-use crate::updates::step;
+use bonfire_exchange::codec::Parcel;
+use bonfire_exchange::state::piece_of;
+use bonfire_exchange::updates::step;
 
 /// The members of a server, each with what it has, and the newest steps from version to version.
 #[derive(Debug, Default)]

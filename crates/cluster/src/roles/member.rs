@@ -2,7 +2,6 @@
 
 mod apart;
 mod incoming;
-pub(crate) mod sums;
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +14,13 @@ use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
 use super::node::{Caller, Connections, Next};
-use crate::exchange::precision;
-use crate::exchange::sharded::{Early, Peers, ShardedSums};
-use crate::state::{Intake, Snapshot};
 use crate::trainer::{Computed, Trainer};
-use crate::world::World;
 use apart::Apart;
+use bonfire_exchange::precision;
+use bonfire_exchange::sharded::{Early, Peers, ShardedSums};
+use bonfire_exchange::state::{Intake, Snapshot};
+use bonfire_exchange::sums;
+use bonfire_exchange::world::World;
 use incoming::{Giver, Heard, Incoming};
 
 /// Takes part in the run's sums until the head has something else to do for this node.

@@ -15,7 +15,7 @@ use super::registry::turned_away;
 use super::{evaluator, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::trainer::Trainer;
-use crate::world::World;
+use bonfire_exchange::world::World;
 use bonfire_run::job::{Job, Scale, weigh_classes};
 use bonfire_run::run_file::Settings;
 use bonfire_run::worker::Worker;

@@ -10,10 +10,10 @@ use bonfire_wire::{Frame, Outbox, proto};
 
 use super::feed::piece;
 use super::node::{Connections, Next};
-use crate::exchange::codec::ChunkEncoder;
 use crate::mail::{Mail, News};
 use crate::trainer::{Trainer, compare};
-use crate::updates::step;
+use bonfire_exchange::codec::ChunkEncoder;
+use bonfire_exchange::updates::step;
 
 /// Works for a parent until the head has something else to do for this node.
 pub(crate) fn work(

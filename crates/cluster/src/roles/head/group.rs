@@ -14,7 +14,7 @@ use bonfire_wire::{Frame, proto};
 use super::super::member::plan_of;
 use super::super::registry::{Node, Notice, Role};
 use super::Head;
-use crate::state::{Intake, PIECE, piece_of};
+use bonfire_exchange::state::{Intake, PIECE, piece_of};
 use bonfire_run::run::Update;
 use bonfire_run::schedule::Due;
 use rounds::{FirstRounds, Round};

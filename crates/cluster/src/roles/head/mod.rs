@@ -308,7 +308,7 @@ impl Head<'_> {
             let round = self.run.progress.round;
             for (i, part) in self.run.job.replica.parameters.chunks(MEASURED_PART).enumerate() {
                 let measure = proto::Measure { round, offset: (i * MEASURED_PART) as u64 };
-                let payload = crate::exchange::floats_to_bytes([part]);
+                let payload = bonfire_exchange::floats_to_bytes([part]);
                 // An evaluator that is gone is heard of in the mail.
                 let _ = evaluator.outbox.send(Frame { body: Body::Measure(measure), payload });
             }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::Break;
 use crate::mail::{Mail, News};
 use crate::roles::node::Connections;
-use crate::state::{Snapshot, nothing};
+use bonfire_exchange::state::{Snapshot, nothing};
 
 /// What comes to a member, from the head and from the others.
 #[derive(Default)]

@@ -12,10 +12,10 @@ use bonfire_wire::proto::frame::Body;
 use super::super::feed;
 use super::super::worker::to_proto;
 use super::Relaying;
-use crate::exchange::chunks::Chunks;
-use crate::exchange::codec::ChunkEncoder;
-use crate::exchange::collector::{Answer, Summed};
-use crate::updates::step;
+use bonfire_exchange::chunks::Chunks;
+use bonfire_exchange::codec::ChunkEncoder;
+use bonfire_exchange::collector::{Answer, Summed};
+use bonfire_exchange::updates::step;
 
 /// What was said of a push.
 pub(super) struct Pushed {

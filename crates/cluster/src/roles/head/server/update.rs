@@ -8,7 +8,7 @@ use bonfire_wire::proto;
 
 use super::super::super::feed::{Entry, Order};
 use super::Serving;
-use crate::exchange::collector::{Answer, Summed};
+use bonfire_exchange::collector::{Answer, Summed};
 
 impl Serving<'_, '_> {
     /// The step of an update; smaller for stale gradients, if the run file says so.

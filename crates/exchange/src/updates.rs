@@ -6,24 +6,24 @@ use bonfire_run::replica::{Replica, StepSize};
 use bonfire_wire::proto;
 use bytes::Bytes;
 
-use crate::exchange::chunks::Chunks;
-use crate::exchange::codec::{Parcel, ReceivedChunk, replace_chunk};
-use crate::exchange::parameters::put_parameters;
+use crate::chunks::Chunks;
+use crate::codec::{Parcel, ReceivedChunk, replace_chunk};
+use crate::parameters::put_parameters;
 use crate::state::Intake;
 
 /// What a piece between a server and its members is.
-pub(crate) mod step {
+pub mod step {
     /// A chunk of a member's gradient.
-    pub(crate) const PUSH: u32 = 0;
+    pub const PUSH: u32 = 0;
     /// A chunk of the sum that the members apply.
-    pub(crate) const SUM: u32 = 1;
+    pub const SUM: u32 = 1;
     /// Parameters, or those of a chunk that changed.
-    pub(crate) const PARAMETERS: u32 = 2;
+    pub const PARAMETERS: u32 = 2;
 }
 
 /// What is new to a member, on its way into its replica.
 #[derive(Debug)]
-pub(crate) struct Updates {
+pub struct Updates {
     chunks: Chunks,
     /// The sum that is coming in.
     sum: Gradient,
@@ -38,9 +38,9 @@ pub(crate) struct Updates {
 }
 
 impl Updates {
-    pub(crate) fn new(layout: &Layout, clip: Option<f32>) -> Self {
+    pub fn new(layout: &Layout, clip: Option<f32>) -> Self {
         let chunks = Chunks::of(layout);
-        let has = vec![false; chunks.len()];
+        let has = vec![false; chunks.count()];
         Self {
             chunks,
             sum: Gradient::new(layout),
@@ -53,13 +53,13 @@ impl Updates {
     }
 
     /// Takes a piece of what is new.
-    pub(crate) fn piece(&mut self, piece: &proto::Piece, payload: Bytes) -> Result<()> {
+    pub fn piece(&mut self, piece: &proto::Piece, payload: Bytes) -> Result<()> {
         let index = piece.index as usize;
-        ensure!(index < self.chunks.len(), "there is no chunk {index}");
+        ensure!(index < self.chunks.count(), "there is no chunk {index}");
         let chunk = &self.chunks[index];
         let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
         if piece.step == step::PARAMETERS {
-            ensure!(self.parameters.len() < self.chunks.len(), "a chunk of parameters came twice");
+            ensure!(self.parameters.len() < self.chunks.count(), "a chunk of parameters came twice");
             self.parameters.push((index, parcel));
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl Updates {
     }
 
     /// Brings the replica to the version that `go` says. Of a member that is behind, only what it has of the state.
-    pub(crate) fn apply(&mut self, replica: &mut Replica, go: &proto::Go) -> Result<()> {
+    pub fn apply(&mut self, replica: &mut Replica, go: &proto::Go) -> Result<()> {
         for (index, parcel) in std::mem::take(&mut self.parameters) {
             put_parameters(&self.chunks[index], &parcel, &mut replica.parameters)?;
         }
@@ -96,17 +96,17 @@ impl Updates {
     }
 
     /// Whether the replica has only a part of the state.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         self.state.is_some()
     }
 
     /// Begins to take a state: what to ask for first.
-    pub(crate) fn take_state(&mut self, replica: &Replica) -> Vec<proto::StateWanted> {
+    pub fn take_state(&mut self, replica: &Replica) -> Vec<proto::StateWanted> {
         self.state.insert(Intake::moving(replica)).wanted()
     }
 
     /// Takes a piece of a state. What to ask for next; none if the state is whole.
-    pub(crate) fn state(
+    pub fn state(
         &mut self,
         replica: &mut Replica,
         piece: &proto::State,

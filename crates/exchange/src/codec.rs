@@ -8,12 +8,12 @@ use bonfire_learn::layout::TensorKind;
 use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, Values};
 use bytes::Bytes;
 
-use super::chunks::{Chunk, Chunks, Stretch};
-use super::pages::SendBuffers;
+use crate::chunks::{Chunk, Chunks, Stretch};
+use crate::pages::SendBuffers;
 
 /// Turns chunks of gradients into payloads. What rounding loses of a chunk is added to the next one: error feedback.
 #[derive(Debug)]
-pub(crate) struct ChunkEncoder {
+pub struct ChunkEncoder {
     chunks: Arc<Chunks>,
     precision: Precision,
     encoder: Encoder,
@@ -29,7 +29,7 @@ pub(crate) struct ChunkEncoder {
 
 /// A chunk on its way.
 #[derive(Clone, Debug)]
-pub(crate) struct Parcel {
+pub struct Parcel {
     pub payload: Bytes,
     /// The payload is all values as they are.
     pub is_plain: bool,
@@ -38,31 +38,31 @@ pub(crate) struct Parcel {
 }
 
 impl ChunkEncoder {
-    pub(crate) fn new(chunks: &Arc<Chunks>, precision: Precision) -> Self {
+    pub fn new(chunks: &Arc<Chunks>, precision: Precision) -> Self {
         Self {
             chunks: Arc::clone(chunks),
             precision,
             encoder: Encoder::default(),
             pages: SendBuffers::default(),
-            residuals: vec![Vec::new(); chunks.len()],
-            pending: vec![None; chunks.len()],
+            residuals: vec![Vec::new(); chunks.count()],
+            pending: vec![None; chunks.count()],
             sent: Vec::new(),
             decoded: Vec::new(),
         }
     }
 
     /// How many chunks there are.
-    pub(crate) fn chunks(&self) -> usize {
-        self.chunks.len()
+    pub fn chunks(&self) -> usize {
+        self.chunks.count()
     }
 
     /// Whether values lose digits on their way.
-    pub(crate) fn rounds(&self) -> bool {
+    pub fn rounds(&self) -> bool {
         self.precision != Precision::F32
     }
 
     /// A chunk of a gradient. In an exact round nothing is rounded, and what was lost before is made up for.
-    pub(crate) fn encode(&mut self, gradient: &Gradient, index: usize, exact: bool) -> Parcel {
+    pub fn encode(&mut self, gradient: &Gradient, index: usize, exact: bool) -> Parcel {
         let chunks = Arc::clone(&self.chunks);
         let chunk = &chunks[index];
         let mut page = self.pages.take();
@@ -124,7 +124,7 @@ impl ChunkEncoder {
     }
 
     /// The round is done: what was lost in it is lost.
-    pub(crate) fn commit(&mut self) {
+    pub fn commit(&mut self) {
         for (residual, pending) in self.residuals.iter_mut().zip(&mut self.pending) {
             if let Some(pending) = pending.take() {
                 *residual = pending;
@@ -133,12 +133,12 @@ impl ChunkEncoder {
     }
 
     /// The round broke off: what was sent in it was not used.
-    pub(crate) fn roll_back(&mut self) {
+    pub fn roll_back(&mut self) {
         self.pending.iter_mut().for_each(|pending| *pending = None);
     }
 
     /// Forgets what was lost.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.roll_back();
         self.residuals.iter_mut().for_each(|residual| residual.clear());
     }
@@ -216,14 +216,14 @@ fn add_lost(chunk: &Chunk, gradient: &Gradient, lost: &[f32], rows: &[Vec<u32>],
 
 /// A chunk that came, checked.
 #[derive(Debug)]
-pub(crate) struct ReceivedChunk<'a> {
+pub struct ReceivedChunk<'a> {
     parts: Vec<EncodedSection<'a>>,
     weight: f64,
 }
 
 impl<'a> ReceivedChunk<'a> {
     /// Reads a chunk where it lies. Whatever came, nothing is allocated beyond a list of its stretches.
-    pub(crate) fn read(chunk: &Chunk, parcel: &'a Parcel) -> Result<Self> {
+    pub fn read(chunk: &Chunk, parcel: &'a Parcel) -> Result<Self> {
         let Parcel { payload, is_plain, weight } = parcel;
         let parts = if *is_plain {
             let len = chunk.range.len() * 4;
@@ -241,7 +241,7 @@ impl<'a> ReceivedChunk<'a> {
     }
 
     /// Whether all of its values are numbers.
-    pub(crate) fn is_finite(&self) -> bool {
+    pub fn is_finite(&self) -> bool {
         self.parts.iter().all(|part| match part {
             EncodedSection::Dense(values) | EncodedSection::Rows { values, .. } => values.is_finite(),
         })
@@ -250,7 +250,7 @@ impl<'a> ReceivedChunk<'a> {
 
 /// Replaces a chunk of `total`, in which no row of it may count yet, by the sum of some that came, in their order; of
 /// statistics it holds the mean. Those that weigh nothing are left out.
-pub(crate) fn sum_chunk(chunk: &Chunk, arrived: &[ReceivedChunk<'_>], total: &mut Gradient) {
+pub fn sum_chunk(chunk: &Chunk, arrived: &[ReceivedChunk<'_>], total: &mut Gradient) {
     let heavy = || arrived.iter().filter(|arrived| arrived.weight > 0.0);
     let weight: f64 = heavy().map(|arrived| arrived.weight).sum();
     for (i, stretch) in chunk.stretches.iter().enumerate() {
@@ -279,7 +279,7 @@ pub(crate) fn sum_chunk(chunk: &Chunk, arrived: &[ReceivedChunk<'_>], total: &mu
 }
 
 /// Adds a chunk that came to a gradient, whose weight is without it yet; of statistics it holds the mean.
-pub(crate) fn add_chunk(chunk: &Chunk, arrived: &ReceivedChunk<'_>, total: &mut Gradient) {
+pub fn add_chunk(chunk: &Chunk, arrived: &ReceivedChunk<'_>, total: &mut Gradient) {
     let weight = total.weight + arrived.weight;
     let (before, share) = ((total.weight / weight) as f32, (arrived.weight / weight) as f32);
     for (i, stretch) in chunk.stretches.iter().enumerate() {
@@ -330,7 +330,7 @@ fn add_rows(part: EncodedSection<'_>, stretch: &Stretch, width: usize, total: &m
 }
 
 /// Replaces what `total` has of a chunk by what came of it: in the end all have the same, also the one that summed it.
-pub(crate) fn replace_chunk(chunk: &Chunk, arrived: &ReceivedChunk<'_>, total: &mut Gradient) {
+pub fn replace_chunk(chunk: &Chunk, arrived: &ReceivedChunk<'_>, total: &mut Gradient) {
     for (i, stretch) in chunk.stretches.iter().enumerate() {
         let TensorKind::Rows { width } = stretch.kind else {
             dense(arrived.parts[i]).copy_to(&mut total.write(stretch.tensor)[stretch.within()]);

@@ -9,8 +9,8 @@ use bonfire_wire::{Incoming, memory_link};
 
 use super::*;
 use crate::adasum::adasum;
-use crate::roles::member::sums::combined;
 use crate::spoilt::outbox;
+use crate::sums::combined;
 
 /// Why an exchange ended early.
 #[derive(Debug)]
@@ -219,7 +219,7 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
     run(&mut one, 1);
     run(&mut one, 2);
     let next = gradient(&layout, 0, 3);
-    for index in 0..one.chunks.len() {
+    for index in 0..one.chunks.count() {
         let (one, other) = (one.own.encode(&next, index, false), other.own.encode(&next, index, false));
         assert_eq!(one.payload, other.payload, "chunk {index}");
     }

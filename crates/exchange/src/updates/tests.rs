@@ -5,7 +5,7 @@ use bonfire_learn::layout::Init;
 use bonfire_wire::payload::Precision;
 
 use super::*;
-use crate::exchange::codec::ChunkEncoder;
+use crate::codec::ChunkEncoder;
 use crate::state::{PIECE, piece_of};
 
 fn layout() -> Layout {

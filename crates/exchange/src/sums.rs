@@ -6,13 +6,13 @@ use bonfire_learn::layout::{Layout, TensorKind};
 use bytes::Bytes;
 
 use crate::adasum::adasum;
-use crate::exchange::sharded::Gather;
-use crate::exchange::{bytes_to_floats, floats_to_bytes};
+use crate::sharded::Gather;
 use crate::world::World;
+use crate::{bytes_to_floats, floats_to_bytes};
 
 /// Memory for sums by MPI.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     sums: Vec<f32>,
     rows: Vec<f32>,
     row_sums: Vec<f32>,
@@ -20,7 +20,7 @@ pub(crate) struct Memory {
 
 /// The same by MPI, for members that weigh `weight` together. Dense tensors are summed from where they lie into memory
 /// that then takes their place, so that nothing is copied; rows are laid together first.
-pub(crate) fn mean_by_mpi<E: From<anyhow::Error>>(
+pub fn mean_by_mpi<E: From<anyhow::Error>>(
     mut world: &World,
     layout: &Layout,
     gradient: &mut Gradient,
@@ -182,7 +182,7 @@ fn unpack(layout: &Layout, gradient: &mut Gradient, union: &[Vec<u32>], buffer: 
 const GATHERED_PART: usize = 128 << 10;
 
 /// Adasum of the members' mean gradients, tensor by tensor. Everybody hears everybody's and combines them alike.
-pub(crate) fn combined<E: From<anyhow::Error>>(
+pub fn combined<E: From<anyhow::Error>>(
     members: &mut impl Gather<E>,
     layout: &Layout,
     gradient: &mut Gradient,

@@ -13,15 +13,15 @@ use bonfire_wire::payload::Precision;
 use bonfire_wire::proto;
 use bytes::Bytes;
 
-use super::chunks::Chunks;
-use super::codec::{ChunkEncoder, Parcel, ReceivedChunk, add_chunk, replace_chunk, sum_chunk};
+use crate::chunks::Chunks;
+use crate::codec::{ChunkEncoder, Parcel, ReceivedChunk, add_chunk, replace_chunk, sum_chunk};
 
 /// A member and the order that it answers.
-pub(crate) type Answer = (u64, u64);
+pub type Answer = (u64, u64);
 
 /// Pushes on their way in, and their sum.
 #[derive(Debug)]
-pub(crate) struct Collector {
+pub struct Collector {
     chunks: Arc<Chunks>,
     encoder: ChunkEncoder,
     /// The sum, as all will have it.
@@ -42,7 +42,7 @@ struct Pushed {
 
 /// A sum that is whole.
 #[derive(Clone, Debug)]
-pub(crate) struct Summed {
+pub struct Summed {
     pub attempt: u64,
     pub weight: f64,
     pub parcels: Vec<Parcel>,
@@ -51,7 +51,7 @@ pub(crate) struct Summed {
 }
 
 impl Collector {
-    pub(crate) fn new(layout: &Layout, precision: Precision) -> Self {
+    pub fn new(layout: &Layout, precision: Precision) -> Self {
         let chunks = Arc::new(Chunks::of(layout));
         Self {
             encoder: ChunkEncoder::new(&chunks, precision),
@@ -59,27 +59,27 @@ impl Collector {
             pushes: BTreeMap::new(),
             answers: Vec::new(),
             attempt: 0,
-            sums: vec![None; chunks.len()],
+            sums: vec![None; chunks.count()],
             chunks,
         }
     }
 
     /// No chunk has more bytes.
-    pub(crate) fn most_bytes(&self) -> usize {
+    pub fn most_bytes(&self) -> usize {
         self.chunks.most_bytes()
     }
 
     /// Takes a chunk of a member's push.
-    pub(crate) fn take(&mut self, member: u64, piece: &proto::Piece, payload: Bytes) -> Result<()> {
+    pub fn take(&mut self, member: u64, piece: &proto::Piece, payload: Bytes) -> Result<()> {
         let (answer, index) = ((member, piece.round), piece.index as usize);
-        ensure!(index < self.chunks.len(), "it has chunk {index} of {}", self.chunks.len());
+        ensure!(index < self.chunks.count(), "it has chunk {index} of {}", self.chunks.count());
         let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
         ensure!(parcel.weight.is_finite() && parcel.weight >= 0.0, "it weighs {}", parcel.weight);
         if parcel.weight > 0.0 {
             let arrived = ReceivedChunk::read(&self.chunks[index], &parcel)?;
             ensure!(arrived.is_finite(), "it has values that are no numbers");
         }
-        let new = || Pushed { attempt: piece.generation, parcels: vec![None; self.chunks.len()] };
+        let new = || Pushed { attempt: piece.generation, parcels: vec![None; self.chunks.count()] };
         let pushed = self.pushes.entry(answer).or_insert_with(new);
         if piece.generation < pushed.attempt {
             return Ok(());
@@ -97,7 +97,7 @@ impl Collector {
     }
 
     /// Whether a push is whole: what is wrong with it, if it is not.
-    pub(crate) fn check(&self, answer: Answer, weight: f64) -> Result<()> {
+    pub fn check(&self, answer: Answer, weight: f64) -> Result<()> {
         let Some(pushed) = self.pushes.get(&answer) else {
             ensure!(weight == 0.0, "none of its chunks has come");
             return Ok(());
@@ -113,22 +113,17 @@ impl Collector {
     }
 
     /// A push that nobody will ask for.
-    pub(crate) fn discard(&mut self, answer: Answer) {
+    pub fn discard(&mut self, answer: Answer) {
         self.pushes.remove(&answer);
     }
 
     /// Discards the pushes of a member, but for those that are to be kept.
-    pub(crate) fn forget(&mut self, member: u64, is_kept: impl Fn(&Answer) -> bool) {
+    pub fn forget(&mut self, member: u64, is_kept: impl Fn(&Answer) -> bool) {
         self.pushes.retain(|answer, _| answer.0 != member || is_kept(answer));
     }
 
     /// The sum of a chunk over some pushes, if all of them have it and it was not made before. With it the attempt.
-    pub(crate) fn sum_ahead(
-        &mut self,
-        answers: &[Answer],
-        index: usize,
-        exact: bool,
-    ) -> Option<(u64, Parcel)> {
+    pub fn sum_ahead(&mut self, answers: &[Answer], index: usize, exact: bool) -> Option<(u64, Parcel)> {
         let has = |answer| {
             self.pushes
                 .get(answer)
@@ -149,12 +144,12 @@ impl Collector {
 
     /// The whole sum of some pushes, in their order; those of members that have pushed nothing count for nothing. They
     /// are gone then.
-    pub(crate) fn finish(&mut self, answers: &[Answer], exact: bool) -> Summed {
+    pub fn finish(&mut self, answers: &[Answer], exact: bool) -> Summed {
         if self.answers != answers {
             self.begin(answers.to_vec());
         }
         let is_ahead = self.sums.iter().map(Option::is_some).collect();
-        for index in 0..self.chunks.len() {
+        for index in 0..self.chunks.count() {
             if self.sums[index].is_none() {
                 self.sum(index, exact);
             }
@@ -204,7 +199,7 @@ impl Collector {
     }
 
     /// Adds a push to a sum of its own, at once.
-    pub(crate) fn accumulate(&mut self, answer: Answer, total: &mut Gradient) -> Result<()> {
+    pub fn accumulate(&mut self, answer: Answer, total: &mut Gradient) -> Result<()> {
         let Some(pushed) = self.pushes.remove(&answer) else { return Ok(()) };
         let weight = pushed.parcels.iter().flatten().map(|parcel| parcel.weight).next().unwrap_or(0.0);
         if weight == 0.0 {

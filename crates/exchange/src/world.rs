@@ -13,12 +13,12 @@ use bonfire_run::{Ranks, Settings};
 use bonfire_yaml::YamlError;
 use bytes::Bytes;
 
-use crate::exchange::sharded::Gather;
+use crate::sharded::Gather;
 
 #[cfg(not(feature = "mpi"))]
-pub(crate) use absent::World;
+pub use absent::World;
 #[cfg(feature = "mpi")]
-pub(crate) use present::World;
+pub use present::World;
 
 /// Whether this program, started as these ranks, can do what a run file wants of MPI.
 pub fn check_engine(settings: &Settings, ranks: Option<Ranks>) -> Result<(), YamlError> {
@@ -38,7 +38,7 @@ pub fn check_engine(settings: &Settings, ranks: Option<Ranks>) -> Result<(), Yam
 
 /// What all members said before a sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Agreement {
+pub struct Agreement {
     /// Of all members together.
     pub weight: f64,
     /// Whether one of them was told to leave.

@@ -7,20 +7,20 @@ use bonfire_learn::Layout;
 use bonfire_learn::layout::TensorKind;
 use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, is_sent_whole};
 
-use super::chunks::{Chunk, Chunks};
-use super::codec::Parcel;
-use super::pages::SendBuffers;
+use crate::chunks::{Chunk, Chunks};
+use crate::codec::Parcel;
+use crate::pages::SendBuffers;
 
 /// Turns parameters into payloads. They are never rounded.
 #[derive(Debug)]
-pub(crate) struct ParameterEncoder {
+pub struct ParameterEncoder {
     chunks: Arc<Chunks>,
     encoder: Encoder,
     pages: SendBuffers,
 }
 
 impl ParameterEncoder {
-    pub(crate) fn new(layout: &Layout) -> Self {
+    pub fn new(layout: &Layout) -> Self {
         Self {
             chunks: Arc::new(Chunks::of(layout)),
             encoder: Encoder::default(),
@@ -29,7 +29,7 @@ impl ParameterEncoder {
     }
 
     /// All parameters.
-    pub(crate) fn all(&self, parameters: &[f32]) -> Vec<Parcel> {
+    pub fn all(&self, parameters: &[f32]) -> Vec<Parcel> {
         let parcel = |chunk: &Chunk| {
             let mut page = self.pages.take();
             page.put_floats(&parameters[chunk.range.clone()]);
@@ -40,7 +40,7 @@ impl ParameterEncoder {
 
     /// Those that changed: of tables only these rows, the list of each in rising order. What a chunk has of a table of
     /// which most rows changed is sent whole.
-    pub(crate) fn changes(&mut self, parameters: &[f32], rows: &[(usize, &[u32])]) -> Vec<Parcel> {
+    pub fn changes(&mut self, parameters: &[f32], rows: &[(usize, &[u32])]) -> Vec<Parcel> {
         let chunks = Arc::clone(&self.chunks);
         let parcel = |chunk: &Chunk| {
             let lists: Vec<Vec<u32>> = changed(chunk, rows);
@@ -71,7 +71,7 @@ fn changed(chunk: &Chunk, rows: &[(usize, &[u32])]) -> Vec<Vec<u32>> {
 }
 
 /// Puts parameters in their places.
-pub(crate) fn put_parameters(chunk: &Chunk, parcel: &Parcel, parameters: &mut [f32]) -> Result<()> {
+pub fn put_parameters(chunk: &Chunk, parcel: &Parcel, parameters: &mut [f32]) -> Result<()> {
     let payload = &parcel.payload;
     if parcel.is_plain {
         ensure!(payload.len() == chunk.range.len() * 4, "{} bytes are not this chunk", payload.len());

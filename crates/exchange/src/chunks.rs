@@ -7,13 +7,13 @@ use bonfire_wire::payload::{Precision, Schema, Section};
 
 /// A layout in chunks. All nodes of a run cut it alike.
 #[derive(Clone, Debug)]
-pub(crate) struct Chunks {
+pub struct Chunks {
     list: Vec<Chunk>,
 }
 
 /// A stretch of the flat vector.
 #[derive(Clone, Debug)]
-pub(crate) struct Chunk {
+pub struct Chunk {
     pub range: Range<usize>,
     /// What lies in it, in order and without gaps.
     pub stretches: Vec<Stretch>,
@@ -23,7 +23,7 @@ pub(crate) struct Chunk {
 
 /// What a chunk has of one tensor.
 #[derive(Clone, Debug)]
-pub(crate) struct Stretch {
+pub struct Stretch {
     pub tensor: usize,
     pub kind: TensorKind,
     /// In the flat vector.
@@ -42,7 +42,7 @@ const FLOATS: (usize, usize) = (4 << 10, 255 << 10);
 
 impl Chunks {
     /// Cuts a layout.
-    pub(crate) fn of(layout: &Layout) -> Self {
+    pub fn of(layout: &Layout) -> Self {
         let (least, most) = FLOATS;
         Self::with_size(layout, (layout.len() / WANTED).clamp(least, most))
     }
@@ -76,16 +76,17 @@ impl Chunks {
         Self { list }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn count(&self) -> usize {
         self.list.len()
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Chunk> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Chunk> {
         self.list.iter()
     }
 
     /// No chunk has more bytes on its way.
-    pub(crate) fn most_bytes(&self) -> usize {
+    pub fn most_bytes(&self) -> usize {
         self.list.iter().map(|chunk| chunk.schema.most_bytes(Precision::F32)).max().unwrap_or(0)
     }
 }
@@ -115,19 +116,19 @@ impl Chunk {
     }
 
     /// Whether all of its values travel whatever was touched, so that in full precision they need no schema.
-    pub(crate) fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         !self.stretches.iter().any(|stretch| matches!(stretch.kind, TensorKind::Rows { .. }))
     }
 }
 
 impl Stretch {
     /// The rows of its table that lie in it.
-    pub(crate) fn rows(&self, width: usize) -> Range<u32> {
+    pub fn rows(&self, width: usize) -> Range<u32> {
         ((self.range.start - self.start) / width) as u32..((self.range.end - self.start) / width) as u32
     }
 
     /// Its place in its tensor.
-    pub(crate) fn within(&self) -> Range<usize> {
+    pub fn within(&self) -> Range<usize> {
         self.range.start - self.start..self.range.end - self.start
     }
 }

@@ -12,7 +12,7 @@ use super::Agreement;
 /// All ranks that one mpirun started, and those among them who sum.
 ///
 /// Dropped, it waits for all others to leave too.
-pub(crate) struct World {
+pub struct World {
     /// Before the universe, which ends all that is in it.
     members: SimpleCommunicator,
     universe: Universe,
@@ -26,7 +26,7 @@ impl fmt::Debug for World {
 
 impl World {
     /// Enters it; a process can do that once. Waits for all other ranks to do the same.
-    pub(crate) fn enter() -> Result<Self> {
+    pub fn enter() -> Result<Self> {
         let (universe, threading) = mpi::initialize_with_threading(Threading::Funneled)
             .context("MPI was entered before in this process, and can be only once")?;
         ensure!(threading >= Threading::Funneled, "this MPI library cannot be used beside other threads");
@@ -34,17 +34,17 @@ impl World {
     }
 
     /// How many ranks there are.
-    pub(crate) fn ranks(&self) -> usize {
+    pub fn ranks(&self) -> usize {
         self.universe.world().size() as usize
     }
 
     /// Which of them this is.
-    pub(crate) fn rank(&self) -> usize {
+    pub fn rank(&self) -> usize {
         self.universe.world().rank() as usize
     }
 
     /// Parts those who sum from those who do not. Every rank must say what it is.
-    pub(crate) fn divide(&mut self, is_member: bool) {
+    pub fn divide(&mut self, is_member: bool) {
         let color = if is_member { Color::with_value(0) } else { Color::undefined() };
         if let Some(members) = self.universe.world().split_by_color(color) {
             self.members = members;
@@ -52,19 +52,19 @@ impl World {
     }
 
     /// How many sum.
-    pub(crate) fn members(&self) -> usize {
+    pub fn members(&self) -> usize {
         self.members.size() as usize
     }
 
     /// What all members say together.
-    pub(crate) fn agree(&self, weight: f64, leave: bool) -> Agreement {
+    pub fn agree(&self, weight: f64, leave: bool) -> Agreement {
         let mut all = [0.0; 2];
         self.members.all_reduce_into(&[weight, f64::from(leave)], &mut all, SystemOperation::sum());
         Agreement { weight: all[0], leave: all[1] > 0.0 }
     }
 
     /// Sums over all members: the same bits for each.
-    pub(crate) fn sum(&self, own: &[f32], sum: &mut [f32]) {
+    pub fn sum(&self, own: &[f32], sum: &mut [f32]) {
         assert_eq!(own.len(), sum.len(), "a sum has the length of its parts");
         if !own.is_empty() {
             self.members.all_reduce_into(own, sum, SystemOperation::sum());
@@ -72,14 +72,14 @@ impl World {
     }
 
     /// The bytes of all members behind each other; all have as many.
-    pub(crate) fn gathered(&self, own: &[u8]) -> Vec<u8> {
+    pub fn gathered(&self, own: &[u8]) -> Vec<u8> {
         let mut all = vec![0; own.len() * self.members()];
         self.members.all_gather_into(own, &mut all[..]);
         all
     }
 
     /// Leaves without a farewell: this rank failed, and the launcher will end the others, who may not be listening.
-    pub(crate) fn abandon(self) {
+    pub fn abandon(self) {
         std::mem::forget(self);
     }
 }

@@ -8,20 +8,20 @@ use bonfire_run::replica::Replica;
 use bonfire_wire::proto;
 use bytes::Bytes;
 
-use crate::exchange::floats_to_bytes;
+use crate::floats_to_bytes;
 
 /// How many parameters travel in one piece, each with its moments. A whole number of the blocks of an update.
-pub(crate) const PIECE: usize = 1 << 16;
+pub const PIECE: usize = 1 << 16;
 
 /// How many pieces are asked for ahead.
 const AHEAD: usize = 4;
 
 /// No piece of a state has more bytes: an optimiser has at most two moments, an outer step at most a velocity.
-pub(crate) const MOST_BYTES: usize = PIECE * 4 * 4;
+pub const MOST_BYTES: usize = PIECE * 4 * 4;
 
 /// A copy of a replica's state after a round.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     pub round: u64,
     steps: u64,
     /// The parameters, then each moment, then the velocity of the outer step.
@@ -31,13 +31,13 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn of(replica: &Replica, round: u64) -> Self {
+    pub fn of(replica: &Replica, round: u64) -> Self {
         let vectors = std::iter::once(&replica.parameters).chain(replica.memory()).cloned().collect();
         Self { round, steps: replica.optimizer.steps(), vectors, is_given: false }
     }
 
     /// The piece that is asked for.
-    pub(crate) fn piece(&mut self, wanted: &proto::StateWanted) -> (proto::State, Bytes) {
+    pub fn piece(&mut self, wanted: &proto::StateWanted) -> (proto::State, Bytes) {
         self.is_given |= wanted.offset.saturating_add(PIECE as u64) >= self.vectors[0].len() as u64;
         let vectors: Vec<&[f32]> = self.vectors.iter().map(Vec::as_slice).collect();
         piece(&vectors, self.round, self.steps, wanted)
@@ -45,14 +45,14 @@ impl Snapshot {
 }
 
 /// The piece of a replica's state that is asked for. The replica has done `round`.
-pub(crate) fn piece_of(replica: &Replica, round: u64, wanted: &proto::StateWanted) -> (proto::State, Bytes) {
+pub fn piece_of(replica: &Replica, round: u64, wanted: &proto::StateWanted) -> (proto::State, Bytes) {
     let vectors = std::iter::once(&replica.parameters).chain(replica.memory());
     let vectors: Vec<&[f32]> = vectors.map(Vec::as_slice).collect();
     piece(&vectors, round, replica.optimizer.steps(), wanted)
 }
 
 /// The answer to who asks for a state that is not here.
-pub(crate) fn nothing(wanted: &proto::StateWanted) -> proto::State {
+pub fn nothing(wanted: &proto::StateWanted) -> proto::State {
     proto::State { round: wanted.round, offset: wanted.offset, ..proto::State::default() }
 }
 
@@ -68,7 +68,7 @@ fn piece(vectors: &[&[f32]], round: u64, steps: u64, wanted: &proto::StateWanted
 
 /// A state that is being taken, from its beginning to its end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Intake {
+pub struct Intake {
     /// Which round's; 0 until it is known, where that is left to who has it.
     pub round: u64,
     parameters_only: bool,
@@ -83,18 +83,18 @@ pub(crate) struct Intake {
 
 impl Intake {
     /// The state of a round; of whichever round it is, if that is 0.
-    pub(crate) fn new(replica: &Replica, round: u64, parameters_only: bool) -> Self {
+    pub fn new(replica: &Replica, round: u64, parameters_only: bool) -> Self {
         let len = replica.parameters.len();
         Self { round, parameters_only, is_moving: false, asked: 0, have: 0, len }
     }
 
     /// A state of which every piece is as new as it can be.
-    pub(crate) fn moving(replica: &Replica) -> Self {
+    pub fn moving(replica: &Replica) -> Self {
         Self { is_moving: true, ..Self::new(replica, 0, false) }
     }
 
     /// What to ask for now.
-    pub(crate) fn wanted(&mut self) -> Vec<proto::StateWanted> {
+    pub fn wanted(&mut self) -> Vec<proto::StateWanted> {
         let mut wanted = Vec::new();
         // Until it is known which round's it is, one piece.
         let ahead = if self.round == 0 && !self.is_moving { 1 } else { AHEAD };
@@ -106,13 +106,13 @@ impl Intake {
         wanted
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.have == self.len
     }
 
     /// Puts a piece in its place. One that is of no use now is passed over; one that does not fit is an error and
     /// changes nothing.
-    pub(crate) fn take(&mut self, replica: &mut Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
+    pub fn take(&mut self, replica: &mut Replica, state: &proto::State, payload: &[u8]) -> Result<()> {
         if self.is_whole()
             || state.offset != self.have as u64
             || (self.round != 0 && state.round != self.round)

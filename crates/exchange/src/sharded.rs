@@ -5,6 +5,7 @@
 //! is added once, by one, in one order, all members end with the same bits: those of one process with as many workers.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use bonfire_learn::{Gradient, Layout};
@@ -13,11 +14,11 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
-use super::chunks::Chunks;
-use super::codec::{ChunkEncoder, Parcel, ReceivedChunk, replace_chunk, sum_chunk};
+use crate::chunks::Chunks;
+use crate::codec::{ChunkEncoder, Parcel, ReceivedChunk, replace_chunk, sum_chunk};
 
 /// One member's place among all, in one round.
-pub(crate) struct Peers<'a, E> {
+pub struct Peers<'a, E> {
     pub index: usize,
     /// To every member; none to this one.
     pub links: &'a [Option<Outbox>],
@@ -32,10 +33,10 @@ pub(crate) struct Peers<'a, E> {
 }
 
 /// Pieces of exchanges to come.
-pub(crate) type Early = VecDeque<(usize, proto::Piece, Bytes)>;
+pub type Early = VecDeque<(usize, proto::Piece, Bytes)>;
 
 /// A way for members to hear each other: over links, or by MPI.
-pub(crate) trait Gather<E> {
+pub trait Gather<E> {
     /// What every member has, in the order of the members. All have as many bytes.
     fn gather(&mut self, own: Bytes) -> Result<Vec<Bytes>, E>;
 }
@@ -47,6 +48,15 @@ const WAYS: u32 = 2;
 
 /// No member can be so far ahead that more pieces of it have to wait.
 const MOST_EARLY: usize = 1 << 16;
+
+impl<E> fmt::Debug for Peers<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peers")
+            .field("index", &self.index)
+            .field("round", &self.round)
+            .finish_non_exhaustive()
+    }
+}
 
 impl<E: From<Closed>> Peers<'_, E> {
     fn members(&self) -> usize {
@@ -116,7 +126,7 @@ impl<E: From<Closed>> Gather<E> for Peers<'_, E> {
 
 /// What a member needs to sum gradients with the others, from round to round.
 #[derive(Debug)]
-pub(crate) struct ShardedSums {
+pub struct ShardedSums {
     chunks: Arc<Chunks>,
     /// Of every chunk.
     owners: Vec<usize>,
@@ -130,7 +140,7 @@ pub(crate) struct ShardedSums {
 }
 
 impl ShardedSums {
-    pub(crate) fn new(layout: &Layout, precision: Precision) -> Self {
+    pub fn new(layout: &Layout, precision: Precision) -> Self {
         let chunks = Arc::new(Chunks::of(layout));
         Self {
             owners: Vec::new(),
@@ -145,26 +155,26 @@ impl ShardedSums {
 
     /// Shares the chunks out among members who each take such a part of them. What was lost in the sums so far stays
     /// lost: their owners are others.
-    pub(crate) fn share_out(&mut self, parts: &[f64]) {
+    pub fn share_out(&mut self, parts: &[f64]) {
         self.owners = owners(&self.chunks, parts);
         self.sums.reset();
     }
 
     /// Forgets what was lost: what is summed from now on is of another kind.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.own.reset();
         self.sums.reset();
     }
 
     /// No piece has more bytes.
-    pub(crate) fn most_bytes(&self) -> usize {
+    pub fn most_bytes(&self) -> usize {
         // Where all hear all, they hear half a mebibyte at a time, or which rows were touched: a bit each.
         self.chunks.most_bytes().max(1 << 20)
     }
 
     /// Replaces a member's gradient by the sum over all members. In an exact round nothing is rounded, and what was
     /// lost in earlier rounds is made up for.
-    pub(crate) fn sum<E: From<Closed>>(
+    pub fn sum<E: From<Closed>>(
         &mut self,
         peers: &mut Peers<'_, E>,
         gradient: &mut Gradient,
@@ -194,12 +204,12 @@ impl ShardedSums {
     ) -> Result<(), E> {
         self.total.clear();
         self.there.clear();
-        self.there.resize_with(self.chunks.len(), || vec![None; peers.members()]);
+        self.there.resize_with(self.chunks.count(), || vec![None; peers.members()]);
         self.is_done.clear();
-        self.is_done.resize(self.chunks.len(), false);
-        let mut left = self.chunks.len();
+        self.is_done.resize(self.chunks.count(), false);
+        let mut left = self.chunks.count();
         // What the last layers have learnt is ready first.
-        for index in (0..self.chunks.len()).rev() {
+        for index in (0..self.chunks.count()).rev() {
             let parcel = match gradient.weight > 0.0 {
                 true => self.own.encode(gradient, index, exact),
                 false => Parcel { payload: Bytes::new(), is_plain: false, weight: 0.0 },
