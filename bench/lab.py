@@ -75,12 +75,12 @@ checkpoint_every: 1000 rounds
     last = [e for e in events if e["event"] in ("progress", "evaluated", "checkpointed")]
     end = min((e["at_s"], e["round"]) for e in last if e["round"] == summary["rounds"])
     warm = next((p for p in progress if p[0] >= min(10, max(1, 10 // local))), progress[0])
-    nodes = next((e["nodes"] for e in reversed(events) if e["event"] == "nodes"), [])
-    sent = max((node["sent_bytes"] for node in nodes), default=0)
+    nodes = [node for e in events if e["event"] == "nodes" for node in e["nodes"]]
+    sent = max(sum(n["sent_bytes"] for n in nodes if n["node"] == node["node"]) for node in nodes)
     return dict(model=model, way=way, hosts=hosts, workers=workers,
                 ms_per_step=round((end[0] - warm[1]) * 1e3 / max(1, (end[1] - warm[0]) * local), 1),
                 sent_per_step=sent // max(1, summary["rounds"] * local), loss=round(progress[-1][2], 3),
-                wait=round(max((node["wait"] for node in nodes), default=0), 3))
+                wait=round(max(node.get("wait", 0) for node in nodes), 3))
 
 
 def main():

@@ -27,7 +27,8 @@ pub fn push_frames(
     let mut encoder =
         bonfire_exchange::codec::ChunkEncoder::new(&chunks, bonfire_wire::payload::Precision::F32);
     let mut frames = Vec::new();
-    roles::worker::push_gradient(&mut encoder, gradient, order, false, |frame| frames.push(frame));
+    let mut push = roles::worker::GradientPush::new(&encoder, order, false);
+    push.advance(&mut encoder, gradient, 0, |frame| frames.push(frame));
     frames
 }
 

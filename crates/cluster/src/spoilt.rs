@@ -110,7 +110,7 @@ fn no_order_takes_a_worker_down() {
     let mut nothing = Gradient::new(trainer.layout());
     (nothing.weight, nothing.values) = (1.0, vec![0.5; len]);
     let update: Vec<Parcel> =
-        (0..trainer.encoder.chunks()).map(|i| trainer.encoder.encode(&nothing, i, false)).collect();
+        (0..trainer.encoder.chunks().count()).map(|i| trainer.encoder.encode(&nothing, i, false)).collect();
     let parameters = ParameterEncoder::new(trainer.layout()).all(&trainer.replica.parameters);
     let make = |chance: &mut Chance| {
         let news = chance.below(5) as i32;

@@ -86,6 +86,16 @@ impl Trainer {
 
     /// Computes the gradient of a unit.
     pub(crate) fn compute(&mut self, unit: Unit) -> Computed {
+        self.compute_by_layers(unit, &mut |_, _, _| ())
+    }
+
+    /// The same. Where the worker has one copy of the model, `settled` hears layer by layer from where on the gradient
+    /// will not change any more, and has the encoder at hand.
+    pub(crate) fn compute_by_layers(
+        &mut self,
+        unit: Unit,
+        settled: &mut (dyn FnMut(&mut ChunkEncoder, &Gradient, usize) + Send),
+    ) -> Computed {
         let started = Instant::now();
         let sharing = self.shares.sharing();
         let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
@@ -94,12 +104,19 @@ impl Trainer {
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
         let seed = UnitSeed { seed: round_seed(self.settings.file.seed, round), slot };
+        let encoder = &mut self.encoder;
         self.pool.install(|| {
             worker.load(samples, shares, slot);
-            worker.compute(parameters, seed, gradient);
+            worker
+                .compute(parameters, seed, gradient, &mut |gradient, from| settled(encoder, gradient, from));
         });
         let (tally, samples) = (self.worker.tally(), self.worker.samples());
         Computed { tally: to_proto(tally, samples as u64), seconds: started.elapsed().as_secs_f64() }
+    }
+
+    /// Whether gradients leave while they are computed.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.settings.file.overlap
     }
 
     /// Whether there is such a unit.

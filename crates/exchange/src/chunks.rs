@@ -40,33 +40,39 @@ const WANTED: usize = 64;
 /// mebibyte that HTTP/2 reads at once: what comes whole need not be copied.
 const FLOATS: (usize, usize) = (4 << 10, 255 << 10);
 
+/// Of a table few rows travel, so that so many of its floats count like one that always travels.
+const ROW_FLOATS: usize = 8;
+
 impl Chunks {
     /// Cuts a layout.
     pub fn of(layout: &Layout) -> Self {
         let (least, most) = FLOATS;
-        Self::with_size(layout, (layout.len() / WANTED).clamp(least, most))
+        let load: usize =
+            layout.tensors().iter().map(|tensor| tensor.range.len().div_ceil(share(tensor.kind))).sum();
+        Self::with_size(layout, (load / WANTED).clamp(least, most))
     }
 
-    /// Cuts a layout into chunks of about so many floats: a row of a table is not cut.
+    /// Cuts a layout into chunks that load a link like about so many floats: a row of a table is not cut.
     fn with_size(layout: &Layout, size: usize) -> Self {
         let mut list = Vec::new();
         let mut stretches: Vec<Stretch> = Vec::new();
-        let mut held = 0;
+        let (mut load, mut floats) = (0, 0);
         for (tensor, of) in layout.tensors().iter().enumerate() {
-            let grain = match of.kind {
-                TensorKind::Rows { width } => width,
-                TensorKind::Dense | TensorKind::Buffer => 1,
+            let (share, grain) = match of.kind {
+                TensorKind::Rows { width } => (share(of.kind), width),
+                TensorKind::Dense | TensorKind::Buffer => (1, 1),
             };
             let mut at = of.range.start;
             while at < of.range.end {
-                let room = (size - held).next_multiple_of(grain);
-                let end = of.range.end.min(at + room);
+                let room = ((size - load) * share).min(size.max(FLOATS.1) - floats);
+                let end = of.range.end.min(at + room.next_multiple_of(grain));
                 stretches.push(Stretch { tensor, kind: of.kind, range: at..end, start: of.range.start });
-                held += end - at;
+                load += (end - at).div_ceil(share);
+                floats += end - at;
                 at = end;
-                if held >= size {
+                if load >= size || floats >= FLOATS.1 {
                     list.push(Chunk::new(std::mem::take(&mut stretches)));
-                    held = 0;
+                    (load, floats) = (0, 0);
                 }
             }
         }
@@ -115,9 +121,22 @@ impl Chunk {
         Self { range: start..end, stretches, schema }
     }
 
+    /// How many floats that always travel would load a link as much.
+    pub fn load(&self) -> usize {
+        self.stretches.iter().map(|stretch| stretch.range.len().div_ceil(share(stretch.kind))).sum()
+    }
+
     /// Whether all of its values travel whatever was touched, so that in full precision they need no schema.
     pub fn is_plain(&self) -> bool {
         !self.stretches.iter().any(|stretch| matches!(stretch.kind, TensorKind::Rows { .. }))
+    }
+}
+
+/// How many floats of a tensor load a link as much as one that always travels.
+fn share(kind: TensorKind) -> usize {
+    match kind {
+        TensorKind::Rows { .. } => ROW_FLOATS,
+        TensorKind::Dense | TensorKind::Buffer => 1,
     }
 }
 
@@ -159,7 +178,7 @@ mod tests {
                     at = stretch.range.end;
                 }
                 assert_eq!(at, layout.len());
-                assert!(chunks.iter().all(|chunk| chunk.range.len() < size + width.max(1)));
+                assert!(chunks.iter().all(|chunk| chunk.load() < size + width.max(1)));
             }
         }
     }

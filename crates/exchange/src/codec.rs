@@ -51,9 +51,8 @@ impl ChunkEncoder {
         }
     }
 
-    /// How many chunks there are.
-    pub fn chunks(&self) -> usize {
-        self.chunks.count()
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
     }
 
     /// Whether values lose digits on their way.

@@ -14,7 +14,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
-use crate::chunks::Chunks;
+use crate::chunks::{Chunk, Chunks};
 use crate::codec::{ChunkEncoder, Parcel, ReceivedChunk, replace_chunk, sum_chunk};
 
 /// One member's place among all, in one round.
@@ -22,8 +22,7 @@ pub struct Peers<'a, E> {
     pub index: usize,
     /// To every member; none to this one.
     pub links: &'a [Option<Outbox>],
-    /// The next piece, and which member sent it.
-    pub receive: &'a mut dyn FnMut() -> Result<(usize, proto::Piece, Bytes), E>,
+    pub receive: Receive<'a, E>,
     /// What came before it was wanted: others may be one exchange ahead.
     pub early: &'a mut Early,
     pub generation: u64,
@@ -31,6 +30,9 @@ pub struct Peers<'a, E> {
     /// Counts the exchanges of the round.
     pub step: u32,
 }
+
+/// The next piece, and which member sent it. Told to wait, it comes back with one or fails.
+pub type Receive<'a, E> = &'a mut (dyn FnMut(bool) -> Result<Option<(usize, proto::Piece, Bytes)>, E> + Send);
 
 /// Pieces of exchanges to come.
 pub type Early = VecDeque<(usize, proto::Piece, Bytes)>;
@@ -45,6 +47,9 @@ pub trait Gather<E> {
 const THERE: u32 = 0;
 const BACK: u32 = 1;
 const WAYS: u32 = 2;
+
+/// This part of all chunks may be on its way at a time, to their owners and back.
+const WINDOW: usize = 4;
 
 /// No member can be so far ahead that more pieces of it have to wait.
 const MOST_EARLY: usize = 1 << 16;
@@ -79,8 +84,9 @@ impl<E: From<Closed>> Peers<'_, E> {
         Ok(to.send(Frame { body: Body::Piece(piece), payload: parcel.payload })?)
     }
 
-    /// The next piece of this exchange: who sent it, on which way it is, which chunk it is.
-    fn piece(&mut self) -> Result<(usize, u32, usize, Parcel), E> {
+    /// The next piece of this exchange: who sent it, on which way it is, which chunk it is. None only if it is not to
+    /// wait for one.
+    fn piece(&mut self, wait: bool) -> Result<Option<(usize, u32, usize, Parcel)>, E> {
         let now = (self.round, self.step);
         let time = |piece: &proto::Piece| (piece.round, piece.step / WAYS);
         let place = self.early.iter().position(|(_, piece, _)| time(piece) == now);
@@ -88,7 +94,10 @@ impl<E: From<Closed>> Peers<'_, E> {
         loop {
             let (from, piece, payload) = match next.take() {
                 Some(next) => next,
-                None => (self.receive)()?,
+                None => match (self.receive)(wait)? {
+                    Some(next) => next,
+                    None => return Ok(None),
+                },
             };
             if piece.generation != self.generation || time(&piece) < now {
                 // Left over from an exchange that broke off.
@@ -102,7 +111,7 @@ impl<E: From<Closed>> Peers<'_, E> {
                 continue;
             }
             let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
-            return Ok((from, piece.step % WAYS, piece.index as usize, parcel));
+            return Ok(Some((from, piece.step % WAYS, piece.index as usize, parcel)));
         }
     }
 }
@@ -116,8 +125,9 @@ impl<E: From<Closed>> Gather<E> for Peers<'_, E> {
         }
         all[self.index] = Some(own);
         while all.iter().any(Option::is_none) {
-            let (from, _, _, parcel) = self.piece()?;
-            all[from] = Some(parcel.payload);
+            if let Some((from, _, _, parcel)) = self.piece(true)? {
+                all[from] = Some(parcel.payload);
+            }
         }
         self.step += 1;
         Ok(all.into_iter().flatten().collect())
@@ -128,8 +138,12 @@ impl<E: From<Closed>> Gather<E> for Peers<'_, E> {
 #[derive(Debug)]
 pub struct ShardedSums {
     chunks: Arc<Chunks>,
+    /// Which part of all every member is to carry.
+    parts: Vec<f64>,
     /// Of every chunk.
     owners: Vec<usize>,
+    /// The bytes of every sum: of tables they are known when they are there.
+    loads: Vec<usize>,
     own: ChunkEncoder,
     sums: ChunkEncoder,
     total: Gradient,
@@ -137,18 +151,31 @@ pub struct ShardedSums {
     there: Vec<Vec<Option<Parcel>>>,
     /// Of which chunks the sum is here.
     is_done: Vec<bool>,
+    /// The order in which this member sends its chunks, and how many it has sent.
+    order: Vec<usize>,
+    sent: usize,
+    /// How many sums are not here yet.
+    left: usize,
+    /// Whether nothing is rounded in this exchange.
+    exact: bool,
 }
 
 impl ShardedSums {
     pub fn new(layout: &Layout, precision: Precision) -> Self {
         let chunks = Arc::new(Chunks::of(layout));
         Self {
+            parts: Vec::new(),
             owners: Vec::new(),
+            loads: Vec::new(),
             own: ChunkEncoder::new(&chunks, precision),
             sums: ChunkEncoder::new(&chunks, precision),
             total: Gradient::new(layout),
             there: Vec::new(),
             is_done: Vec::new(),
+            order: Vec::new(),
+            sent: 0,
+            left: 0,
+            exact: false,
             chunks,
         }
     }
@@ -156,8 +183,18 @@ impl ShardedSums {
     /// Shares the chunks out among members who each take such a part of them. What was lost in the sums so far stays
     /// lost: their owners are others.
     pub fn share_out(&mut self, parts: &[f64]) {
-        self.owners = owners(&self.chunks, parts);
+        self.parts = parts.to_vec();
+        self.loads = self.chunks.iter().map(Chunk::load).collect();
+        self.owners = owners(&self.loads, parts);
         self.sums.reset();
+    }
+
+    /// Shares the chunks out again by the bytes of their last sums, which are the same for all members. Only where
+    /// nothing was lost: what was lost of a sum is known to its owner alone.
+    fn even_out(&mut self) {
+        if self.exact || !self.sums.rounds() {
+            self.owners = owners(&self.loads, &self.parts);
+        }
     }
 
     /// Forgets what was lost: what is summed from now on is of another kind.
@@ -180,92 +217,147 @@ impl ShardedSums {
         gradient: &mut Gradient,
         exact: bool,
     ) -> Result<(), E> {
-        let summed = self.exchange(peers, gradient, exact);
-        match summed {
-            Ok(()) => {
-                self.own.commit();
-                self.sums.commit();
-                std::mem::swap(gradient, &mut self.total);
-                peers.step += 1;
-            }
-            Err(_) => {
-                self.own.roll_back();
-                self.sums.roll_back();
-            }
-        }
-        summed
+        self.begin(peers, exact);
+        self.complete(peers, gradient)
     }
 
-    fn exchange<E: From<Closed>>(
-        &mut self,
-        peers: &mut Peers<'_, E>,
-        gradient: &Gradient,
-        exact: bool,
-    ) -> Result<(), E> {
+    /// Begins a sum, for [`advance`](Self::advance) and [`complete`](Self::complete).
+    pub fn begin<E: From<Closed>>(&mut self, peers: &Peers<'_, E>, exact: bool) {
         self.total.clear();
         self.there.clear();
         self.there.resize_with(self.chunks.count(), || vec![None; peers.members()]);
         self.is_done.clear();
         self.is_done.resize(self.chunks.count(), false);
-        let mut left = self.chunks.count();
-        // What the last layers have learnt is ready first.
-        for index in (0..self.chunks.count()).rev() {
-            let parcel = match gradient.weight > 0.0 {
-                true => self.own.encode(gradient, index, exact),
-                false => Parcel { payload: Bytes::new(), is_plain: false, weight: 0.0 },
-            };
-            match &peers.links[self.owners[index]] {
-                Some(owner) => peers.send(owner, THERE, index, parcel)?,
-                None => left -= self.take(peers, peers.index, index, parcel, exact)?,
-            }
+        self.order = order(&self.owners, peers.index, peers.members());
+        (self.sent, self.left, self.exact) = (0, self.chunks.count(), exact);
+    }
+
+    /// Sends what is settled of a gradient that is still being computed, from a place on, and takes what has come.
+    pub fn advance<E: From<Closed>>(
+        &mut self,
+        peers: &mut Peers<'_, E>,
+        gradient: &Gradient,
+        settled_from: usize,
+    ) -> Result<(), E> {
+        let advanced = self.exchange(peers, gradient, settled_from, false);
+        if advanced.is_err() {
+            self.roll_back();
         }
-        while left > 0 {
-            let (from, way, index, parcel) = peers.piece()?;
+        advanced
+    }
+
+    /// Waits for what is missing, and replaces the gradient by the sum.
+    pub fn complete<E: From<Closed>>(
+        &mut self,
+        peers: &mut Peers<'_, E>,
+        gradient: &mut Gradient,
+    ) -> Result<(), E> {
+        let summed = self.exchange(peers, gradient, 0, true);
+        match summed {
+            Ok(()) => {
+                self.own.commit();
+                self.sums.commit();
+                self.even_out();
+                self.total.finish();
+                std::mem::swap(gradient, &mut self.total);
+                peers.step += 1;
+            }
+            Err(_) => self.roll_back(),
+        }
+        summed
+    }
+
+    fn roll_back(&mut self) {
+        self.own.roll_back();
+        self.sums.roll_back();
+    }
+
+    /// Sends and takes chunks until all sums are here, or for as long as there is something to do without waiting.
+    fn exchange<E: From<Closed>>(
+        &mut self,
+        peers: &mut Peers<'_, E>,
+        gradient: &Gradient,
+        settled_from: usize,
+        wait: bool,
+    ) -> Result<(), E> {
+        while self.left > 0 {
+            self.send_settled(peers, gradient, settled_from)?;
+            if self.left == 0 {
+                break;
+            }
+            let Some((from, way, index, parcel)) = peers.piece(wait)? else { break };
             let owner = self.owners.get(index).copied();
             match way {
-                THERE if owner == Some(peers.index) => {
-                    left -= self.take(peers, from, index, parcel, exact)?
-                }
+                THERE if owner == Some(peers.index) => self.take(peers, from, index, parcel)?,
                 BACK if owner == Some(from) && !self.is_done[index] => {
                     let chunk = &self.chunks[index];
                     let arrived = ReceivedChunk::read(chunk, &parcel).map_err(|_| Closed)?;
                     replace_chunk(chunk, &arrived, &mut self.total);
                     self.total.weight = parcel.weight;
-                    self.is_done[index] = true;
-                    left -= 1;
+                    self.sum_is_here(index, &parcel);
                 }
                 // A member with other chunks, or that says something twice, is none.
                 _ => return Err(Closed.into()),
             }
         }
-        self.total.finish();
         Ok(())
     }
 
-    /// Takes what a member has of a chunk of this one's. Once all have come, the sum goes to all: returns 1 then.
+    /// Sends the next chunks that are settled, as long as not too many are on their way. What comes back makes room for
+    /// more: so both directions of a link are busy at a time, and no member's chunks lag behind the others'.
+    fn send_settled<E: From<Closed>>(
+        &mut self,
+        peers: &mut Peers<'_, E>,
+        gradient: &Gradient,
+        settled_from: usize,
+    ) -> Result<(), E> {
+        let window = (self.chunks.count() / WINDOW).max(2 * peers.members());
+        while self.sent < self.chunks.count() - self.left + window
+            && let Some(&index) = self.order.get(self.sent)
+            && self.chunks[index].range.start >= settled_from
+        {
+            self.sent += 1;
+            let parcel = match gradient.weight > 0.0 {
+                true => self.own.encode(gradient, index, self.exact),
+                false => Parcel { payload: Bytes::new(), is_plain: false, weight: 0.0 },
+            };
+            match &peers.links[self.owners[index]] {
+                Some(owner) => peers.send(owner, THERE, index, parcel)?,
+                None => self.take(peers, peers.index, index, parcel)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sum_is_here(&mut self, index: usize, sum: &Parcel) {
+        self.is_done[index] = true;
+        // Some for the frame.
+        self.loads[index] = sum.payload.len() + 64;
+        self.left -= 1;
+    }
+
+    /// Takes what a member has of a chunk of this one's. Once all have come, the sum goes to all.
     fn take<E: From<Closed>>(
         &mut self,
         peers: &Peers<'_, E>,
         from: usize,
         index: usize,
         parcel: Parcel,
-        exact: bool,
-    ) -> Result<usize, E> {
+    ) -> Result<(), E> {
         if self.is_done[index] {
             return Err(Closed.into());
         }
         self.there[index][from] = Some(parcel);
         if self.there[index].iter().any(Option::is_none) {
-            return Ok(0);
+            return Ok(());
         }
-        self.is_done[index] = true;
         let (chunk, there) = (&self.chunks[index], std::mem::take(&mut self.there[index]));
         let heavy: Vec<&Parcel> = there.iter().flatten().filter(|parcel| parcel.weight > 0.0).collect();
         let arrived: Result<Vec<ReceivedChunk<'_>>, Closed> =
             heavy.iter().map(|parcel| ReceivedChunk::read(chunk, parcel).map_err(|_| Closed)).collect();
         sum_chunk(chunk, &arrived?, &mut self.total);
         self.total.weight = heavy.iter().map(|parcel| parcel.weight).sum();
-        let sum = self.sums.encode(&self.total, index, exact);
+        let sum = self.sums.encode(&self.total, index, self.exact);
         for other in peers.others() {
             peers.send(other, BACK, index, sum.clone())?;
         }
@@ -274,21 +366,32 @@ impl ShardedSums {
             let arrived = ReceivedChunk::read(chunk, &sum).map_err(|_| Closed)?;
             replace_chunk(chunk, &arrived, &mut self.total);
         }
-        Ok(1)
+        self.sum_is_here(index, &sum);
+        Ok(())
     }
 }
 
-/// Who owns which chunk, if each member is to own such a part of all values.
-fn owners(chunks: &Chunks, parts: &[f64]) -> Vec<usize> {
+/// The order in which a member sends its chunks: from the last to the first, and of each few, one for every member, the
+/// own chunk last and before that those of the members that come after it. So no two send to the same one at a time.
+fn order(owners: &[usize], index: usize, members: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..owners.len()).rev().collect();
+    for few in order.chunks_mut(members) {
+        few.sort_by_key(|&chunk| (owners[chunk] + members - index - 1) % members);
+    }
+    order
+}
+
+/// Who owns which chunk, if each member is to carry such a part of all loads.
+fn owners(loads: &[usize], parts: &[f64]) -> Vec<usize> {
     let mut owned = vec![0.0; parts.len()];
-    let mut give = |len: usize| {
-        let load = |member: usize| (owned[member] + len as f64) / parts[member];
+    let mut give = |load: usize| {
+        let after = |member: usize| (owned[member] + load as f64) / parts[member];
         let member = (0..parts.len()).filter(|&member| parts[member] > 0.0);
-        let member = member.min_by(|&a, &b| load(a).total_cmp(&load(b))).unwrap_or(0);
-        owned[member] += len as f64;
+        let member = member.min_by(|&a, &b| after(a).total_cmp(&after(b))).unwrap_or(0);
+        owned[member] += load as f64;
         member
     };
-    chunks.iter().map(|chunk| give(chunk.range.len())).collect()
+    loads.iter().map(|&load| give(load)).collect()
 }
 
 #[cfg(test)]

@@ -96,7 +96,15 @@ impl Gradient {
 
     /// Fills with zeros what no layer wrote. To be called after the last layer.
     pub fn finish(&mut self) {
-        for TensorGradient { range, content } in &mut self.tensors {
+        self.finish_from(0);
+    }
+
+    /// The same for the tensors from a place on.
+    pub(crate) fn finish_from(&mut self, start: usize) {
+        for TensorGradient { range, content } in self.tensors.iter_mut().rev() {
+            if range.start < start {
+                break;
+            }
             if let GradientContent::Dense { written: written @ false, .. } = content {
                 self.values[range.clone()].fill(0.0);
                 *written = true;

@@ -57,7 +57,7 @@ pub use models::ModelSpec;
 pub use optim::{Optimizer, OptimizerSpec, SgdOptions};
 pub use schedule::Schedule;
 pub use tally::Tally;
-pub use tape::{Tape, Var};
+pub use tape::{Settled, Tape, Var};
 
 #[cfg(test)]
 #[global_allocator]

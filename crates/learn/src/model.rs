@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::gradient::Gradient;
 use crate::layout::Layout;
 use crate::tally::Tally;
-use crate::tape::{Tape, Workspace};
+use crate::tape::{Settled, Tape, Workspace};
 
 /// A model with the memory for one worker to use it. Parameters are not part of it: they are given to each call.
 pub trait Model: Send {
@@ -34,6 +34,20 @@ pub trait Model: Send {
         seed: u64,
         gradient: &mut Gradient,
         tally: &mut Tally,
+    ) {
+        self.gradient_by_layers(parameters, batch, seed, gradient, tally, &mut |_, _| ());
+    }
+
+    /// The same. `settled` hears after every layer from where on the gradient will not change any more; its weight is
+    /// known from the first time on.
+    fn gradient_by_layers(
+        &mut self,
+        parameters: &[f32],
+        batch: &Batch,
+        seed: u64,
+        gradient: &mut Gradient,
+        tally: &mut Tally,
+        settled: &mut Settled<'_>,
     );
 
     /// Adds the answers for a batch to `tally`.
@@ -91,13 +105,14 @@ impl<N: Network> Model for Net<N> {
         Ok(())
     }
 
-    fn gradient(
+    fn gradient_by_layers(
         &mut self,
         parameters: &[f32],
         batch: &Batch,
         seed: u64,
         gradient: &mut Gradient,
         tally: &mut Tally,
+        settled: &mut Settled<'_>,
     ) {
         gradient.clear();
         let mut tape =
@@ -106,7 +121,7 @@ impl<N: Network> Model for Net<N> {
         if batch.samples > 0 {
             self.network.forward(&mut tape);
         }
-        tape.finish();
+        tape.finish(settled);
     }
 
     fn evaluate(&mut self, parameters: &[f32], batch: &Batch, tally: &mut Tally) {
@@ -114,6 +129,6 @@ impl<N: Network> Model for Net<N> {
         if batch.samples > 0 {
             self.network.forward(&mut tape);
         }
-        tape.finish();
+        tape.finish(&mut |_, _| ());
     }
 }

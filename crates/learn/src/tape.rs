@@ -70,6 +70,8 @@ pub(crate) struct Workspace {
     /// How many of the values have a record.
     recorded: usize,
     entries: Vec<TapeEntry>,
+    /// Where the tensors of all layers with a record end.
+    end_of_tensors: usize,
     pool: FloatPool,
 }
 
@@ -79,6 +81,8 @@ struct TapeEntry {
     record: LayerRecord,
     /// Where the layer's values begin. No earlier layer reads them, so they are released with the layer.
     first_value: usize,
+    /// Where the tensors of all earlier layers end: once this layer is done, the gradient is settled from here on.
+    settled_from: usize,
 }
 
 impl Workspace {
@@ -121,6 +125,9 @@ pub(crate) fn len_in_format(dims: Dims, format: MemoryFormat) -> usize {
     samples * height * width * channels
 }
 
+/// Hears from which place on the values of a gradient are settled: no layer will change them any more.
+pub type Settled<'s> = dyn FnMut(&Gradient, usize) + Send + 's;
+
 /// One step under way. A tape with a gradient trains; one without evaluates.
 #[derive(Debug)]
 pub struct Tape<'a> {
@@ -159,16 +166,26 @@ impl<'a> Tape<'a> {
     }
 
     /// Runs the backward pass, if training, and empties the tape. The memory of a layer that is done serves the
-    /// gradients of the layers before it.
-    pub(crate) fn finish(mut self) {
-        while let Some(TapeEntry { mut record, first_value }) = self.work.entries.pop() {
+    /// gradients of the layers before it. `settled` hears from where on the gradient is settled, layer by layer.
+    pub(crate) fn finish(mut self, settled: &mut Settled<'_>) {
+        let mut settled_from = usize::MAX;
+        while let Some(entry) = self.work.entries.pop() {
+            let TapeEntry { mut record, first_value, .. } = entry;
             if self.is_training() {
                 record.backward(&mut self);
             }
             record.recycle(&mut self.work.pool);
             self.work.release(first_value);
+            if let Some(gradient) = &mut self.gradient
+                && entry.settled_from < settled_from
+            {
+                settled_from = entry.settled_from;
+                gradient.finish_from(settled_from);
+                settled(gradient, settled_from);
+            }
         }
         self.work.release(0);
+        self.work.end_of_tensors = 0;
         if let Some(gradient) = self.gradient {
             gradient.finish();
         }
@@ -291,7 +308,9 @@ impl<'a> Tape<'a> {
         }
         let first_value = self.work.recorded;
         self.work.recorded = self.work.values.len();
-        self.work.entries.push(TapeEntry { record, first_value });
+        let settled_from = self.work.end_of_tensors;
+        self.work.end_of_tensors = settled_from.max(record.end_of_tensors());
+        self.work.entries.push(TapeEntry { record, first_value, settled_from });
     }
 
     /// Takes the upstream gradient of the layer that made a value off the tape; none if nothing depends on the value.

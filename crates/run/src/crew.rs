@@ -150,7 +150,7 @@ impl Crew {
                 let each = workers.par_iter_mut().zip(&mut self.gradients).enumerate();
                 each.with_max_len(1).for_each(|(slot, (worker, gradient))| {
                     load(worker, slot);
-                    worker.compute(parameters, UnitSeed { seed, slot }, gradient);
+                    worker.compute(parameters, UnitSeed { seed, slot }, gradient, &mut |_, _| ());
                     if worker.has_one_copy() {
                         finished.arrive();
                     }

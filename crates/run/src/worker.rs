@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bonfire_data::Samples;
 use bonfire_learn::random::mix;
 use bonfire_learn::sum::sum;
-use bonfire_learn::{Batch, Gradient, Layout, Model, Tally};
+use bonfire_learn::{Batch, Gradient, Layout, Model, Settled, Tally};
 use rayon::prelude::*;
 
 use crate::loader::Shares;
@@ -104,15 +104,22 @@ impl Worker {
         });
     }
 
-    /// Computes the gradient of the loaded share.
-    pub fn compute(&mut self, parameters: &[f32], seed: UnitSeed, gradient: &mut Gradient) {
+    /// Computes the gradient of the loaded share. Where there is one copy, `settled` hears layer by layer from where on
+    /// the gradient will not change any more.
+    pub fn compute(
+        &mut self,
+        parameters: &[f32],
+        seed: UnitSeed,
+        gradient: &mut Gradient,
+        settled: &mut Settled<'_>,
+    ) {
         // Helpers are the other threads of a pool that is this worker's alone.
         let has_helpers = self.threads > 1 && self.threads == rayon::current_num_threads();
         if let [copy] = self.copies.as_mut_slice() {
             let seed = seed.worker_seed();
             match rayon::current_thread_index().filter(|_| has_helpers) {
-                Some(this) => with_helpers(this, || copy.compute(parameters, seed, gradient)),
-                None => copy.compute(parameters, seed, gradient),
+                Some(this) => with_helpers(this, || copy.compute(parameters, seed, gradient, settled)),
+                None => copy.compute(parameters, seed, gradient, settled),
             }
             self.count();
         } else {
@@ -127,7 +134,7 @@ impl Worker {
         self.copies.par_iter_mut().with_max_len(1).enumerate().for_each(|(i, copy)| {
             let own = copy.gradient.take();
             let mut own = own.unwrap_or_else(|| Gradient::in_factors(copy.model.layout()));
-            copy.compute(parameters, mix(seed ^ ((i as u64) << 32)), &mut own);
+            copy.compute(parameters, mix(seed ^ ((i as u64) << 32)), &mut own, &mut |_, _| ());
             copy.gradient = Some(own);
             finished.arrive();
         });
@@ -157,9 +164,10 @@ impl ModelCopy {
         self.model.classes()
     }
 
-    fn compute(&mut self, parameters: &[f32], seed: u64, gradient: &mut Gradient) {
+    fn compute(&mut self, parameters: &[f32], seed: u64, gradient: &mut Gradient, settled: &mut Settled<'_>) {
         self.tally = Tally::default();
-        self.model.gradient(parameters, &self.batch, seed, gradient, &mut self.tally);
+        let tally = &mut self.tally;
+        self.model.gradient_by_layers(parameters, &self.batch, seed, gradient, tally, settled);
     }
 
     /// Measures one of the parts of the samples.

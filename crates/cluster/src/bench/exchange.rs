@@ -166,13 +166,13 @@ fn read_line<T: serde::de::DeserializeOwned>(from: &mut impl BufRead) -> Result<
 pub fn take_part() -> Result<()> {
     let (mut stdin, mut stdout) = (std::io::stdin().lock(), std::io::stdout().lock());
     let Introduction { task, index, secret, .. } = read_line(&mut stdin)?;
-    let (party, own) = Party::open(task, index, secret.into())?;
+    let (mut party, own) = Party::open(task, index, secret.into())?;
     write_line(&mut stdout, &own)?;
     let Introduction { peers, .. } = read_line(&mut stdin)?;
     // Links end with their ends, and others may be at work yet when this process is done.
     let mut links = Vec::new();
     let seconds = match task.via {
-        Via::Sharded => among(&party, &peers, &mut links)?,
+        Via::Sharded => among(&mut party, &peers, &mut links)?,
         Via::Server if index < task.workers => push_and_pull(&party, &peers, &mut links)?,
         Via::Server => serve(&party, &mut links)?,
     };
@@ -288,17 +288,18 @@ impl From<Closed> for Broken {
 }
 
 /// The seconds of a sum over all members.
-fn among(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
+fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
     let Task { workers, bytes, seconds, compression, .. } = party.task;
     let mut early = Early::new();
     let (members, outboxes) = party.connect_to_all(peers, &mut early)?;
     links.extend(outboxes.iter().flatten().cloned());
-    let mut receive = || loop {
-        let mail = party.mailbox.next(PATIENCE).ok_or_else(|| Broken(anyhow!("the others are silent")))?;
+    let (mailbox, members) = (&mut party.mailbox, &members);
+    let mut receive = move |_| loop {
+        let mail = mailbox.next(PATIENCE).ok_or_else(|| Broken(anyhow!("the others are silent")))?;
         match mail.news {
             News::Frame(Frame { body: Body::Piece(piece), payload }) => {
                 let from = members.get(&mail.link).ok_or_else(|| Broken(anyhow!("a piece of a stranger")))?;
-                return Ok((*from, piece, payload));
+                return Ok(Some((*from, piece, payload)));
             }
             News::Closed(reason) => return Err(Broken(anyhow!("a link closed: {reason}"))),
             _ => {}
@@ -368,7 +369,7 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
     gradient.values.fill(1.0);
     gradient.weight = 1.0;
     let mut turn = |order: u64| -> Result<bool> {
-        for index in (0..encoder.chunks()).rev() {
+        for index in (0..encoder.chunks().count()).rev() {
             let parcel = encoder.encode(&gradient, index, false);
             server.send(piece(step::PUSH, 0, party.index as u64, index, &parcel))?;
         }

@@ -6,9 +6,10 @@ mod incoming;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use bonfire_learn::Gradient;
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
 use bonfire_run::schedule::RunSchedule;
-use bonfire_strategy::group;
+use bonfire_strategy::{Unit, group};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use super::node::{Caller, Connections, Next};
 use crate::trainer::{Computed, Trainer};
 use apart::Apart;
 use bonfire_exchange::precision;
-use bonfire_exchange::sharded::{Early, Peers, ShardedSums};
+use bonfire_exchange::sharded::{Early, Peers, Receive, ShardedSums};
 use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
@@ -88,6 +89,8 @@ impl From<anyhow::Error> for Break {
 
 struct Participant<'w> {
     op: ReduceOp,
+    /// Whether gradients leave while they are computed.
+    overlaps: bool,
     /// What carries the sums, if that is MPI.
     world: Option<&'w World>,
     plan: group::Plan,
@@ -123,6 +126,7 @@ impl<'w> Participant<'w> {
         let schedule = RunSchedule::of(settings, trainer.samples());
         Self {
             op,
+            overlaps: trainer.overlaps() && op == ReduceOp::Mean && world.is_none(),
             world,
             plan: plan_of(&schedule),
             schedule,
@@ -296,18 +300,24 @@ impl<'w> Participant<'w> {
         if self.apart.turn(is_apart) {
             self.sums.forget();
         }
-        let computed = match is_apart {
-            true => self.learn_apart(connections, trainer, formed, round)?,
-            false => match self.plan.units_of(view, round, formed.index).next() {
-                Some(unit) => trainer.compute(unit),
-                None => trainer.idle(),
-            },
-        };
-        let before = sent_bytes(formed);
-        let started = Instant::now();
         // Checkpoints do not have what rounding has lost: so nothing is lost by then, nor when what is summed changes.
         let exact = due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round);
-        self.exchange(connections, trainer, formed, round, exact)?;
+        let before = sent_bytes(formed);
+        let unit = self.plan.units_of(view, round, formed.index).next();
+        let overlaps = self.overlaps && !is_apart && unit.is_some() && formed.links.len() > 1;
+        let computed = match unit {
+            _ if is_apart => self.learn_apart(connections, trainer, formed, round)?,
+            Some(unit) if overlaps => {
+                self.compute_and_send(connections, trainer, formed, (round, unit), exact)?
+            }
+            Some(unit) => trainer.compute(unit),
+            None => trainer.idle(),
+        };
+        let started = Instant::now();
+        match overlaps {
+            true => self.complete(connections, trainer, formed, round)?,
+            false => self.exchange(connections, trainer, formed, round, exact)?,
+        }
         let exchange_s = started.elapsed().as_secs_f64();
         match is_apart {
             true => trainer.step_together(),
@@ -418,6 +428,47 @@ impl<'w> Participant<'w> {
         }
     }
 
+    /// Computes a unit. What is settled of its gradient leaves meanwhile, and what comes is taken.
+    fn compute_and_send(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        formed: &Formed,
+        (round, unit): (u64, Unit),
+        exact: bool,
+    ) -> Result<Computed, Break> {
+        let Self { incoming, sums, early, .. } = self;
+        let mut receive = |_| loop {
+            match incoming.next(connections, Duration::ZERO)? {
+                Heard::Piece(from, piece, payload) => return Ok(Some((from, piece, payload))),
+                Heard::Silence => return Ok(None),
+                Heard::Nothing | Heard::State(..) | Heard::Group(_) => {}
+            }
+        };
+        let mut peers = formed.peers(&mut receive, early, round);
+        sums.begin(&peers, exact);
+        let mut sent = Ok(());
+        let computed = trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
+            if sent.is_ok() {
+                sent = sums.advance(&mut peers, gradient, settled_from);
+            }
+        });
+        sent.map(|()| computed)
+    }
+
+    /// Replaces the trainer's gradient, which has left in part, by that of all members.
+    fn complete(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        formed: &Formed,
+        round: u64,
+    ) -> Result<(), Break> {
+        self.among(connections, trainer, formed, round, |sums, peers, gradient| {
+            sums.complete(peers, gradient)
+        })
+    }
+
     /// Replaces the trainer's gradient by that of all members.
     fn exchange(
         &mut self,
@@ -433,29 +484,45 @@ impl<'w> Participant<'w> {
         if formed.links.len() == 1 {
             return self.incoming.hear_all(connections);
         }
-        let Self { incoming, sums, early, op, giver, round: done, .. } = self;
-        let layout = trainer.layout().clone();
+        let (op, layout) = (self.op, trainer.layout().clone());
+        self.among(connections, trainer, formed, round, |sums, peers, gradient| match op {
+            ReduceOp::Mean => sums.sum(peers, gradient, exact),
+            ReduceOp::Adasum => sums::combined(peers, &layout, gradient),
+        })
+    }
+
+    /// Does something with the trainer's gradient and all other members, and answers the head meanwhile.
+    fn among(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        formed: &Formed,
+        round: u64,
+        act: impl FnOnce(&mut ShardedSums, &mut Peers<'_, Break>, &mut Gradient) -> Result<(), Break>,
+    ) -> Result<(), Break> {
+        let Self { incoming, sums, early, giver, round: done, .. } = self;
         let Trainer { replica, gradient, .. } = trainer;
-        let mut receive = || loop {
+        let mut receive = |_| loop {
             // A member that is behind may wait for it.
             giver.give(incoming, connections, replica, *done);
             if let Heard::Piece(from, piece, payload) = incoming.next(connections, LOOK)? {
-                return Ok((from, piece, payload));
+                return Ok(Some((from, piece, payload)));
             }
         };
-        let mut peers = Peers {
-            index: formed.index,
-            links: &formed.links,
-            receive: &mut receive,
-            early,
-            generation: formed.view.generation,
-            round,
-            step: 0,
-        };
-        match op {
-            ReduceOp::Mean => sums.sum(&mut peers, gradient, exact),
-            ReduceOp::Adasum => sums::combined(&mut peers, &layout, gradient),
-        }
+        act(sums, &mut formed.peers(&mut receive, early, round), gradient)
+    }
+}
+
+impl Formed {
+    /// All members as this one sees them in a round.
+    fn peers<'a>(
+        &'a self,
+        receive: Receive<'a, Break>,
+        early: &'a mut Early,
+        round: u64,
+    ) -> Peers<'a, Break> {
+        let (index, links, generation) = (self.index, &self.links, self.view.generation);
+        Peers { index, links, receive, early, generation, round, step: 0 }
     }
 }
 

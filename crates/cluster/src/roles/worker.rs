@@ -165,11 +165,19 @@ fn work_on(trainer: &mut Trainer, outbox: &Outbox, order: u64, go: &proto::Go) -
     }
     for unit in &go.units {
         ensure!(trainer.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
-        let computed = trainer.compute(from_proto(unit));
-        let Trainer { encoder, gradient, .. } = trainer;
-        push_gradient(encoder, gradient, order, go.exact, |frame| {
+        let mut push = GradientPush::new(&trainer.encoder, order, go.exact);
+        // A parent that is gone is heard of in the mail.
+        let send = |frame| {
             let _ = outbox.send(frame);
+        };
+        let overlaps = trainer.overlaps();
+        let computed = trainer.compute_by_layers(from_proto(unit), &mut |encoder, gradient, settled_from| {
+            if overlaps {
+                push.advance(encoder, gradient, settled_from, send);
+            }
         });
+        let Trainer { encoder, gradient, .. } = trainer;
+        push.advance(encoder, gradient, 0, send);
         let push = proto::Push {
             order,
             weight: gradient.weight,
@@ -184,18 +192,34 @@ fn work_on(trainer: &mut Trainer, outbox: &Outbox, order: u64, go: &proto::Go) -
     Ok(())
 }
 
-/// A gradient as it is pushed to answer an order, chunk by chunk: what the last layers have learnt first. Nothing of
-/// one that weighs nothing.
-pub(crate) fn push_gradient(
-    encoder: &mut ChunkEncoder,
-    gradient: &Gradient,
+/// A gradient that is pushed to answer an order, chunk by chunk: what the last layers have learnt first. Nothing of one
+/// that weighs nothing.
+pub(crate) struct GradientPush {
     order: u64,
     exact: bool,
-    mut send: impl FnMut(Frame),
-) {
-    if gradient.weight > 0.0 {
-        for index in (0..encoder.chunks()).rev() {
-            send(piece(step::PUSH, 0, order, index, &encoder.encode(gradient, index, exact)));
+    /// How many chunks are not sent yet.
+    left: usize,
+}
+
+impl GradientPush {
+    pub(crate) fn new(encoder: &ChunkEncoder, order: u64, exact: bool) -> Self {
+        Self { order, exact, left: encoder.chunks().count() }
+    }
+
+    /// Sends the chunks of a gradient that is settled from a place on.
+    pub(crate) fn advance(
+        &mut self,
+        encoder: &mut ChunkEncoder,
+        gradient: &Gradient,
+        settled_from: usize,
+        mut send: impl FnMut(Frame),
+    ) {
+        while gradient.weight > 0.0
+            && let Some(index) = self.left.checked_sub(1)
+            && encoder.chunks()[index].range.start >= settled_from
+        {
+            self.left = index;
+            send(piece(step::PUSH, 0, self.order, index, &encoder.encode(gradient, index, self.exact)));
         }
     }
 }

@@ -85,10 +85,12 @@ fn among<T: Send>(members: usize, member: impl Fn(&mut Peers<'_, Gone>) -> T + S
             .map(|(index, (links, inbox))| {
                 let member = &member;
                 scope.spawn(move || {
-                    let mut receive = || loop {
-                        match inbox.recv_timeout(Duration::from_secs(20)) {
+                    let mut receive = move |wait| loop {
+                        let patience = if wait { Duration::from_secs(20) } else { Duration::ZERO };
+                        match inbox.recv_timeout(patience) {
+                            Err(_) if !wait => return Ok(None),
                             Ok((from, Incoming::Frame(Frame { body: Body::Piece(piece), payload }))) => {
-                                return Ok((from, piece, payload));
+                                return Ok(Some((from, piece, payload)));
                             }
                             Ok((_, Incoming::Closed(_))) => {}
                             other => panic!("no piece but {other:?}"),
@@ -164,6 +166,61 @@ fn a_sum_is_that_of_one_process() {
 }
 
 #[test]
+fn a_gradient_that_leaves_in_parts_gives_the_same_sum() {
+    for precision in [Precision::F32, Precision::Int8] {
+        let layout = layout(40_000);
+        let whole = rounds(&layout, 3, 4, precision);
+        let in_parts = among(3, |peers| {
+            let mut sums = ShardedSums::new(&layout, precision);
+            sums.share_out(&[1.0; 3]);
+            let mut all = Vec::new();
+            for round in 1..=4 {
+                (peers.round, peers.step) = (round, 0);
+                let mut own = gradient(&layout, peers.index, round);
+                sums.begin(peers, round == 4);
+                for tensor in layout.tensors().iter().rev() {
+                    // What is not settled yet is nothing that may leave.
+                    let mut half = own.clone();
+                    half.values[..tensor.range.start].fill(f32::NAN);
+                    sums.advance(peers, &half, tensor.range.start).expect("a part");
+                }
+                sums.complete(peers, &mut own).expect("a sum");
+                all.push(own);
+            }
+            all
+        });
+        for (a, b) in whole.iter().flatten().zip(in_parts.iter().flatten()) {
+            assert_eq!(bits(&layout, a), bits(&layout, b), "{precision:?}");
+        }
+    }
+}
+
+#[test]
+fn who_has_the_rows_that_all_touch_gets_less_of_the_rest() {
+    let mut layout = Layout::default();
+    layout.rows("table".into(), 80_000, 10, Init::Uniform(1.0));
+    layout.vector("dense".into(), 200_000, Init::Uniform(1.0));
+    let loads = among(3, |peers| {
+        let mut sums = ShardedSums::new(&layout, Precision::F32);
+        sums.share_out(&[1.0; 3]);
+        peers.round = 1;
+        let mut own = Gradient::new(&layout);
+        own.weight = 1.0;
+        (0..3000).for_each(|row| own.touch(0, row).fill(1.0));
+        own.finish();
+        sums.sum(peers, &mut own, false).expect("a sum");
+        let load = |member| {
+            let own = (0..sums.chunks.count()).filter(|&index| sums.owners[index] == member);
+            own.map(|index| sums.loads[index]).sum::<usize>()
+        };
+        [0, 1, 2].map(load)
+    });
+    assert_eq!(loads[0], loads[1], "all share out alike");
+    let (least, most) = (loads[0].iter().min().expect("three"), loads[0].iter().max().expect("three"));
+    assert!(*most as f64 / (*least as f64) < 1.1, "{:?}", loads[0]);
+}
+
+#[test]
 fn rounded_sums_are_the_same_for_all_and_lose_nothing_in_the_end() {
     for precision in [Precision::F16, Precision::Int8] {
         let (members, layout) = (3, layout(20_000));
@@ -208,7 +265,7 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
         let mut peers = Peers {
             index: 0,
             links: &links,
-            receive: &mut || Err(Gone),
+            receive: &mut |_| Err(Gone),
             early: &mut Early::new(),
             generation: 1,
             round,
@@ -229,12 +286,13 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
 fn chunks_are_shared_out_by_parts() {
     let chunks = Chunks::of(&layout(1_000_000));
     let check = |parts: &[f64]| {
-        let owners = owners(&chunks, parts);
+        let loads: Vec<usize> = chunks.iter().map(Chunk::load).collect();
+        let owners = owners(&loads, parts);
         let all: f64 = parts.iter().sum();
-        let total: usize = chunks.iter().map(|chunk| chunk.range.len()).sum();
+        let total: usize = chunks.iter().map(|chunk| chunk.load()).sum();
         for (member, part) in parts.iter().enumerate() {
-            let own = |(chunk, owner): (&super::super::chunks::Chunk, &usize)| match *owner == member {
-                true => chunk.range.len(),
+            let own = |(chunk, owner): (&Chunk, &usize)| match *owner == member {
+                true => chunk.load(),
                 false => 0,
             };
             let own: usize = chunks.iter().zip(&owners).map(own).sum();
@@ -286,7 +344,8 @@ fn adasum_is_the_same_for_all() {
 /// What the two others of three members say in a round, mostly as they should, and then they leave.
 fn said(chance: &mut Chance, layout: &Layout, precision: Precision) -> Vec<(usize, proto::Piece, Bytes)> {
     let chunks = Arc::new(Chunks::of(layout));
-    let owners = owners(&chunks, &[1.0; 3]);
+    let loads: Vec<usize> = chunks.iter().map(Chunk::load).collect();
+    let owners = owners(&loads, &[1.0; 3]);
     let mut encoder = ChunkEncoder::new(&chunks, precision);
     let mut all = Vec::new();
     for (index, &owner) in owners.iter().enumerate() {
@@ -323,13 +382,13 @@ fn no_piece_takes_a_member_down() {
     for (name, precision) in [("pieces", Precision::F32), ("bytes", Precision::Int8)] {
         let make = |chance: &mut Chance| (said(chance, &layout, precision), 1 << 20);
         let mut sums = ShardedSums::new(&layout, precision);
-        sums.share_out(&[1.0; 3]);
         Trial { name, cases: 3_000 }.run(make, |said| {
+            sums.share_out(&[1.0; 3]);
             let mut said = said.into_iter();
             let mut peers = Peers {
                 index: 0,
                 links: &links,
-                receive: &mut || said.next().ok_or(Gone),
+                receive: &mut |_| said.next().map(Some).ok_or(Gone),
                 early: &mut Early::new(),
                 generation: 1,
                 round: 1,

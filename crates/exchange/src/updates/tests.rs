@@ -33,7 +33,7 @@ fn sum(layout: &Layout, version: u64) -> Gradient {
 /// Sends an update to a member.
 fn send(layout: &Layout, version: u64, attempt: u64, updates: &mut Updates) {
     let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(layout)), Precision::F32);
-    for index in 0..encoder.chunks() {
+    for index in 0..encoder.chunks().count() {
         let Parcel { payload, is_plain: plain, weight } =
             encoder.encode(&sum(layout, version + attempt), index, false);
         let (step, index) = (step::SUM, index as u32);

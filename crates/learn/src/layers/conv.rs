@@ -112,6 +112,10 @@ pub(crate) struct Convolved {
 }
 
 impl Convolved {
+    pub(super) fn slots(&self) -> [&Slot; 2] {
+        [&self.weight, self.bias.as_ref().unwrap_or(&self.weight)]
+    }
+
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(mut dy) = tape.take_upstream(&self.y) else { return };
         activation_backward(&mut dy, tape.value(&self.y), self.activation);

@@ -48,6 +48,10 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
+    pub(super) fn slots(&self) -> [&Slot; 1] {
+        [&self.layer.table]
+    }
+
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(dy) = tape.take_upstream(&self.y) else { return };
         let (_, numbers) = words(tape);

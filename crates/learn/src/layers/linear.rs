@@ -72,6 +72,10 @@ pub(crate) struct Multiplied {
 }
 
 impl Multiplied {
+    pub(super) fn slots(&self) -> [&Slot; 2] {
+        [&self.layer.weight, &self.layer.bias]
+    }
+
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(mut dy) = tape.take_upstream(&self.y) else { return };
         let Linear { weight, bias, inputs, outputs } = &self.layer;

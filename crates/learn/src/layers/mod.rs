@@ -27,6 +27,7 @@ pub use recurrent::{Cell, Recurrent, Stack};
 pub use crate::kernels::pointwise::Activation;
 
 use crate::buffer::FloatPool;
+use crate::layout::Slot;
 use crate::tape::Tape;
 
 /// What the backward pass needs to know of one layer's forward pass.
@@ -59,6 +60,24 @@ impl LayerRecord {
             Self::Shortcut(record) => record.backward(tape),
             Self::Reversed(record) => record.backward(tape),
             Self::Recurrent(record) => record.backward(tape),
+        }
+    }
+
+    /// Where the last tensor ends that its layer has in the flat vector; 0 if it has none.
+    pub(crate) fn end_of_tensors(&self) -> usize {
+        let ends = |slots: &[&Slot]| slots.iter().map(|slot| slot.range.end).max().unwrap_or(0);
+        match self {
+            Self::Conv(record) => ends(&record.slots()),
+            Self::Embedding(record) => ends(&record.slots()),
+            Self::Linear(record) => ends(&record.slots()),
+            Self::Norm(record) => ends(&record.slots()),
+            Self::Recurrent(record) => ends(&record.slots()),
+            Self::Dropout(_)
+            | Self::Concatenated(_)
+            | Self::Pool(_)
+            | Self::OneWord(_)
+            | Self::Shortcut(_)
+            | Self::Reversed(_) => 0,
         }
     }
 

@@ -109,6 +109,11 @@ pub(crate) struct Normed {
 }
 
 impl Normed {
+    pub(super) fn slots(&self) -> [&Slot; 4] {
+        let BatchNorm { weight, bias, mean, variance, .. } = &self.layer;
+        [weight, bias, mean, variance]
+    }
+
     pub(super) fn recycle(self, pool: &mut FloatPool) {
         let SavedStatistics { mean, inverse, scale } = self.saved;
         [mean, inverse, scale].into_iter().for_each(|buffer| pool.give(buffer));

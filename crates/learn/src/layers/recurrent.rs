@@ -245,6 +245,11 @@ pub(crate) struct Recurred {
 }
 
 impl Recurred {
+    pub(super) fn slots(&self) -> [&Slot; 4] {
+        let Layer { input_weight, state_weight, input_bias, state_bias, .. } = &self.layer;
+        [input_weight, state_weight, input_bias, state_bias]
+    }
+
     pub(super) fn recycle(self, pool: &mut FloatPool) {
         let SavedSteps { gates, cells, extra, zeros, .. } = self.saved;
         for buffer in [gates, cells, extra, zeros] {

@@ -152,6 +152,31 @@ fn the_memory_of_an_evaluation_does_not_grow_with_depth() {
     assert_eq!(peaks("vgg16")[0], peaks("vgg19")[0]);
 }
 
+#[test]
+fn what_is_settled_does_not_change() {
+    for name in ModelSpec::NAMES {
+        let (spec, shape, batch) = small(name);
+        let mut model = spec.build(&shape).expect("a model");
+        let (parameters, mut gradient) = (model.layout().initial(1), Gradient::new(model.layout()));
+        let mut told: Vec<(usize, f64, Vec<f32>)> = Vec::new();
+        let mut settled = |gradient: &Gradient, from: usize| {
+            told.push((from, gradient.weight, gradient.values[from..].to_vec()));
+        };
+        let tally = &mut Tally::default();
+        model.gradient_by_layers(&parameters, &batch, 1, &mut gradient, tally, &mut settled);
+        for (from, weight, values) in &told {
+            assert_eq!(
+                (*weight, &values[..]),
+                (gradient.weight, &gradient.values[*from..]),
+                "{name}: {from}"
+            );
+        }
+        let places: Vec<usize> = told.iter().map(|(from, ..)| *from).collect();
+        assert!(places.len() > 1 && places.is_sorted_by(|a, b| a > b), "{name}: {places:?}");
+        assert_eq!(places.last(), Some(&0), "{name}");
+    }
+}
+
 /// Texts of more steps than an evaluation keeps the gates of.
 #[test]
 fn evaluating_long_texts_gives_what_training_gives() {

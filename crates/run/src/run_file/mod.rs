@@ -76,6 +76,9 @@ pub struct RunFile {
     pub threads: Option<usize>,
     pub distribute: Distribute,
     pub compression: Compression,
+    /// Whether gradients leave layer by layer while the others are still computed. Only for comparison is it not so.
+    #[serde(skip_serializing_if = "is_true")]
+    pub overlap: bool,
     /// How many batches a worker trains on by itself between two exchanges.
     #[serde(skip_serializing_if = "LocalSteps::is_default")]
     pub local_steps: LocalSteps,
@@ -114,6 +117,11 @@ pub enum Compression {
     Int8,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
 impl Default for RunFile {
     fn default() -> Self {
         Self {
@@ -142,6 +150,7 @@ impl Default for RunFile {
             threads: None,
             distribute: Distribute::default(),
             compression: Compression::default(),
+            overlap: true,
             local_steps: LocalSteps::default(),
             outer: None,
             evaluator: false,

@@ -79,7 +79,7 @@ impl Relaying {
     pub(super) fn send_up(&mut self, order: u64) -> f64 {
         let Sum { gradient, encoder, .. } = &mut self.sum;
         if gradient.weight > 0.0 {
-            for index in 0..encoder.chunks() {
+            for index in 0..encoder.chunks().count() {
                 let parcel = encoder.encode(gradient, index, false);
                 let _ = self.parent.send(feed::piece(step::PUSH, 0, order, index, &parcel));
             }
