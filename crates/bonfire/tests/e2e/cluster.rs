@@ -75,6 +75,34 @@ fn a_head_that_works_is_the_first_of_the_workers_bit_for_bit() {
 }
 
 #[test]
+fn gradients_that_leave_layer_by_layer_are_the_same_bit_for_bit() {
+    for (settings, arch) in [(GRAMMAR, flat(2, "")), (DIGITS, group(3, "mean")), (GRAMMAR, group(2, "mean"))]
+    {
+        for compression in ["none", "int8"] {
+            let dir = Dir::new();
+            let settings = format!("{settings}\n epochs=1\n compression={compression}\n{arch}");
+            let nodes = if arch.contains(": 3") { 3 } else { 2 };
+            let at_once = burn(&dir, "at-once", nodes, &format!("{settings}\n overlap=false"));
+            let by_layers = burn(&dir, "by-layers", nodes, &settings);
+            assert!(at_once.parameters() == by_layers.parameters(), "{compression}, {arch}");
+        }
+    }
+}
+
+#[test]
+fn a_group_with_a_large_model_is_stopped_with_a_checkpoint() {
+    let dir = Dir::new();
+    let settings = format!("{LARGE_PRODUCTS}\n epochs=10000\n{}", group(2, "mean"));
+    let mut fire = Fire::light(&dir, "run", "", &settings).join(&dir, 2);
+    let record = Record::of(dir.path("run"));
+    fire.head.until("a round", || !record.told_so_far("progress").is_empty());
+    fire.head.signal("INT");
+    let head = fire.head.wait().expect(130);
+    assert!(head.stderr.contains("interrupted at round"), "{}", head.stderr);
+    assert!(record.newest_round() > 0, "its state has several pieces, and all of them came");
+}
+
+#[test]
 fn a_head_can_work_in_every_architecture() {
     let dir = Dir::new();
     let check = |name: &str, nodes: usize, role: &str, arch: &str| {

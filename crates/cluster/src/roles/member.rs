@@ -2,14 +2,14 @@
 
 mod apart;
 mod incoming;
+mod summing;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bonfire_learn::Gradient;
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
 use bonfire_run::schedule::RunSchedule;
-use bonfire_strategy::{Unit, group};
+use bonfire_strategy::group;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use super::node::{Caller, Connections, Next};
 use crate::trainer::{Computed, Trainer};
 use apart::Apart;
 use bonfire_exchange::precision;
-use bonfire_exchange::sharded::{Early, Peers, Receive, ShardedSums};
+use bonfire_exchange::sharded::{Early, ShardedSums};
 use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
@@ -404,125 +404,6 @@ impl<'w> Participant<'w> {
             compute_s: computed.seconds,
             ..proto::GroupRound::default()
         }
-    }
-
-    /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
-    /// them was told to.
-    fn exchange_by_mpi(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        world: &World,
-    ) -> Result<(), Break> {
-        let heard = self.incoming.hear_all(connections);
-        let agreed = world.agree(trainer.gradient.weight, heard.is_err());
-        heard?;
-        if agreed.leave {
-            return Err(Break::Parted);
-        }
-        let layout = trainer.layout().clone();
-        let gradient = &mut trainer.gradient;
-        match self.op {
-            ReduceOp::Mean => sums::mean_by_mpi(world, &layout, gradient, agreed.weight, &mut self.memory),
-            ReduceOp::Adasum => sums::combined(&mut { world }, &layout, gradient),
-        }
-    }
-
-    /// Computes a unit. What is settled of its gradient leaves meanwhile, and what comes is taken.
-    fn compute_and_send(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        formed: &Formed,
-        (round, unit): (u64, Unit),
-        exact: bool,
-    ) -> Result<Computed, Break> {
-        let Self { incoming, sums, early, .. } = self;
-        let mut receive = |_| loop {
-            match incoming.next(connections, Duration::ZERO)? {
-                Heard::Piece(from, piece, payload) => return Ok(Some((from, piece, payload))),
-                Heard::Silence => return Ok(None),
-                Heard::Nothing | Heard::State(..) | Heard::Group(_) => {}
-            }
-        };
-        let mut peers = formed.peers(&mut receive, early, round);
-        sums.begin(&peers, exact);
-        let mut sent = Ok(());
-        let computed = trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
-            if sent.is_ok() {
-                sent = sums.advance(&mut peers, gradient, settled_from);
-            }
-        });
-        sent.map(|()| computed)
-    }
-
-    /// Replaces the trainer's gradient, which has left in part, by that of all members.
-    fn complete(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        formed: &Formed,
-        round: u64,
-    ) -> Result<(), Break> {
-        self.among(connections, trainer, formed, round, |sums, peers, gradient| {
-            sums.complete(peers, gradient)
-        })
-    }
-
-    /// Replaces the trainer's gradient by that of all members.
-    fn exchange(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        formed: &Formed,
-        round: u64,
-        exact: bool,
-    ) -> Result<(), Break> {
-        if let Some(world) = self.world {
-            return self.exchange_by_mpi(connections, trainer, world);
-        }
-        if formed.links.len() == 1 {
-            return self.incoming.hear_all(connections);
-        }
-        let (op, layout) = (self.op, trainer.layout().clone());
-        self.among(connections, trainer, formed, round, |sums, peers, gradient| match op {
-            ReduceOp::Mean => sums.sum(peers, gradient, exact),
-            ReduceOp::Adasum => sums::combined(peers, &layout, gradient),
-        })
-    }
-
-    /// Does something with the trainer's gradient and all other members, and answers the head meanwhile.
-    fn among(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        formed: &Formed,
-        round: u64,
-        act: impl FnOnce(&mut ShardedSums, &mut Peers<'_, Break>, &mut Gradient) -> Result<(), Break>,
-    ) -> Result<(), Break> {
-        let Self { incoming, sums, early, giver, round: done, .. } = self;
-        let Trainer { replica, gradient, .. } = trainer;
-        let mut receive = |_| loop {
-            // A member that is behind may wait for it.
-            giver.give(incoming, connections, replica, *done);
-            if let Heard::Piece(from, piece, payload) = incoming.next(connections, LOOK)? {
-                return Ok(Some((from, piece, payload)));
-            }
-        };
-        act(sums, &mut formed.peers(&mut receive, early, round), gradient)
-    }
-}
-
-impl Formed {
-    /// All members as this one sees them in a round.
-    fn peers<'a>(
-        &'a self,
-        receive: Receive<'a, Break>,
-        early: &'a mut Early,
-        round: u64,
-    ) -> Peers<'a, Break> {
-        let (index, links, generation) = (self.index, &self.links, self.view.generation);
-        Peers { index, links, receive, early, generation, round, step: 0 }
     }
 }
 
