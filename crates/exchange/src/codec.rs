@@ -22,6 +22,8 @@ pub struct ChunkEncoder {
     residuals: Vec<Vec<f32>>,
     /// The same with the round that goes on, which may yet break off.
     pending: Vec<Option<Vec<f32>>>,
+    /// Memory of residuals that were replaced.
+    spare: Vec<Vec<f32>>,
     /// Memory to use: a chunk with its residual, and what will be decoded of it.
     sent: Vec<f32>,
     decoded: Vec<f32>,
@@ -46,6 +48,7 @@ impl ChunkEncoder {
             pages: SendBuffers::default(),
             residuals: vec![Vec::new(); chunks.count()],
             pending: vec![None; chunks.count()],
+            spare: Vec::new(),
             sent: Vec::new(),
             decoded: Vec::new(),
         }
@@ -82,10 +85,11 @@ impl ChunkEncoder {
         add_lost(chunk, gradient, lost, &rows, &mut self.sent);
         self.encoder.encode(&chunk.schema, &self.sent, &lists, precision, page.bytes());
         let payload = page.freeze();
-        let mut lost = lost.clone();
-        lost.resize(chunk.range.len(), 0.0);
-        self.subtract(chunk, &payload, &rows, &mut lost);
-        self.pending[index] = Some(lost);
+        let mut pending = self.pending[index].take().unwrap_or_else(|| self.spare.pop().unwrap_or_default());
+        pending.clone_from(&self.residuals[index]);
+        pending.resize(chunk.range.len(), 0.0);
+        self.subtract(chunk, &payload, &rows, &mut pending);
+        self.pending[index] = Some(pending);
         Parcel { payload, is_plain: false, weight }
     }
 
@@ -126,14 +130,14 @@ impl ChunkEncoder {
     pub fn commit(&mut self) {
         for (residual, pending) in self.residuals.iter_mut().zip(&mut self.pending) {
             if let Some(pending) = pending.take() {
-                *residual = pending;
+                self.spare.push(std::mem::replace(residual, pending));
             }
         }
     }
 
     /// The round broke off: what was sent in it was not used.
     pub fn roll_back(&mut self) {
-        self.pending.iter_mut().for_each(|pending| *pending = None);
+        self.spare.extend(self.pending.iter_mut().filter_map(Option::take));
     }
 
     /// Forgets what was lost.
