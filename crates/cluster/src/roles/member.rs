@@ -16,8 +16,8 @@ use bytes::Bytes;
 use super::node::{Caller, Connections, Next};
 use crate::trainer::{Computed, Trainer};
 use apart::Apart;
-use bonfire_exchange::precision;
-use bonfire_exchange::sharded::{Early, Peers, ShardedSums};
+use bonfire_exchange::gradient_sums::GradientSums;
+use bonfire_exchange::sharded::{Early, Peers};
 use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
@@ -97,7 +97,7 @@ struct Participant<'w> {
     formed: Option<Formed>,
     /// The newest generation that was heard of.
     generation: u64,
-    sums: ShardedSums,
+    sums: GradientSums,
     memory: sums::Memory,
     apart: Apart,
     incoming: Incoming,
@@ -129,7 +129,7 @@ impl<'w> Participant<'w> {
             round: 0,
             formed: None,
             generation: 0,
-            sums: ShardedSums::new(trainer.layout(), precision(settings.file.compression)),
+            sums: GradientSums::new(trainer.layout(), settings.file.compression, settings.file.seed),
             memory: sums::Memory::default(),
             apart: Apart::default(),
             incoming: Incoming::default(),
@@ -435,7 +435,7 @@ impl<'w> Participant<'w> {
         }
         let Self { incoming, sums, early, op, giver, round: done, .. } = self;
         let layout = trainer.layout().clone();
-        let Trainer { replica, gradient, .. } = trainer;
+        let Trainer { replica, gradient, pool, .. } = trainer;
         let mut receive = || loop {
             // A member that is behind may wait for it.
             giver.give(incoming, connections, replica, *done);
@@ -453,7 +453,7 @@ impl<'w> Participant<'w> {
             step: 0,
         };
         match op {
-            ReduceOp::Mean => sums.sum(&mut peers, gradient, exact),
+            ReduceOp::Mean => sums.sum(&mut peers, gradient, exact, pool),
             ReduceOp::Adasum => sums::combined(&mut peers, &layout, gradient),
         }
     }
