@@ -33,7 +33,7 @@ pub(crate) struct Trainer {
     /// Of the last unit that was computed.
     pub gradient: Gradient,
     settings: Settings,
-    pool: ThreadPool,
+    pub pool: ThreadPool,
 }
 
 /// What computing a unit took and gave.

@@ -3,10 +3,11 @@
 //!
 //! Three things are apart. What travels is a flat vector in chunks ([`chunks`]). How a chunk is written is its codec
 //! ([`codec`]; [`parameters`] for what is never rounded). Who sums it is a way: a server ([`collector`]), all members,
-//! each some chunks ([`sharded`]), or an MPI library ([`world`]). Nobody waits here: the roles of `bonfire-cluster` do.
+//! each some chunks ([`sharded`]; [`low_rank`] for factors of matrices), or an MPI library ([`world`]). Nobody waits
+//! here: the roles of `bonfire-cluster` do.
 //!
 //! Read in this order: [`chunks`], [`codec`], [`collector`], [`updates`] (what a server sends back), [`sharded`],
-//! [`sums`] (other ways to combine gradients), [`state`] (what a newcomer needs).
+//! [`low_rank`], [`gradient_sums`], [`sums`] (other ways to combine gradients), [`state`] (what a newcomer needs).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -39,6 +40,8 @@ mod adasum;
 pub mod chunks;
 pub mod codec;
 pub mod collector;
+pub mod gradient_sums;
+pub mod low_rank;
 mod pages;
 pub mod parameters;
 pub mod sharded;
@@ -47,6 +50,8 @@ pub mod sums;
 pub mod updates;
 pub mod world;
 
+#[cfg(test)]
+mod among;
 #[cfg(test)]
 mod spoilt;
 
@@ -62,7 +67,8 @@ use bytes::Bytes;
 /// How values travel under a compression.
 pub fn precision(compression: Compression) -> Precision {
     match compression {
-        Compression::None => Precision::F32,
+        // Factors travel as they are.
+        Compression::None | Compression::PowerSgd(_) => Precision::F32,
         Compression::F16 => Precision::F16,
         Compression::Int8 => Precision::Int8,
     }

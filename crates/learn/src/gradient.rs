@@ -155,6 +155,11 @@ impl Gradient {
         }
     }
 
+    /// The values of a tensor. In a table, rows that are not touched hold values of earlier steps.
+    pub fn tensor_values(&self, tensor: usize) -> &[f32] {
+        &self.values[self.tensors[tensor].range.clone()]
+    }
+
     /// The touched rows of tensor `tensor`, if it is a table.
     pub fn rows(&self, tensor: usize) -> Option<&Rows> {
         match &self.tensors[tensor].content {

@@ -14,6 +14,7 @@ mod record;
 mod stall;
 
 mod cluster;
+mod compression;
 mod crash;
 mod crates;
 mod data;

@@ -17,8 +17,8 @@ use bytes::Bytes;
 use super::node::{Caller, Connections, Next};
 use crate::trainer::{Computed, Trainer};
 use apart::Apart;
-use bonfire_exchange::precision;
-use bonfire_exchange::sharded::{Early, ShardedSums};
+use bonfire_exchange::gradient_sums::GradientSums;
+use bonfire_exchange::sharded::Early;
 use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
@@ -100,7 +100,7 @@ struct Participant<'w> {
     formed: Option<Formed>,
     /// The newest generation that was heard of.
     generation: u64,
-    sums: ShardedSums,
+    sums: GradientSums,
     memory: sums::Memory,
     apart: Apart,
     incoming: Incoming,
@@ -133,7 +133,7 @@ impl<'w> Participant<'w> {
             round: 0,
             formed: None,
             generation: 0,
-            sums: ShardedSums::new(trainer.layout(), precision(settings.file.compression)),
+            sums: GradientSums::new(trainer.layout(), settings.file.compression, settings.file.seed),
             memory: sums::Memory::default(),
             apart: Apart::default(),
             incoming: Incoming::default(),
@@ -315,7 +315,7 @@ impl<'w> Participant<'w> {
         };
         let started = Instant::now();
         match overlaps {
-            true => self.complete(connections, trainer, formed, round)?,
+            true => self.complete(connections, trainer, formed, round, exact)?,
             false => self.exchange(connections, trainer, formed, round, exact)?,
         }
         let exchange_s = started.elapsed().as_secs_f64();

@@ -48,7 +48,14 @@ const LOCAL_STEPS: Kind = Kind {
 const INT8: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: int8", nodes: 3, samples: 90 };
 
-const ALL: [Kind; 9] = [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS];
+const LOW_RANK: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: {powersgd: 2}",
+    nodes: 3,
+    samples: 90,
+};
+
+const ALL: [Kind; 10] =
+    [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
 const IN_CI: u64 = 1000;
@@ -118,6 +125,11 @@ fn a_group_of_rounded_sums_survives() {
 }
 
 #[test]
+fn a_group_of_low_rank_survives() {
+    simulate(LOW_RANK);
+}
+
+#[test]
 fn a_group_with_local_steps_survives() {
     simulate(LOCAL_STEPS);
 }
@@ -158,7 +170,7 @@ fn result(case: &Case) -> Vec<u8> {
 
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
-    for kind in [SYNC, GROUP, ADASUM, INT8, LOCAL_STEPS] {
+    for kind in [SYNC, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK] {
         let case =
             |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
         let expect = result(&case(0));

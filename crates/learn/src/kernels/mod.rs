@@ -19,6 +19,7 @@ pub(crate) mod convolve;
 pub mod instructions;
 pub(crate) mod lanes;
 pub(crate) mod loss;
+pub mod low_rank;
 pub(crate) mod matmul;
 pub(crate) mod norm;
 pub(crate) mod pointwise;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bonfire_yaml::{Tree, YamlError};
 use serde::{Deserialize, Serialize};
 
-use super::RunFile;
+use super::{Compression, RunFile};
 
 /// Who sends gradients to whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,14 +164,25 @@ const MAX_STALENESS: u64 = 8;
 const MOST_WORKERS: usize = 1024;
 
 impl Topology {
-    /// Why gradients cannot be rounded on their way, if they cannot.
-    pub(super) fn refuses_compression(&self) -> Option<&'static str> {
+    /// Why gradients cannot travel so, if they cannot.
+    pub(super) fn refuses_compression(&self, compression: Compression) -> Option<&'static str> {
+        let is_of_low_rank = match compression {
+            Compression::None => return None,
+            Compression::F16 | Compression::Int8 => false,
+            Compression::PowerSgd(_) => true,
+        };
         match self {
             Self::Allreduce { engine: Engine::Mpi, .. } => {
                 Some("MPI sums in f32: leave it out, or leave out `engine: mpi`")
             }
             Self::Allreduce { op: ReduceOp::Adasum, .. } => {
                 Some("adasum combines gradients as they are: leave it out")
+            }
+            Self::Single { .. } if is_of_low_rank => {
+                Some("powersgd is only for `arch: allreduce`: on one machine nothing travels")
+            }
+            Self::Flat { .. } | Self::Hierarchical { .. } if is_of_low_rank => {
+                Some("powersgd is only for `arch: allreduce`: its two factors are two sums over all workers")
             }
             _ => None,
         }

@@ -12,6 +12,7 @@ mod span;
 use serde::{Deserialize, Serialize};
 
 use bonfire_data::Source;
+use bonfire_learn::kernels::low_rank::MOST_RANK;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule, SgdOptions};
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 
@@ -22,7 +23,7 @@ pub use ranks::Ranks;
 pub use span::Span;
 
 /// The keys below which exactly one name stands: another replaces it.
-const CHOICES: &[&str] = &["model", "optimizer", "schedule"];
+const CHOICES: &[&str] = &["model", "optimizer", "schedule", "compression"];
 
 /// A run file as it is written, with defaults for what it leaves out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,6 +116,8 @@ pub enum Compression {
     F16,
     /// In a quarter of the bytes, rounded to 127 steps of the largest value of a block.
     Int8,
+    /// Matrices as two factors of this rank.
+    PowerSgd(usize),
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -249,9 +252,7 @@ impl Settings {
             let message = format!("must be at most the number of workers, which is {workers}");
             return Err(tree.wrong("min_workers", message));
         }
-        if file.compression != Compression::None
-            && let Some(reason) = topology.refuses_compression()
-        {
+        if let Some(reason) = topology.refuses_compression(file.compression) {
             return Err(tree.wrong("compression", reason));
         }
         let outer = local_steps::outer(&tree, &mut file, &topology)?;
@@ -319,6 +320,11 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
     }
     if file.clip_norm.is_some_and(|norm| !(norm > 0.0 && norm.is_finite())) {
         return Err(tree.wrong("clip_norm", "must be above 0"));
+    }
+    if let Compression::PowerSgd(rank) = file.compression
+        && !(1..=MOST_RANK).contains(&rank)
+    {
+        return Err(tree.wrong("compression.powersgd", format!("must be from 1 to {MOST_RANK}")));
     }
     if let Some((option, rule)) = file.optimizer.wrong_option() {
         let key = format!("optimizer.{}.{option}", file.optimizer.name());

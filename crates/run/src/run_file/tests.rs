@@ -154,6 +154,33 @@ fn a_length_is_given_once() {
 }
 
 #[test]
+fn factors_are_for_sums_over_all_workers() {
+    let check = |powersgd: &str, arch: &str, expect: &str| {
+        refuse(&format!("compression: {powersgd}\n{arch}"), &[], &format!("run.yml:1: compression{expect}"));
+    };
+    let group = "arch: allreduce\nallreduce: {num_workers: 2}";
+    check("{powersgd: 0}", group, ".powersgd: must be from 1 to 64");
+    check("{powersgd: 65}", group, ".powersgd: must be from 1 to 64");
+    check("{powersgd: two}", group, ".powersgd: expected a whole number, 0 or more, found the text \"two\"");
+    check("powersgd", group, ".powersgd: expected a whole number, 0 or more, found nothing");
+    let adasum = "arch: allreduce\nallreduce: {num_workers: 2, op: adasum}";
+    check("{powersgd: 2}", adasum, ": adasum combines gradients as they are: leave it out");
+    let mpi = "arch: allreduce\nallreduce: {num_workers: 2, engine: mpi}";
+    check("{powersgd: 2}", mpi, ": MPI sums in f32: leave it out, or leave out `engine: mpi`");
+    let only = ": powersgd is only for `arch: allreduce`:";
+    check("{powersgd: 2}", "seed: 1", &format!("{only} on one machine nothing travels"));
+    let servers = [
+        "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 2}",
+        "arch: hierarchical\nglobal_server: {aggr_type: sync, local_servers: [{aggr_type: sync, num_workers: 2}]}",
+    ];
+    for arch in servers {
+        check("{powersgd: 2}", arch, &format!("{only} its two factors are two sums over all workers"));
+    }
+    let settings = read(&format!("compression: int8\n{group}"), &["compression.powersgd=4"]);
+    assert_eq!(settings.file.compression, Compression::PowerSgd(4));
+}
+
+#[test]
 fn what_is_out_of_range_is_refused_with_its_line() {
     let check =
         |text: &str, expect: &str| refuse(&format!("seed: 1\n{text}"), &[], &format!("run.yml:2: {expect}"));

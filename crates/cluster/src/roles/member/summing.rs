@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use bonfire_exchange::sharded::{Early, Peers, Receive, ShardedSums};
+use bonfire_exchange::gradient_sums::GradientSums;
+use bonfire_exchange::sharded::{Early, Peers, Receive};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
 use bonfire_learn::Gradient;
 use bonfire_run::run_file::ReduceOp;
 use bonfire_strategy::Unit;
+use rayon::ThreadPool;
 
 use super::incoming::Heard;
 use super::{Break, Formed, LOOK, Participant};
@@ -72,9 +74,10 @@ impl Participant<'_> {
         trainer: &mut Trainer,
         formed: &Formed,
         round: u64,
+        exact: bool,
     ) -> Result<(), Break> {
-        self.among(connections, trainer, formed, round, |sums, peers, gradient| {
-            sums.complete(peers, gradient)
+        self.among(connections, trainer, formed, round, |sums, peers, gradient, pool| {
+            sums.complete(peers, gradient, exact, pool)
         })
     }
 
@@ -94,8 +97,8 @@ impl Participant<'_> {
             return self.incoming.hear_all(connections);
         }
         let (op, layout) = (self.op, trainer.layout().clone());
-        self.among(connections, trainer, formed, round, |sums, peers, gradient| match op {
-            ReduceOp::Mean => sums.sum(peers, gradient, exact),
+        self.among(connections, trainer, formed, round, |sums, peers, gradient, pool| match op {
+            ReduceOp::Mean => sums.sum(peers, gradient, exact, pool),
             ReduceOp::Adasum => sums::combined(peers, &layout, gradient),
         })
     }
@@ -107,10 +110,15 @@ impl Participant<'_> {
         trainer: &mut Trainer,
         formed: &Formed,
         round: u64,
-        act: impl FnOnce(&mut ShardedSums, &mut Peers<'_, Break>, &mut Gradient) -> Result<(), Break>,
+        act: impl FnOnce(
+            &mut GradientSums,
+            &mut Peers<'_, Break>,
+            &mut Gradient,
+            &ThreadPool,
+        ) -> Result<(), Break>,
     ) -> Result<(), Break> {
         let Self { incoming, sums, early, giver, round: done, .. } = self;
-        let Trainer { replica, gradient, .. } = trainer;
+        let Trainer { replica, gradient, pool, .. } = trainer;
         let mut receive = |_| loop {
             // A member that is behind may wait for it.
             giver.give(incoming, connections, replica, *done);
@@ -118,7 +126,7 @@ impl Participant<'_> {
                 return Ok(Some((from, piece, payload)));
             }
         };
-        act(sums, &mut formed.peers(&mut receive, early, round), gradient)
+        act(sums, &mut formed.peers(&mut receive, early, round), gradient, pool)
     }
 }
 

@@ -1,0 +1,98 @@
+//! Gradients that lose something on their way: runs learn as much, members stay equal, and a killed run goes on.
+
+use std::time::Duration;
+
+use crate::fire::burn;
+use crate::program::Dir;
+use crate::record::Record;
+
+const DIGITS: &str = "
+    data={name: digits, train: 2048, test: 500}
+    arch=allreduce
+    allreduce={num_workers: 2}
+    checkpoint_every=20 rounds
+";
+
+/// Of [`DIGITS`].
+const ROUNDS_PER_EPOCH: u64 = 2048 / (2 * 32);
+
+const LOSSY: [&str; 2] = ["compression=int8", "compression={powersgd: 2}"];
+
+#[test]
+fn killed_and_resumed_it_ends_like_one_that_nothing_disturbed() {
+    for compression in LOSSY {
+        let dir = Dir::new();
+        let (run, undisturbed) = (Record::of(dir.path("killed")), Record::of(dir.path("undisturbed")));
+        let train = |record: &Record, length: &str| {
+            let command = dir.bonfire("train --quiet --out").arg(&record.0);
+            command.set(DIGITS).set(compression).set(length)
+        };
+        let mut running = train(&run, "epochs=1000000").start();
+        running.until("a second checkpoint", || run.newest_round() >= 40);
+        running.kill_after(Duration::from_millis(30));
+        let length = format!("epochs={}", run.newest_round() / ROUNDS_PER_EPOCH + 2);
+        dir.bonfire("train --quiet --resume").arg(&run.0).set(&length).succeed();
+        train(&undisturbed, &length).succeed();
+        assert!(run.parameters() == undisturbed.parameters(), "{compression}, {length}");
+    }
+}
+
+#[test]
+fn factors_are_a_fraction_of_the_bytes_and_members_stay_equal() {
+    let dir = Dir::new();
+    // With an evaluation every round the head compares the parameters of all members every round.
+    let settings = "
+        data={name: digits, train: 2048, test: 50}
+        model={mlp: {hidden: [256]}}
+        num_server_rounds=30
+        eval_every=1 rounds
+        checkpoint_every=30 rounds
+        arch=allreduce
+        allreduce={num_workers: 3}
+    ";
+    let whole = burn(&dir, "whole", 3, settings);
+    let factors = burn(&dir, "factors", 3, &format!("{settings} compression={{powersgd: 2}}\n"));
+    for record in [&whole, &factors] {
+        assert_eq!(record.told("evaluated").len(), 30);
+        assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
+    }
+    let ratio = exchanged(&factors) / exchanged(&whole);
+    // 29 rounds of factors, 2 (784 + 256 + 256 + 10) values and 266 biases of 203,530; and one that is exact.
+    let expect = (1.0 + 29.0 * 2878.0 / 203_530.0) / 30.0;
+    assert!((0.8 * expect..1.25 * expect).contains(&ratio), "{ratio} for {expect}");
+}
+
+/// How many bytes the members sent to each other.
+fn exchanged(record: &Record) -> f64 {
+    let lines = |told: serde_json::Value| told["nodes"].as_array().cloned().unwrap_or_default();
+    let lines: Vec<serde_json::Value> = record.told("nodes").into_iter().flat_map(lines).collect();
+    lines.iter().filter_map(|line| line["sent_bytes"].as_f64()).sum()
+}
+
+#[test]
+fn factors_learn_as_much() {
+    let dir = Dir::new();
+    let accuracy = |name: &str, compression: &str| {
+        let record = Record::of(dir.path(name));
+        let train = dir.bonfire("train --quiet --out").arg(&record.0).set(DIGITS).set(compression);
+        train.set("data.train=6000\n data.test=2000\n epochs=3\n checkpoint_every=1 epochs").succeed();
+        record.number("accuracy")
+    };
+    let (whole, factors) =
+        (accuracy("whole", "compression=none"), accuracy("factors", "compression={powersgd: 4}"));
+    assert!(factors > whole - 0.015, "{factors} against {whole}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let dir = Dir::new();
+    let check = |settings: &str, fragment: &str| dir.bonfire("train").set(settings).run().refuse(fragment);
+    let group = "arch=allreduce\n allreduce={num_workers: 2}";
+    check(&format!("{group}\n compression={{powersgd: 0}}"), "compression.powersgd: must be from 1 to 64");
+    check("compression={powersgd: 2}", "powersgd is only for `arch: allreduce`");
+    check(
+        "compression={powersgd: 2}\n arch=allreduce\n allreduce={num_workers: 2, op: adasum}",
+        "adasum combines gradients as they are",
+    );
+    assert_eq!(dir.entries(), [""; 0], "nothing was started");
+}

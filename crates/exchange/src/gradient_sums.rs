@@ -1,0 +1,103 @@
+//! Sums over the members of a group, by how its gradients travel.
+
+use bonfire_learn::{Gradient, Layout};
+use bonfire_run::run_file::Compression;
+use bonfire_wire::Closed;
+use rayon::ThreadPool;
+
+use crate::low_rank::LowRankSums;
+use crate::precision;
+use crate::sharded::{Peers, ShardedSums};
+
+/// What a member needs to sum gradients with the others, from round to round.
+#[derive(Debug)]
+pub enum GradientSums {
+    /// Value by value.
+    Sharded(Box<ShardedSums>),
+    /// Matrices by their factors.
+    LowRank(Box<LowRankSums>),
+}
+
+impl GradientSums {
+    /// For gradients of a run with this seed.
+    pub fn new(layout: &Layout, compression: Compression, seed: u64) -> Self {
+        match compression {
+            Compression::None | Compression::F16 | Compression::Int8 => {
+                Self::Sharded(Box::new(ShardedSums::new(layout, precision(compression))))
+            }
+            Compression::PowerSgd(rank) => Self::LowRank(Box::new(LowRankSums::new(layout, rank, seed))),
+        }
+    }
+
+    /// Shares the sums out among members who each take such a part of them.
+    pub fn share_out(&mut self, parts: &[f64]) {
+        match self {
+            Self::Sharded(sums) => sums.share_out(parts),
+            Self::LowRank(sums) => sums.share_out(parts),
+        }
+    }
+
+    /// Forgets what was lost: what is summed from now on is of another kind.
+    pub fn forget(&mut self) {
+        match self {
+            Self::Sharded(sums) => sums.forget(),
+            Self::LowRank(sums) => sums.forget(),
+        }
+    }
+
+    /// No piece has more bytes.
+    pub fn most_bytes(&self) -> usize {
+        match self {
+            Self::Sharded(sums) => sums.most_bytes(),
+            Self::LowRank(sums) => sums.most_bytes(),
+        }
+    }
+
+    /// Replaces a member's gradient by the sum over all members, computing on the threads of a pool. In an exact round
+    /// nothing is lost, and what was lost in earlier rounds is made up for.
+    pub fn sum<E: From<Closed>>(
+        &mut self,
+        peers: &mut Peers<'_, E>,
+        gradient: &mut Gradient,
+        exact: bool,
+        pool: &ThreadPool,
+    ) -> Result<(), E> {
+        self.begin(peers, exact);
+        self.complete(peers, gradient, exact, pool)
+    }
+
+    /// Begins a sum, for [`advance`](Self::advance) and [`complete`](Self::complete).
+    pub fn begin<E: From<Closed>>(&mut self, peers: &Peers<'_, E>, exact: bool) {
+        if let Self::Sharded(sums) = self {
+            sums.begin(peers, exact);
+        }
+    }
+
+    /// Sends what is settled of a gradient that is still being computed, from a place on, and takes what has come. Of
+    /// factors nothing can leave before all of it is there.
+    pub fn advance<E: From<Closed>>(
+        &mut self,
+        peers: &mut Peers<'_, E>,
+        gradient: &Gradient,
+        settled_from: usize,
+    ) -> Result<(), E> {
+        match self {
+            Self::Sharded(sums) => sums.advance(peers, gradient, settled_from),
+            Self::LowRank(_) => Ok(()),
+        }
+    }
+
+    /// Waits for what is missing, and replaces the gradient by the sum.
+    pub fn complete<E: From<Closed>>(
+        &mut self,
+        peers: &mut Peers<'_, E>,
+        gradient: &mut Gradient,
+        exact: bool,
+        pool: &ThreadPool,
+    ) -> Result<(), E> {
+        match self {
+            Self::Sharded(sums) => sums.complete(peers, gradient),
+            Self::LowRank(sums) => sums.sum(peers, gradient, exact, pool),
+        }
+    }
+}
