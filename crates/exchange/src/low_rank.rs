@@ -115,6 +115,10 @@ impl LowRankSums {
         self.exact.share_out(parts);
         self.left.sums.share_out(parts);
         self.right.sums.share_out(parts);
+        if parts.len() == 1 {
+            // Who is alone sums nothing. Until others come, what was lost is too old.
+            self.lost.fill(0.0);
+        }
         self.begin_again();
     }
 

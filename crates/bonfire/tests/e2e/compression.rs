@@ -1,5 +1,6 @@
 //! Gradients that lose something on their way: runs learn as much, members stay equal, and a killed run goes on.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::fire::burn;
@@ -59,14 +60,20 @@ fn factors_are_a_fraction_of_the_bytes_and_members_stay_equal() {
     let ratio = exchanged(&factors) / exchanged(&whole);
     // 29 rounds of factors, 2 (784 + 256 + 256 + 10) values and 266 biases of 203,530; and one that is exact.
     let expect = (1.0 + 29.0 * 2878.0 / 203_530.0) / 30.0;
-    assert!((0.8 * expect..1.25 * expect).contains(&ratio), "{ratio} for {expect}");
+    assert!((expect..1.1 * expect).contains(&ratio), "{ratio} for {expect}");
 }
 
-/// How many bytes the members sent to each other.
+/// How many bytes a member sent to the others. One of them sends states to the head, too: that one is not it.
 fn exchanged(record: &Record) -> f64 {
-    let lines = |told: serde_json::Value| told["nodes"].as_array().cloned().unwrap_or_default();
-    let lines: Vec<serde_json::Value> = record.told("nodes").into_iter().flat_map(lines).collect();
-    lines.iter().filter_map(|line| line["sent_bytes"].as_f64()).sum()
+    let mut sent: BTreeMap<u64, f64> = BTreeMap::new();
+    for told in record.told("nodes") {
+        for line in told["nodes"].as_array().into_iter().flatten() {
+            let bytes = line["sent_bytes"].as_f64().expect("bytes");
+            *sent.entry(line["node"].as_u64().expect("a node")).or_default() += bytes;
+        }
+    }
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    sent.into_values().fold(f64::INFINITY, f64::min)
 }
 
 #[test]
@@ -75,12 +82,12 @@ fn factors_learn_as_much() {
     let accuracy = |name: &str, compression: &str| {
         let record = Record::of(dir.path(name));
         let train = dir.bonfire("train --quiet --out").arg(&record.0).set(DIGITS).set(compression);
-        train.set("data.train=6000\n data.test=2000\n epochs=3\n checkpoint_every=1 epochs").succeed();
+        train.set("data.train=20000\n data.test=2000\n checkpoint_every=1 epochs").succeed();
         record.number("accuracy")
     };
     let (whole, factors) =
         (accuracy("whole", "compression=none"), accuracy("factors", "compression={powersgd: 4}"));
-    assert!(factors > whole - 0.015, "{factors} against {whole}");
+    assert!(factors > whole - 0.005, "{factors} against {whole}");
 }
 
 #[test]

@@ -116,9 +116,14 @@ impl LowRank {
                     let width = q.len() / rank;
                     for (row, p) in p.chunks(rank).enumerate() {
                         let sum = &mut sum[..width];
-                        sum.fill(0.0);
-                        for (p, q) in p.iter().zip(q.chunks(width)) {
-                            add(q, *p, sum);
+                        for (k, (p, q)) in p.chunks(2).zip(q.chunks(2 * width)).enumerate() {
+                            let (first, second) = q.split_at(width);
+                            match (p, k) {
+                                (&[a, b], 0) => set_two([first, second], [a, b], sum),
+                                (&[a, b], _) => add_two([first, second], [a, b], sum),
+                                (_, 0) => set_two([first, first], [p[0], 0.0], sum),
+                                _ => add(first, p[0], sum),
+                            }
                         }
                         each(row * columns + panel * PANEL, sum);
                     }
@@ -212,6 +217,20 @@ fn product(a: &[f32], b: &[f32]) -> f32 {
 fn add(values: &[f32], times: f32, sum: &mut [f32]) {
     for (sum, value) in sum.iter_mut().zip(values) {
         *sum += times * value;
+    }
+}
+
+#[inline(always)]
+fn set_two([a, b]: [&[f32]; 2], times: [f32; 2], sum: &mut [f32]) {
+    for ((sum, a), b) in sum.iter_mut().zip(a).zip(b) {
+        *sum = times[0] * a + times[1] * b;
+    }
+}
+
+#[inline(always)]
+fn add_two([a, b]: [&[f32]; 2], times: [f32; 2], sum: &mut [f32]) {
+    for ((sum, a), b) in sum.iter_mut().zip(a).zip(b) {
+        *sum += times[0] * a + times[1] * b;
     }
 }
 
