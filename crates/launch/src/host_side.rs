@@ -115,7 +115,7 @@ fn read_token(input: &mut impl Read) -> io::Result<Token> {
 }
 
 /// Sets a flag when the other side of the input is gone.
-fn until_end_of(input: impl Read + Send + 'static) -> &'static AtomicBool {
+pub(crate) fn until_end_of(input: impl Read + Send + 'static) -> &'static AtomicBool {
     let gone: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     thread::spawn(move || {
         let _ = io::copy(&mut { input }, &mut io::sink());

@@ -3,6 +3,9 @@
 //! To whoever comes in over ssh, a host of a lab is a machine: it has its own name, processes, home, `/tmp` and
 //! network. What it shares with the machine below is the processor, and the programs in `/usr`.
 //!
+//! Hosts can be made unequal: each has a link of its own shape, and a share of the processor, to which a process of the
+//! lab keeps it (`governor.rs`).
+//!
 //! The way up: [`Lab::up`] writes the state first (`state.rs`), then the bridge (`network.rs`), then host after host
 //! (`host.rs`, `shape.rs`). Everything that the kernel keeps for a lab has the lab's name in its own, so the way down
 //! (`teardown.rs`) finds it also when the way up was cut short. The system's own tools do the work (`tool.rs`), each
@@ -10,11 +13,18 @@
 //!
 //! Linux only, and only for root.
 
+mod allowance;
+mod change;
+mod cpu;
+mod governor;
 mod host;
 mod network;
+mod population;
 mod shape;
+mod shape_file;
 mod state;
 mod teardown;
+mod throttle;
 mod tool;
 
 use std::fmt;
@@ -23,7 +33,10 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use shape::{Delay, LinkShape, Rate};
+pub use cpu::CpuShare;
+pub use governor::{govern, throttle};
+pub use shape::{Delay, HostShape, LinkShape, Rate};
+pub use shape_file::read as read_shapes;
 
 use host::LabHost;
 use state::LabState;
@@ -61,8 +74,8 @@ impl std::error::Error for LabError {}
 pub struct LabSpec {
     /// One to eight lower-case letters and digits.
     pub name: String,
-    pub hosts: usize,
-    pub shape: LinkShape,
+    /// What each host is like.
+    pub hosts: Vec<HostShape>,
     /// Where the lab keeps its files; must be new or empty. Without one, a place below `/var/lib`.
     pub folder: Option<PathBuf>,
 }
@@ -91,10 +104,7 @@ impl Lab {
         tell: &mut dyn FnMut(LabProgress),
     ) -> Result<Self, LabError> {
         check_name(&spec.name)?;
-        if !(1..=MAX_HOSTS).contains(&spec.hosts) {
-            let message = format!("expected 1 to {MAX_HOSTS} hosts, found {}", spec.hosts);
-            return Err(LabError::Unfit(message));
-        }
+        shape::check_count(spec.hosts.len())?;
         let tools = Tools::find()?;
         let state = LabState::begin(spec)?;
         let mut lab = Self { state };
@@ -124,7 +134,7 @@ impl Lab {
             }
             let host = LabHost::new(&self.state, number);
             network::plug_in(tools, &host)?;
-            shape::apply(tools, &host, self.state.shape)?;
+            shape::apply(tools, &host, self.state.shape(number).link)?;
             let process = host.start(tools, self.state.folder())?;
             self.state.processes.push(process);
             self.state.save()?;
@@ -133,7 +143,14 @@ impl Lab {
         for number in 1..=of {
             LabHost::new(&self.state, number).await_ssh(&self.state.processes[number - 1], stop)?;
         }
+        if self.has_shares() {
+            governor::start(&self.state)?;
+        }
         host::write_guides(&self.state)
+    }
+
+    fn has_shares(&self) -> bool {
+        self.state.shapes.iter().any(|shape| shape.cpu.is_some())
     }
 
     /// All labs of this machine, by name.
@@ -179,9 +196,16 @@ impl Lab {
         self.state.processes.iter().filter(|process| process.is_alive()).count()
     }
 
+    /// Whether its hosts are kept to their shares, if they have any.
     #[must_use]
-    pub fn shape(&self) -> LinkShape {
-        self.state.shape
+    pub fn keeps_shares(&self) -> bool {
+        !self.has_shares() || governor::is_alive(&self.state)
+    }
+
+    /// What each of its hosts is like.
+    #[must_use]
+    pub fn shapes(&self) -> Vec<HostShape> {
+        (1..=self.state.hosts).map(|number| self.state.shape(number)).collect()
     }
 
     /// The address of a host, counted from 1.

@@ -68,7 +68,10 @@ pub use checkup::{CheckedFleet, Checkup};
 pub use error::LaunchError;
 pub use facts::Facts;
 pub use inventory::{Host, Inventory, InventoryError};
-pub use lab::{Delay, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate};
+pub use lab::{
+    CpuShare, Delay, HostShape, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate, govern, read_shapes,
+    throttle,
+};
 pub use live_run::{LiveRun, RunNews};
 pub use measure::SpeedTest;
 pub use place::{ProcessRole, Shortage, in_order};

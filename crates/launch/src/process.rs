@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,105 @@ pub(crate) enum Signal {
     Kill,
 }
 
+/// A process that is held on to: its number cannot come to mean another one to whoever has this.
+#[derive(Debug)]
+pub(crate) struct ProcessHandle {
+    #[cfg(target_os = "linux")]
+    fd: std::os::fd::OwnedFd,
+    #[cfg(target_os = "linux")]
+    clock: libc::clockid_t,
+}
+
+#[cfg(target_os = "linux")]
+impl ProcessHandle {
+    /// The process that has this number now; none if there is none.
+    pub(crate) fn open(pid: u32) -> Option<Self> {
+        let mut clock = 0;
+        // SAFETY: the clock's number is written to a place of ours.
+        let found = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) };
+        (found == 0).then_some(Self { fd: open_fd(pid).ok()??, clock })
+    }
+
+    /// Has it stand still until it is released. False if it is gone.
+    pub(crate) fn hold(&self) -> bool {
+        send(&self.fd, libc::SIGSTOP).is_ok()
+    }
+
+    /// False if it is gone.
+    pub(crate) fn release(&self) -> bool {
+        send(&self.fd, libc::SIGCONT).is_ok()
+    }
+
+    /// The processor time of all its threads, also of those that have ended. The kernel counts at its ticks, and
+    /// whenever a thread stops running.
+    pub(crate) fn processor_time(&self) -> Option<Duration> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the time is written to a place of ours.
+        let told = unsafe { libc::clock_gettime(self.clock, &mut time) };
+        (told == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    }
+}
+
+/// Elsewhere there are no labs.
+#[cfg(not(target_os = "linux"))]
+impl ProcessHandle {
+    pub(crate) fn open(_pid: u32) -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn hold(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn release(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn processor_time(&self) -> Option<Duration> {
+        None
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_fd(pid: u32) -> io::Result<Option<std::os::fd::OwnedFd>> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    // SAFETY: the call takes two numbers and returns a new descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ESRCH) { Ok(None) } else { Err(error) };
+    }
+    // SAFETY: the descriptor is new, and nobody else's.
+    Ok(Some(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+}
+
+#[cfg(target_os = "linux")]
+fn send(process: &std::os::fd::OwnedFd, signal: libc::c_int) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let (fd, none) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: the descriptor is open, and no information goes with the signal.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets this thread run before all ordinary ones, for one that works little and must be on time. Where that is not
+/// allowed, it takes its turn.
+#[cfg(target_os = "linux")]
+pub(crate) fn go_first() {
+    // SAFETY: all zero is a value of this type; some systems have more fields in it.
+    let mut turn: libc::sched_param = unsafe { std::mem::zeroed() };
+    turn.sched_priority = 1;
+    // SAFETY: the calls read numbers and a place of ours.
+    unsafe {
+        if libc::sched_setscheduler(0, libc::SCHED_FIFO, &turn) != 0 {
+            libc::setpriority(libc::PRIO_PROCESS, 0, -20);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn go_first() {}
+
 impl ProcessId {
     /// The process that has this number now; none if there is none.
     pub(crate) fn of(pid: u32) -> Option<Self> {
@@ -44,23 +144,12 @@ impl ProcessId {
     /// Sends a signal to this process, and to no other that may have its number by now. False if it is gone.
     #[cfg(target_os = "linux")]
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<bool> {
-        use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-        // SAFETY: the call takes two numbers and returns a new descriptor or -1.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid as libc::pid_t, 0) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            return if error.raw_os_error() == Some(libc::ESRCH) { Ok(false) } else { Err(error) };
-        }
-        // SAFETY: the descriptor is new, and nobody else's.
-        let process = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let Some(process) = open_fd(self.pid)? else { return Ok(false) };
         // Looked at only now: from here on the descriptor stands for whoever it was opened for.
         if !self.is_alive() {
             return Ok(false);
         }
-        let (fd, none) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-        // SAFETY: the descriptor is open, and no information goes with the signal.
-        let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number(signal), none, 0) };
-        if sent == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
+        send(&process, number(signal)).map(|()| true)
     }
 
     /// Elsewhere start times are not known, so nobody is hit.

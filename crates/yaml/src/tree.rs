@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{YamlError, short};
 use crate::key_path::{KeyStep, steps};
 use crate::load::{Dialect, load};
-use crate::node::{YamlData, YamlNode, YamlPlace};
+use crate::node::{YamlData, YamlEntry, YamlNode, YamlPlace};
 use crate::read::NodeReader;
 use crate::set;
 
@@ -41,6 +41,22 @@ impl Tree {
             YamlData::List(_) => "a list".to_owned(),
         };
         wrong(&root.place, format!("expected keys with values, such as `epochs: 5`, found {found}"))
+    }
+
+    /// Reads a file that is a list: the same as a file with this list at `key` and no other key.
+    ///
+    /// # Errors
+    /// As [`Tree::parse`].
+    pub fn parse_list(origin: &str, text: &str, key: &str) -> Result<Self, YamlError> {
+        if text.len() <= MAX_BYTES
+            && let Ok(list) = load(text, Dialect::Strict)
+            && let YamlData::List(_) = list.data
+        {
+            let entry = YamlEntry { key: key.to_owned(), place: list.place.clone(), value: list };
+            let root = YamlNode { place: YamlPlace::File, data: YamlData::Map(vec![entry]) };
+            return Ok(Self { origin: origin.to_owned(), root });
+        }
+        Self::parse(origin, text)
     }
 
     /// A tree without any key, for a run without a file.

@@ -1,12 +1,15 @@
 //! `bonfire lab`: a cluster to try things on.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use bonfire_launch::{Delay, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate};
+use bonfire_launch::{
+    CpuShare, Delay, HostShape, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate, govern, read_shapes,
+    throttle,
+};
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
 use crate::terminal::{print, say, write};
@@ -24,28 +27,52 @@ enum LabCommand {
     ///
     /// Needs root, Linux, and the Debian packages iproute2, openssh-server and openssh-client.
     #[command(after_help = "Examples:\n  bonfire lab up --hosts 8 --rate 100mbit\n  \
-                            bonfire lab up --hosts 4 --rate 1gbit --delay 5ms --name far\n\n\
+                            bonfire lab up --hosts 4 --rate 1gbit --delay 5ms --name far\n  \
+                            bonfire lab up --hosts 4 --cpu 1,1,0.5,0.25 --rate 100mbit,100mbit,1gbit,10mbit\n  \
+                            bonfire lab up --from desks.yml\n\n\
+                            A file has a line for each host; what is left out is as this machine has it:\n  \
+                            - {cpu: 0.5, rate: 100mbit, delay: 5ms}\n  \
+                            - {cpu: 0.25}\n\n\
+                            A host that has a share of a core is kept to it by stopping and continuing its processes, \
+                            some\nhundred times a second. Shares of all hosts that are more than this machine has \
+                            cannot be kept.\n\n\
                             It prints the inventory of the new hosts and how to get to the first:\n  \
                             ssh -F /var/lib/bonfire-labs/lab/files/ssh_config lab-1")]
     Up(UpArgs),
     /// End all processes of a lab and delete its namespaces, links and files
     #[command(after_help = "Examples:\n  bonfire lab down\n  bonfire lab down --name far")]
     Down(DownArgs),
+    /// Change a host while the lab is there, also in the middle of a run
+    #[command(after_help = "Examples:\n  bonfire lab set lab-3 --cpu 0.1\n  \
+                            bonfire lab set far-1 --rate 10mbit --delay 20ms")]
+    Set(SetArgs),
     /// Show the labs of this machine
     List,
+    /// Keep the hosts of a lab to their shares of the processor, until the lab is gone
+    #[command(hide = true)]
+    Govern { name: String },
+    /// Stop and continue the processes of a lab, until the input ends
+    #[command(hide = true)]
+    Throttle { name: String },
 }
 
 #[derive(Debug, clap::Args)]
 struct UpArgs {
     /// How many hosts, from 1 to 200
-    #[arg(long, value_name = "N")]
-    hosts: usize,
-    /// How fast each host's link is, each way, such as 100mbit [default: as fast as this machine]
-    #[arg(long)]
-    rate: Option<Rate>,
-    /// How long everything that a host sends is under way, such as 5ms [default: none]
-    #[arg(long)]
-    delay: Option<Delay>,
+    #[arg(long, value_name = "N", required_unless_present = "from")]
+    hosts: Option<usize>,
+    /// Which share of one core each host has, such as 0.5, or a list with one for each [default: all cores]
+    #[arg(long, value_delimiter = ',', value_name = "SHARE", allow_hyphen_values = true)]
+    cpu: Vec<CpuShare>,
+    /// How fast each host's link is, each way, such as 100mbit, or a list [default: as fast as this machine]
+    #[arg(long, value_delimiter = ',')]
+    rate: Vec<Rate>,
+    /// How long everything that a host sends is under way, such as 5ms, or a list [default: none]
+    #[arg(long, value_delimiter = ',')]
+    delay: Vec<Delay>,
+    /// A list of hosts in YAML, with `cpu`, `rate` and `delay` of each
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["hosts", "cpu", "rate", "delay"])]
+    from: Option<PathBuf>,
     /// What the lab is called: up to 8 lower-case letters and digits
     #[arg(long, default_value = "lab")]
     name: String,
@@ -61,18 +88,39 @@ struct DownArgs {
     name: String,
 }
 
+#[derive(Debug, clap::Args)]
+struct SetArgs {
+    /// The host, by its name
+    host: String,
+    /// Which share of one core it has from now on
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    cpu: Option<CpuShare>,
+    /// How fast its link is from now on, each way
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// How long everything that it sends is under way from now on
+    #[arg(long)]
+    delay: Option<Delay>,
+}
+
 pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     let done = match args.command {
         LabCommand::Up(args) => return up(args),
         LabCommand::Down(args) => down(&args),
+        LabCommand::Set(args) => set(&args),
         LabCommand::List => list(),
+        LabCommand::Govern { name } => Ok(govern(&name, stop_on_ctrl_c()?)?),
+        LabCommand::Throttle { name } => Ok(throttle(&name, io::stdin(), stop_on_ctrl_c()?)?),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
 
 fn up(args: UpArgs) -> Result<ExitCode> {
-    let shape = LinkShape { rate: args.rate, delay: args.delay };
-    let spec = LabSpec { name: args.name, hosts: args.hosts, shape, folder: args.dir };
+    let hosts = match &args.from {
+        Some(path) => read_shapes(path)?,
+        None => HostShape::spread(args.hosts.unwrap_or(0), &args.cpu, &args.rate, &args.delay)?,
+    };
+    let spec = LabSpec { name: args.name, hosts, folder: args.dir };
     let stop = stop_on_ctrl_c()?;
     let mut bar = Bar::new();
     let made = Lab::up(&spec, stop, &mut |progress| bar.show(progress));
@@ -102,29 +150,66 @@ fn down(args: &DownArgs) -> Result<()> {
     Ok(())
 }
 
+fn set(args: &SetArgs) -> Result<()> {
+    let link = LinkShape { rate: args.rate, delay: args.delay };
+    let shape = Lab::set(&args.host, HostShape { cpu: args.cpu, link })?;
+    let [cpu, rate, delay] = columns(shape);
+    print(&format!("{}  cpu {cpu}  rate {rate}  delay {delay}", args.host))
+}
+
 fn list() -> Result<()> {
     let labs = Lab::list()?;
     if labs.is_empty() {
         say("there is no lab; bonfire lab up --hosts 4 makes one");
         return Ok(());
     }
-    print(&format!(
-        "{:<8}  {:>9}  {:<15}  {:<8}  {:<6}  INVENTORY",
-        "NAME", "HOSTS UP", "FIRST ADDRESS", "RATE", "DELAY"
-    ))?;
+    print_row(["NAME", "HOSTS UP", "FIRST ADDRESS", "CPU", "RATE", "DELAY"], "INVENTORY")?;
     for lab in labs {
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        print(&format!(
-            "{:<8}  {:>9}  {:<15}  {:<8}  {:<6}  {}",
-            lab.name(),
-            format!("{} of {}", lab.running(), lab.hosts()),
-            or_none(lab.address(1).map(|address| address.to_string())),
-            or_none(lab.shape().rate.map(|rate| rate.to_string())),
-            or_none(lab.shape().delay.map(|delay| delay.to_string())),
-            lab.inventory().display()
-        ))?;
+        print_lab(&lab)?;
     }
     Ok(())
+}
+
+/// A line for a lab, and one for each host if they are not alike.
+fn print_lab(lab: &Lab) -> Result<()> {
+    let address = |number| lab.address(number).map_or("-".to_owned(), |address| address.to_string());
+    let shapes = lab.shapes();
+    let are_alike = shapes.windows(2).all(|pair| pair[0] == pair[1]);
+    let [cpu, rate, delay] = match shapes.first() {
+        Some(&shape) if are_alike => columns(shape),
+        _ => ["*", "*", "*"].map(str::to_owned),
+    };
+    let running = format!("{} of {}", lab.running(), lab.hosts());
+    let inventory = lab.inventory().display().to_string();
+    print_row([lab.name(), &running, &address(1), &cpu, &rate, &delay], &inventory)?;
+    for (i, &shape) in shapes.iter().enumerate().filter(|_| !are_alike) {
+        let [cpu, rate, delay] = columns(shape);
+        let name = format!("  {}-{}", lab.name(), i + 1);
+        print_row([&name, "", &address(i + 1), &cpu, &rate, &delay], "")?;
+    }
+    if !lab.keeps_shares() {
+        let name = lab.name();
+        say(&format!(
+            "the hosts of `{name}` are not kept to their shares; bonfire lab set {name}-1 --cpu … does it again"
+        ));
+    }
+    Ok(())
+}
+
+fn print_row([name, up, address, cpu, rate, delay]: [&str; 6], inventory: &str) -> Result<()> {
+    let row = format!("{name:<10}  {up:>10}  {address:<15}  {cpu:<5}  {rate:<8}  {delay:<6}  {inventory}");
+    print(row.trim_end())
+}
+
+/// Share, rate and delay of a host, as people read them.
+fn columns(shape: HostShape) -> [String; 3] {
+    let LinkShape { rate, delay } = shape.link;
+    let all = [
+        shape.cpu.map(|cpu| cpu.to_string()),
+        rate.map(|rate| rate.to_string()),
+        delay.map(|delay| delay.to_string()),
+    ];
+    all.map(|value| value.unwrap_or_else(|| "-".to_owned()))
 }
 
 fn print_new(lab: &Lab) -> Result<()> {
@@ -162,7 +247,7 @@ impl Bar {
             return;
         }
         let line = format!("{} of {} hosts are made", progress.hosts, progress.of);
-        if std::io::stderr().is_terminal() {
+        if io::stderr().is_terminal() {
             write(&format!("\r{line}"));
         } else if !self.shown {
             say(&line);
@@ -171,7 +256,7 @@ impl Bar {
     }
 
     fn end(&self) {
-        if self.shown && std::io::stderr().is_terminal() {
+        if self.shown && io::stderr().is_terminal() {
             say("");
         }
     }

@@ -161,6 +161,30 @@ fn labs_that_cannot_be() {
         "lab down --name ../etc",
         "expected a name of 1 to 8 lower-case letters and digits, found `../etc`",
     );
+    check("lab up --hosts 3 --cpu 1,0.5", "--cpu: expected one value, or one for each of 3 hosts, found 2");
+    check(
+        "lab up --hosts 1 --rate 1mbit,1mbit",
+        "--rate: expected one value, or one for each of 1 hosts, found 2",
+    );
+    check("lab up --from none.yml", "none.yml: No such file");
+    dir.write("lab.yml", "- {cpu: 1}\n- {cpu: 0}\n");
+    check("lab up --from lab.yml", "lab.yml:2: hosts[1].cpu: expected a share of one core from 0.01 to");
+    dir.write("none.yml", "[]\n");
+    check("lab up --from none.yml", "none.yml: expected 1 to 200 hosts, found 0");
+    check(
+        "lab set nolab-1 --cpu 0.5",
+        "there is no lab `nolab`; bonfire lab list shows those that there are",
+    );
+    check("lab set nolab --cpu 0.5", "expected a host such as lab-1, found `nolab`");
+    check("lab set lab-1", "nothing is to be changed; give --cpu, --rate or --delay");
+    for wrong in ["0", "-1", "0.001", "100000", "1,0", "half"] {
+        let share = dir.bonfire(&format!("lab up --hosts 2 --cpu {wrong}")).run().expect(2);
+        assert!(
+            share.stderr.contains("expected a share of one core from 0.01 to"),
+            "{wrong}: {}",
+            share.stderr
+        );
+    }
     let rate = dir.bonfire("lab up --hosts 2 --rate fast").run().expect(2);
     assert!(
         rate.stderr.contains("expected a rate from 64kbit to 100gbit, such as 100mbit"),

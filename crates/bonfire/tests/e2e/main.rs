@@ -28,6 +28,7 @@ mod instructions;
 mod interchange;
 mod joining;
 mod lab;
+mod lab_shares;
 mod launch;
 mod launch_faults;
 mod launchers;

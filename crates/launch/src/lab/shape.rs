@@ -1,13 +1,14 @@
-//! How fast and how far away the hosts of a lab are.
+//! What the hosts of a lab are like: how much of the processor they have, how fast and how far away they are.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::LabError;
+use super::cpu::CpuShare;
 use super::host::LabHost;
 use super::tool::Tools;
+use super::{LabError, MAX_HOSTS};
 
 /// How many bits a second a link carries, each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,63 @@ pub struct Delay {
 pub struct LinkShape {
     pub rate: Option<Rate>,
     pub delay: Option<Delay>,
+}
+
+/// What one host is like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostShape {
+    /// Without one it has all cores, and shares them with the others as the kernel sees fit.
+    pub cpu: Option<CpuShare>,
+    #[serde(flatten)]
+    pub link: LinkShape,
+}
+
+impl HostShape {
+    /// So many hosts, from lists of what each has: nothing, one value for all, or one for each.
+    ///
+    /// # Errors
+    /// When a list has another number of values, or there cannot be so many hosts.
+    pub fn spread(
+        hosts: usize,
+        cpu: &[CpuShare],
+        rate: &[Rate],
+        delay: &[Delay],
+    ) -> Result<Vec<Self>, LabError> {
+        check_count(hosts)?;
+        for (option, found) in [("--cpu", cpu.len()), ("--rate", rate.len()), ("--delay", delay.len())] {
+            if found > 1 && found != hosts {
+                let message =
+                    format!("{option}: expected one value, or one for each of {hosts} hosts, found {found}");
+                return Err(LabError::Unfit(message));
+            }
+        }
+        let shape = |i: usize| Self {
+            cpu: of_host(cpu, i),
+            link: LinkShape { rate: of_host(rate, i), delay: of_host(delay, i) },
+        };
+        Ok((0..hosts).map(shape).collect())
+    }
+
+    /// The same with what is given here in the place of what it had.
+    #[must_use]
+    pub fn with(self, change: Self) -> Self {
+        let link = LinkShape {
+            rate: change.link.rate.or(self.link.rate),
+            delay: change.link.delay.or(self.link.delay),
+        };
+        Self { cpu: change.cpu.or(self.cpu), link }
+    }
+}
+
+fn of_host<T: Copy>(values: &[T], i: usize) -> Option<T> {
+    values.get(i).or(values.first().filter(|_| values.len() == 1)).copied()
+}
+
+pub(super) fn check_count(hosts: usize) -> Result<(), LabError> {
+    if (1..=MAX_HOSTS).contains(&hosts) {
+        return Ok(());
+    }
+    Err(LabError::Unfit(format!("expected 1 to {MAX_HOSTS} hosts, found {hosts}")))
 }
 
 const RATES: [(&str, u64); 3] = [("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
@@ -83,21 +141,24 @@ impl fmt::Display for Delay {
     }
 }
 
-/// Shapes both ends of a host's link: what it sends, and what it is sent.
+/// Shapes both ends of a host's link: what it sends, and what it is sent. What is shaped already changes while packets
+/// are under way.
 pub(super) fn apply(tools: &Tools, host: &LabHost, shape: LinkShape) -> Result<(), LabError> {
     let link = &host.link;
     let mut place = "root";
     if let Some(rate) = shape.rate {
         let bucket = bucket(rate);
-        for end in [format!("-n {link} qdisc add dev eth0"), format!("qdisc add dev {link}")] {
+        for end in [format!("-n {link} qdisc replace dev eth0"), format!("qdisc replace dev {link}")] {
             shaped(tools, "tbf", "--rate", &format!("{end} root handle 1: tbf {bucket}"))?;
         }
         place = "parent 1:1";
     }
     let Some(delay) = shape.delay else { return Ok(()) };
     // Once on the way is enough, and both directions of a connection are somebody's way out.
-    let delay =
-        format!("-n {link} qdisc add dev eth0 {place} netem delay {}us limit {DELAYED_PACKETS}", delay.us);
+    let delay = format!(
+        "-n {link} qdisc replace dev eth0 {place} netem delay {}us limit {DELAYED_PACKETS}",
+        delay.us
+    );
     shaped(tools, "netem", "--delay", &delay)
 }
 
@@ -129,7 +190,31 @@ fn bucket(rate: Rate) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Delay, Rate};
+    use super::{Delay, HostShape, Rate};
+
+    #[test]
+    fn a_value_for_all_or_one_for_each() {
+        let rates = |texts: &[&str]| -> Vec<Rate> {
+            texts.iter().map(|text| text.parse().expect("a rate")).collect()
+        };
+        let check = |hosts, given: &[&str], expect: Result<&[&str], &str>| {
+            let spread = HostShape::spread(hosts, &[], &rates(given), &[]);
+            let shown = spread.map(|shapes| {
+                let rate =
+                    |shape: &HostShape| shape.link.rate.map_or("-".to_owned(), |rate| rate.to_string());
+                shapes.iter().map(rate).collect::<Vec<_>>()
+            });
+            let expect = expect.map(|rates| rates.iter().map(|&rate| rate.to_owned()).collect::<Vec<_>>());
+            assert_eq!(shown.map_err(|error| error.to_string()), expect.map_err(str::to_owned));
+        };
+        check(3, &[], Ok(&["-", "-", "-"]));
+        check(3, &["1mbit"], Ok(&["1mbit", "1mbit", "1mbit"]));
+        check(2, &["1mbit", "2gbit"], Ok(&["1mbit", "2gbit"]));
+        check(1, &["1mbit"], Ok(&["1mbit"]));
+        let wrong = "--rate: expected one value, or one for each of 3 hosts, found 2";
+        check(3, &["1mbit", "2gbit"], Err(wrong));
+        check(0, &[], Err("expected 1 to 200 hosts, found 0"));
+    }
 
     #[test]
     fn rates_and_delays() {

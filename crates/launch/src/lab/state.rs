@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::shape::LinkShape;
+use super::shape::{HostShape, LinkShape};
 use super::{LabError, LabSpec, file_error, write};
 use crate::process::ProcessId;
 use crate::whole_file;
@@ -22,7 +22,10 @@ pub(super) const MARK: &str = ".bonfire-lab";
 pub(super) struct LabState {
     pub name: String,
     pub hosts: usize,
-    pub shape: LinkShape,
+    /// What the links of all hosts are like where `shapes` says nothing: in labs that an older program has made.
+    shape: LinkShape,
+    #[serde(default)]
+    pub shapes: Vec<HostShape>,
     folder: PathBuf,
     /// The first address of its /24.
     pub subnet: Option<Ipv4Addr>,
@@ -52,8 +55,9 @@ impl LabState {
         })?;
         let state = Self {
             name: spec.name.clone(),
-            hosts: spec.hosts,
-            shape: spec.shape,
+            hosts: spec.hosts.len(),
+            shape: LinkShape::default(),
+            shapes: spec.hosts.clone(),
             folder,
             subnet: None,
             processes: Vec::new(),
@@ -81,7 +85,7 @@ impl LabState {
 
     /// Written aside and renamed: whoever reads it finds it whole.
     pub(super) fn save(&self) -> Result<(), LabError> {
-        let path = entry(&self.name).join(STATE);
+        let path = Self::path(&self.name);
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| LabError::Failed(format!("the state of the lab: {error}")))?;
         whole_file::write(&path, &text).map_err(file_error(&path))
@@ -89,8 +93,7 @@ impl LabState {
 
     /// The state of a lab. If its making was cut short before there was one, a state of nothing.
     pub(super) fn find(name: &str) -> Result<Option<Self>, LabError> {
-        let entry = entry(name);
-        let path = entry.join(STATE);
+        let (entry, path) = (entry(name), Self::path(name));
         match fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text)
                 .map(Some)
@@ -106,11 +109,23 @@ impl LabState {
             name: name.to_owned(),
             hosts: 0,
             shape: LinkShape::default(),
+            shapes: Vec::new(),
             folder: entry(name).join("files"),
             subnet: None,
             processes: Vec::new(),
             builder: None,
         }
+    }
+
+    /// The file that it is kept in.
+    pub(super) fn path(name: &str) -> PathBuf {
+        entry(name).join(STATE)
+    }
+
+    /// What a host is like, counted from 1.
+    pub(super) fn shape(&self, number: usize) -> HostShape {
+        let old = HostShape { cpu: None, link: self.shape };
+        self.shapes.get(number.wrapping_sub(1)).copied().unwrap_or(old)
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -159,7 +174,7 @@ fn check_folder(folder: &Path) -> Result<(), LabError> {
     }
 }
 
-fn entry(name: &str) -> PathBuf {
+pub(super) fn entry(name: &str) -> PathBuf {
     Path::new(LABS).join(name)
 }
 

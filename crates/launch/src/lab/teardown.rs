@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::LabError;
+use super::governor;
 use super::network::link_name;
 use super::state::LabState;
 use super::tool::Tools;
@@ -26,6 +27,7 @@ pub(super) fn take_down(tools: &Tools, state: &LabState) -> Result<(), LabError>
         );
         return Err(LabError::Unfit(message));
     }
+    governor::end(state);
     let end = Instant::now() + DEADLINE;
     // A second look, because a command of an `up` that was killed may have been under way during the first.
     for _ in 0..2 {

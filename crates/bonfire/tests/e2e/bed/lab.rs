@@ -98,6 +98,14 @@ impl Lab {
         names(Path::new("/proc")).into_iter().filter(is_there).filter_map(Process::of).collect()
     }
 
+    /// The process of this machine that keeps the shares of the hosts, by its command.
+    pub(crate) fn keeper(&self, command: &str) -> Option<String> {
+        let line = format!("bonfire lab {command} {} ", self.name).replace(' ', "\0");
+        let is_it =
+            |id: &String| fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|found| found == line.as_bytes());
+        names(Path::new("/proc")).into_iter().find(is_it)
+    }
+
     /// The only process of a host whose command line has this in it.
     #[track_caller]
     pub(crate) fn process(&self, number: usize, fragment: &str) -> String {
@@ -155,7 +163,12 @@ impl Lab {
     pub(crate) fn traces(&self) -> Vec<String> {
         let link = format!("bf-{}", self.name);
         let folder = self.folder().display().to_string();
-        let is_trace = |text: &str| text.contains(&link) || text.contains(&folder);
+        let keepers = ["govern", "throttle"].map(|command| format!("lab {command} {} ", self.name));
+        let is_trace = |text: &str| {
+            text.contains(&link)
+                || text.contains(&folder)
+                || keepers.iter().any(|keeper| text.contains(keeper))
+        };
         let mut traces = Vec::new();
         for place in ["/sys/class/net", "/run/netns"] {
             let names = names(Path::new(place)).into_iter().filter(|name| is_trace(name));
