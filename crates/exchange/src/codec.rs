@@ -51,6 +51,14 @@ impl ChunkEncoder {
         }
     }
 
+    /// Rounds otherwise from now on. What was lost so far stays lost.
+    pub fn set_precision(&mut self, precision: Precision) {
+        if precision != self.precision {
+            self.precision = precision;
+            self.reset();
+        }
+    }
+
     /// How many chunks there are.
     pub fn chunks(&self) -> usize {
         self.chunks.count()

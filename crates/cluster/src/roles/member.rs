@@ -1,14 +1,16 @@
 //! A member of an all-reduce: computes, sums its gradient with the others', and steps as all of them do.
 
 mod apart;
+mod exchange;
 mod incoming;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
 use bonfire_run::schedule::RunSchedule;
 use bonfire_strategy::group;
+use bonfire_wire::payload::Precision;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use super::node::{Caller, Connections, Next};
 use crate::trainer::{Computed, Trainer};
 use apart::Apart;
 use bonfire_exchange::precision;
-use bonfire_exchange::sharded::{Early, Peers, ShardedSums};
+use bonfire_exchange::sharded::{Early, ShardedSums};
 use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
@@ -97,6 +99,8 @@ struct Participant<'w> {
     formed: Option<Formed>,
     /// The newest generation that was heard of.
     generation: u64,
+    /// As the run file says.
+    precision: Precision,
     sums: ShardedSums,
     memory: sums::Memory,
     apart: Apart,
@@ -112,6 +116,8 @@ struct Formed {
     index: usize,
     /// To every member; none to this one.
     links: Vec<Option<Outbox>>,
+    /// Whether the head wants to know what an exchange of nothing takes.
+    is_measured: bool,
 }
 
 impl<'w> Participant<'w> {
@@ -121,6 +127,7 @@ impl<'w> Participant<'w> {
             _ => ReduceOp::default(),
         };
         let schedule = RunSchedule::of(settings, trainer.samples());
+        let precision = precision(settings.file.compression);
         Self {
             op,
             world,
@@ -129,7 +136,8 @@ impl<'w> Participant<'w> {
             round: 0,
             formed: None,
             generation: 0,
-            sums: ShardedSums::new(trainer.layout(), precision(settings.file.compression)),
+            precision,
+            sums: ShardedSums::new(trainer.layout(), precision),
             memory: sums::Memory::default(),
             apart: Apart::default(),
             incoming: Incoming::default(),
@@ -188,8 +196,9 @@ impl<'w> Participant<'w> {
             self.take_state(connections, trainer, group.round)?;
         }
         self.sums.share_out(&parts);
+        self.sums.set_precision(if group.int8 { Precision::Int8 } else { self.precision });
         self.round = group.round;
-        let formed = Formed { view, index, links };
+        let formed = Formed { view, index, links, is_measured: group.measured };
         if group.behind {
             // The head counts on this member only from here on.
             let _ = connections.head.send(Body::GroupRound(self.done(&formed, Computed::default())));
@@ -296,6 +305,7 @@ impl<'w> Participant<'w> {
         if self.apart.turn(is_apart) {
             self.sums.forget();
         }
+        let latency_s = self.measure_latency(connections, trainer, formed)?;
         let computed = match is_apart {
             true => self.learn_apart(connections, trainer, formed, round)?,
             false => match self.plan.units_of(view, round, formed.index).next() {
@@ -304,11 +314,11 @@ impl<'w> Participant<'w> {
             },
         };
         let before = sent_bytes(formed);
-        let started = Instant::now();
+        let started = connections.mailbox.now();
         // Checkpoints do not have what rounding has lost: so nothing is lost by then, nor when what is summed changes.
         let exact = due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round);
         self.exchange(connections, trainer, formed, round, exact)?;
-        let exchange_s = started.elapsed().as_secs_f64();
+        let exchange_s = (connections.mailbox.now() - started).as_secs_f64();
         match is_apart {
             true => trainer.step_together(),
             false => trainer.step(self.schedule.step(units).lr),
@@ -318,6 +328,7 @@ impl<'w> Participant<'w> {
         let done = proto::GroupRound {
             exchange_s,
             sent_bytes: sent_bytes(formed) - before,
+            latency_s,
             digest: is_due.then(|| trainer.replica.digest()),
             ..self.done(formed, computed)
         };
@@ -393,68 +404,6 @@ impl<'w> Participant<'w> {
             tally: Some(computed.tally),
             compute_s: computed.seconds,
             ..proto::GroupRound::default()
-        }
-    }
-
-    /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
-    /// them was told to.
-    fn exchange_by_mpi(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        world: &World,
-    ) -> Result<(), Break> {
-        let heard = self.incoming.hear_all(connections);
-        let agreed = world.agree(trainer.gradient.weight, heard.is_err());
-        heard?;
-        if agreed.leave {
-            return Err(Break::Parted);
-        }
-        let layout = trainer.layout().clone();
-        let gradient = &mut trainer.gradient;
-        match self.op {
-            ReduceOp::Mean => sums::mean_by_mpi(world, &layout, gradient, agreed.weight, &mut self.memory),
-            ReduceOp::Adasum => sums::combined(&mut { world }, &layout, gradient),
-        }
-    }
-
-    /// Replaces the trainer's gradient by that of all members.
-    fn exchange(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        formed: &Formed,
-        round: u64,
-        exact: bool,
-    ) -> Result<(), Break> {
-        if let Some(world) = self.world {
-            return self.exchange_by_mpi(connections, trainer, world);
-        }
-        if formed.links.len() == 1 {
-            return self.incoming.hear_all(connections);
-        }
-        let Self { incoming, sums, early, op, giver, round: done, .. } = self;
-        let layout = trainer.layout().clone();
-        let Trainer { replica, gradient, .. } = trainer;
-        let mut receive = || loop {
-            // A member that is behind may wait for it.
-            giver.give(incoming, connections, replica, *done);
-            if let Heard::Piece(from, piece, payload) = incoming.next(connections, LOOK)? {
-                return Ok((from, piece, payload));
-            }
-        };
-        let mut peers = Peers {
-            index: formed.index,
-            links: &formed.links,
-            receive: &mut receive,
-            early,
-            generation: formed.view.generation,
-            round,
-            step: 0,
-        };
-        match op {
-            ReduceOp::Mean => sums.sum(&mut peers, gradient, exact),
-            ReduceOp::Adasum => sums::combined(&mut peers, &layout, gradient),
         }
     }
 }

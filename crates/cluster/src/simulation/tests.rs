@@ -48,7 +48,14 @@ const LOCAL_STEPS: Kind = Kind {
 const INT8: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: int8", nodes: 3, samples: 90 };
 
-const ALL: [Kind; 9] = [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS];
+const AUTO: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: auto\nlocal_steps: auto",
+    nodes: 3,
+    samples: 240,
+};
+
+const ALL: [Kind; 10] =
+    [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS, AUTO];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
 const IN_CI: u64 = 1000;
@@ -120,6 +127,11 @@ fn a_group_of_rounded_sums_survives() {
 #[test]
 fn a_group_with_local_steps_survives() {
     simulate(LOCAL_STEPS);
+}
+
+#[test]
+fn a_group_that_chooses_survives() {
+    simulate(AUTO);
 }
 
 #[test]

@@ -112,6 +112,8 @@ pub enum Compression {
     F16,
     /// In a quarter of the bytes, rounded to 127 steps of the largest value of a block.
     Int8,
+    /// As they are at first; then what suits the network, by what the first rounds took.
+    Auto,
 }
 
 impl Default for RunFile {
@@ -244,6 +246,11 @@ impl Settings {
             && let Some(reason) = topology.refuses_compression()
         {
             return Err(tree.wrong("compression", reason));
+        }
+        if file.compression == Compression::Auto
+            && let Some(reason) = topology.refuses_auto()
+        {
+            return Err(tree.wrong("compression", format!("auto {reason}")));
         }
         let outer = local_steps::outer(&tree, &mut file, &topology)?;
         if file.name.is_empty() {
