@@ -58,6 +58,14 @@ impl ChunkEncoder {
         &self.chunks
     }
 
+    /// Rounds otherwise from now on. What was lost so far stays lost.
+    pub fn set_precision(&mut self, precision: Precision) {
+        if precision != self.precision {
+            self.precision = precision;
+            self.reset();
+        }
+    }
+
     /// Whether values lose digits on their way.
     pub fn rounds(&self) -> bool {
         self.precision != Precision::F32

@@ -3,6 +3,7 @@
 use bonfire_learn::{Gradient, Layout};
 use bonfire_run::run_file::Compression;
 use bonfire_wire::Closed;
+use bonfire_wire::payload::Precision;
 use rayon::ThreadPool;
 
 use crate::low_rank::LowRankSums;
@@ -22,7 +23,7 @@ impl GradientSums {
     /// For gradients of a run with this seed.
     pub fn new(layout: &Layout, compression: Compression, seed: u64) -> Self {
         match compression {
-            Compression::None | Compression::F16 | Compression::Int8 => {
+            Compression::None | Compression::F16 | Compression::Int8 | Compression::Auto => {
                 Self::Sharded(Box::new(ShardedSums::new(layout, precision(compression))))
             }
             Compression::PowerSgd(rank) => Self::LowRank(Box::new(LowRankSums::new(layout, rank, seed))),
@@ -42,6 +43,13 @@ impl GradientSums {
         match self {
             Self::Sharded(sums) => sums.forget(),
             Self::LowRank(sums) => sums.forget(),
+        }
+    }
+
+    /// Values travel otherwise from now on. Factors stay as they are.
+    pub fn set_precision(&mut self, precision: Precision) {
+        if let Self::Sharded(sums) = self {
+            sums.set_precision(precision);
         }
     }
 

@@ -64,11 +64,11 @@ use bonfire_run::run_file::Compression;
 use bonfire_wire::payload::Precision;
 use bytes::Bytes;
 
-/// How values travel under a compression.
+/// How values travel under a compression; under one that is left open, until it is chosen.
 pub fn precision(compression: Compression) -> Precision {
     match compression {
         // Factors travel as they are.
-        Compression::None | Compression::PowerSgd(_) => Precision::F32,
+        Compression::None | Compression::Auto | Compression::PowerSgd(_) => Precision::F32,
         Compression::F16 => Precision::F16,
         Compression::Int8 => Precision::Int8,
     }

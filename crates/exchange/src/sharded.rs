@@ -197,6 +197,12 @@ impl ShardedSums {
         }
     }
 
+    /// Values travel otherwise from now on. Every piece says how, so members need not agree on when that is.
+    pub fn set_precision(&mut self, precision: Precision) {
+        self.own.set_precision(precision);
+        self.sums.set_precision(precision);
+    }
+
     /// Forgets what was lost: what is summed from now on is of another kind.
     pub fn forget(&mut self) {
         self.own.reset();

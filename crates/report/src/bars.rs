@@ -51,6 +51,7 @@ impl Bars {
             Event::Started { .. } => self.begin(0, 0.0),
             Event::Resumed { round, epoch, .. } => self.begin(*round, *epoch),
             Event::Progress { .. } | Event::Interrupted { .. } => self.wait_no_more(),
+            Event::Chosen { rounds, .. } => self.run.set_length(*rounds),
             Event::Nodes { .. } | Event::NodeLost { .. } => {
                 self.nodes.set_message(self.transcript.nodes().join("\n"));
             }

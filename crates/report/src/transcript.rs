@@ -80,6 +80,11 @@ impl Transcript {
                 let target = number::percent(*target);
                 lines.push(format!("target {target} reached at round {round} with {accuracy}"));
             }
+            Event::Chosen { round, rounds, .. } => {
+                let (first_round, first_at_s) = (*round, stamped.at_s);
+                self.plan = PlannedLength { rounds: *rounds, first_round, first_at_s, ..self.plan };
+                lines.extend(chosen(&stamped.event));
+            }
             Event::Noted { message } => lines.push(format!("note: {message}")),
             Event::Warned { message } => lines.push(format!("warning: {message}")),
             Event::Interrupted { round } => {
@@ -132,6 +137,19 @@ impl Transcript {
     pub(crate) fn rounds(&self) -> u64 {
         self.plan.rounds
     }
+}
+
+/// What was chosen, and why.
+fn chosen(event: &Event) -> Option<String> {
+    let Event::Chosen { int8, local_steps, after, rounds, reason, .. } = event else { return None };
+    Some(match (int8, local_steps) {
+        (false, 0..=1) => format!("auto changes nothing: {reason}"),
+        (true, 0..=1) => format!("auto: {reason}"),
+        _ => {
+            let (after, rounds) = (number::count(*after), number::of(*rounds, "round"));
+            format!("auto: {reason} (local steps after round {after}, {rounds} in all)")
+        }
+    })
 }
 
 /// Whether a finished epoch's line still waits for its evaluation when this event comes.
@@ -237,6 +255,7 @@ mod tests {
             &[
                 Event::Resumed { round: 1200, epoch: 2.5586, checkpoint: "step-001200.safetensors".into() },
                 Event::Noted { message: "training on 4 of 4 cores".into() },
+                sample::chosen(),
                 Event::Warned { message: "the disk is almost full".into() },
                 Event::TargetReached { round: 1876, accuracy: 0.9012, target: 0.9 },
                 Event::Interrupted { round: 1877 },
@@ -244,11 +263,37 @@ mod tests {
             &[
                 "resumed from step-001200.safetensors at round 1,200, epoch 2.56",
                 "note: training on 4 of 4 cores",
+                "auto: the wire takes 641 ms of 680 ms: 7.9 MB at 99 Mbit/s; int8 and 8 local steps: 20 ms \
+                 (local steps after round 405, 648 rounds in all)",
                 "warning: the disk is almost full",
                 "target 90.00 % reached at round 1,876 with 90.12 %",
                 "interrupted at round 1,877",
             ],
         );
+    }
+
+    #[test]
+    fn what_is_chosen_is_said() {
+        let chosen = |int8, reason: &str| {
+            let (round, rounds, reason) = (13, 2345, reason.to_owned());
+            Event::Chosen { round, int8, local_steps: 1, after: 0, rounds, reason }
+        };
+        let little = chosen(false, "fewer bytes would gain less than a tenth");
+        check(&[little], &["auto changes nothing: fewer bytes would gain less than a tenth"]);
+        check(&[chosen(true, "the wire takes 300 ms")], &["auto: the wire takes 300 ms"]);
+    }
+
+    #[test]
+    fn fewer_rounds_are_left_when_they_are_longer() {
+        let mut transcript = Transcript::default();
+        let folder = Path::new("runs/today-fashion");
+        for (at_s, event) in [(0.0, sample::started()), (60.0, sample::chosen())] {
+            transcript.lines(folder, &Stamped { at_s, event });
+        }
+        assert_eq!(transcript.rounds(), 648);
+        let position = transcript.position(&Stamped { at_s: 70.0, event: sample::progress(412) });
+        // Ten rounds took ten seconds since then.
+        assert!(position.unwrap().message.starts_with("412/648  3m 56s left"), "236 rounds are left");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Ledger;
+use crate::schedule::Chosen;
 
 pub use digest::{hex_digest, layout_digest};
 use tensor_file::{TensorOut, Written};
@@ -47,6 +48,9 @@ pub struct Progress {
     pub train_loss: Option<f64>,
     pub best_accuracy: Option<f64>,
     pub target_reached_round: Option<u64>,
+    /// How members exchange, where the run leaves that open and it was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Chosen>,
 }
 
 /// A checkpoint that was read back.
@@ -236,6 +240,12 @@ pub fn whole_bytes(file: &Path) -> Result<Vec<u8>> {
     }
 }
 
+/// How far a run was with a file of parameters, if its state can be read.
+pub fn progress_of(file: &Path) -> Option<Progress> {
+    let (_, seal) = seal_text(&fs::read(file.with_extension("state")).ok()?).ok()?;
+    serde_json::from_str::<Seal>(&seal).ok().map(|seal| seal.progress)
+}
+
 /// The bytes of a file of parameters, with the state that fits them.
 struct Sealed {
     bytes: Vec<u8>,
@@ -338,8 +348,9 @@ mod tests {
         for &round in rounds {
             let parameters = layout.initial(round);
             let moments = [layout.initial(round + 1), layout.initial(round + 2)];
-            let progress =
-                Progress { round, samples: 7, best_accuracy: Some(0.1 + 0.2), ..Progress::default() };
+            let best_accuracy = Some(0.1 + 0.2);
+            let chosen = (round > 3).then_some(Chosen { int8: true, steps: 8, after: 100 });
+            let progress = Progress { round, samples: 7, best_accuracy, chosen, ..Progress::default() };
             // Of a run without an outer step, and of one with it.
             let velocity = round.is_multiple_of(2).then(|| layout.initial(round + 3));
             let snapshot = Snapshot {
@@ -367,6 +378,12 @@ mod tests {
         assert_eq!(checkpoint.moments, [layout.initial(5), layout.initial(6)]);
         assert_eq!(checkpoint.velocity, Some(layout.initial(7)));
         assert_eq!((checkpoint.progress.round, checkpoint.progress.best_accuracy), (4, Some(0.1 + 0.2)));
+        let chosen = Some(Chosen { int8: true, steps: 8, after: 100 });
+        assert_eq!(checkpoint.progress.chosen, chosen);
+        let progress_of = |round| progress_of(&folder.path().join(file_name(round)));
+        assert_eq!(progress_of(4), Some(checkpoint.progress));
+        assert_eq!(progress_of(3).expect("a state").chosen, None, "nothing was chosen then");
+        assert_eq!(progress_of(5), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::checkpoint;
 use crate::job::{Job, Scale};
-use crate::run_file::{Overrides, Settings};
+use crate::run_file::{LocalSteps, Overrides, Settings};
 
 /// How one checkpoint did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -147,6 +147,7 @@ impl Evaluator {
             }
             Err(reason) => return Err(reason.context(format!("{}", path.display()))),
         };
+        self.learn_chosen(path);
         let tally = self.job.evaluate(&parameters);
         Ok(Finding::Measured(Measured {
             round,
@@ -158,6 +159,15 @@ impl Evaluator {
             samples: self.job.dataset.test.len(),
             seconds: started.elapsed().as_secs_f64(),
         }))
+    }
+
+    /// How long rounds are may have been chosen on the way.
+    fn learn_chosen(&mut self, checkpoint: &Path) {
+        if self.job.settings.file.local_steps == LocalSteps::Auto
+            && let Some(chosen) = checkpoint::progress_of(checkpoint).and_then(|progress| progress.chosen)
+        {
+            self.job.schedule.settle(chosen);
+        }
     }
 
     /// Whether the run's log has come to an end; a log that grew is a sign of life.

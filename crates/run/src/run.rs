@@ -15,7 +15,7 @@ use bonfire_report::{Event, Exit, Log, RunFolder, Summary, peak_rss_mb};
 use crate::checkpoint::{self, Progress, Snapshot};
 use crate::job::Job;
 use crate::run_file::Span;
-use crate::schedule::Due;
+use crate::schedule::{Chosen, Due};
 
 /// A run under way.
 #[derive(Debug)]
@@ -118,6 +118,15 @@ impl Run {
 
     pub fn tell(&mut self, event: Event) {
         self.log.record(Instant::now(), event);
+    }
+
+    /// Takes what was chosen for a run that left open how its members exchange; it is in the checkpoints from now on.
+    pub fn settle(&mut self, chosen: Chosen, reason: String) {
+        self.job.schedule.settle(chosen);
+        self.progress.chosen = Some(chosen);
+        let Chosen { int8, steps, after } = chosen;
+        let (round, rounds) = (self.progress.round, self.job.schedule.updates());
+        self.tell(Event::Chosen { round, int8, local_steps: steps, after, rounds, reason });
     }
 
     /// Trains with the workers of this process, which share its memory and are in step, until the plan is done, the

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use bonfire_learn::schedule::SchedulePosition;
+use serde::{Deserialize, Serialize};
 
 use crate::loader::Sharing;
 use crate::replica::StepSize;
-use crate::run_file::{LocalSteps, Settings, Span, Topology};
+use crate::run_file::{Compression, LocalSteps, Settings, Span, Topology};
 
 /// The schedule of a run.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct RunSchedule {
     /// How many updates come of one batch of every worker.
     updates_per_round: u64,
     pub pace: Pace,
+    /// Whether values travel in int8 because that was chosen for a run that left it open.
+    pub int8: bool,
 }
 
 /// How many batches a worker trains on by itself in a round: one up to a round, and so many from then on.
@@ -31,6 +34,16 @@ pub struct RunSchedule {
 pub struct Pace {
     pub after: u64,
     pub steps: u64,
+}
+
+/// How members exchange from some time on, where a run leaves that open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    pub int8: bool,
+    /// How many batches a worker trains on by itself in a round.
+    pub steps: u64,
+    /// One up to this round.
+    pub after: u64,
 }
 
 /// What is to be done after a round.
@@ -46,8 +59,28 @@ impl RunSchedule {
         let updates_per_round = updates_per_round(&settings.topology);
         let pace = Pace::of(settings, rounds_per_epoch);
         let updates_per_epoch = rounds_per_epoch.saturating_mul(updates_per_round).div_ceil(pace.steps);
-        let settings = settings.clone();
-        Self { settings, samples, rounds_per_epoch, updates_per_epoch, round_size, updates_per_round, pace }
+        Self {
+            settings: settings.clone(),
+            samples,
+            rounds_per_epoch,
+            updates_per_epoch,
+            round_size,
+            updates_per_round,
+            pace,
+            int8: false,
+        }
+    }
+
+    /// Takes what was chosen, as far as the settings leave it open.
+    pub fn settle(&mut self, chosen: Chosen) {
+        let file = &self.settings.file;
+        self.int8 = chosen.int8 && file.compression == Compression::Auto;
+        if file.local_steps == LocalSteps::Auto {
+            let steps = chosen.steps.clamp(1, self.rounds_per_epoch.max(1));
+            self.pace = Pace { after: chosen.after, steps };
+            let batches = self.rounds_per_epoch.saturating_mul(self.updates_per_round);
+            self.updates_per_epoch = batches.div_ceil(steps);
+        }
     }
 
     /// How many batches of one worker each an epoch has.
@@ -144,7 +177,7 @@ impl Pace {
     fn of(settings: &Settings, rounds_per_epoch: u64) -> Self {
         let steps = settings.file.local_steps.steps().clamp(1, rounds_per_epoch.max(1));
         let after = match settings.file.local_steps {
-            LocalSteps::Always(_) => 0,
+            LocalSteps::Always(_) | LocalSteps::Auto => 0,
             LocalSteps::After(later) => later.after.rounds(rounds_per_epoch),
         };
         Self { after, steps }
@@ -219,6 +252,24 @@ mod tests {
         check("epochs: 3, local_steps: {after: 1 epoch, steps: 4}", (4, 3, 15));
         check("epochs: 3, local_steps: 100", (10, 1, 3));
         check("num_server_rounds: 7, local_steps: 4", (4, 3, 7));
+    }
+
+    #[test]
+    fn what_is_chosen_takes_the_place_of_what_was_left_open() {
+        let check = |rest: &str, expect: (bool, u64, u64, u64)| {
+            let text = format!("{{arch: allreduce, allreduce: {{num_workers: 2}}, batch_size: 4, {rest}}}");
+            let mut schedule = schedule(&text, 80);
+            assert_eq!((schedule.int8, schedule.updates()), (false, 30), "{rest}");
+            schedule.settle(Chosen { int8: true, steps: 4, after: 10 });
+            let found = (schedule.int8, schedule.pace.steps, schedule.updates_per_epoch, schedule.updates());
+            assert_eq!(found, expect, "{rest}");
+            schedule
+        };
+        check("epochs: 3, compression: auto", (true, 1, 10, 30));
+        let schedule = check("epochs: 3, compression: auto, local_steps: auto", (true, 4, 3, 15));
+        assert_eq!((schedule.epochs(10), schedule.epochs(15)), (1.0, 3.0));
+        check("epochs: 3, compression: f16, local_steps: auto", (false, 4, 3, 15));
+        check("epochs: 3", (false, 1, 10, 30));
     }
 
     /// 2⁶² epochs of four batches each are 2⁶⁴, which is 0 for who counts in 64 bits.

@@ -9,9 +9,13 @@ pub struct Measured {
     pub compute_s: f64,
     /// Of the member that waited least for the others.
     pub exchange_s: f64,
+    /// What of that an exchange without values would take.
+    pub latency_s: f64,
     /// By one member.
     pub sent_bytes: f64,
     pub members: usize,
+    /// No wire is between the members.
+    pub is_one_machine: bool,
 }
 
 /// How members exchange what they have learnt.
@@ -27,7 +31,7 @@ pub struct Way {
 pub struct Freedom {
     pub compression: bool,
     pub steps: bool,
-    /// A round is no longer than an epoch.
+    /// See [`most_steps`].
     pub most_steps: u64,
 }
 
@@ -52,12 +56,38 @@ const LEAST_GAIN: f64 = 0.1;
 /// From so many bits a second on the processors hold an exchange up, not the wire: fewer bytes are no gain.
 const FAST: f64 = 2e9;
 
+/// With so many rounds of one unit left, and so many exchanges, local steps cost about half a point of accuracy at most.
+/// The mean of several small steps is shorter than one large step: a shorter run ends before it has made up
+/// for that.
+const LEAST_ROUNDS: u64 = 1000;
+const LEAST_EXCHANGES: u64 = 100;
+
+/// Up to this round, or a tenth of all, members exchange after every unit: the way is the longest at first, and goes the
+/// most astray.
+const TOGETHER: u64 = 100;
+
+/// How many units members may do between two exchanges in a run that has so many rounds of one unit left.
+pub fn most_steps(rounds_per_epoch: u64, rounds_left: u64) -> u64 {
+    if rounds_left < LEAST_ROUNDS {
+        return 1;
+    }
+    // A round is no longer than an epoch.
+    (rounds_left / LEAST_EXCHANGES).min(rounds_per_epoch).max(1)
+}
+
+/// Up to which round of so many members exchange after every unit.
+pub fn together_up_to(rounds: u64) -> u64 {
+    (rounds / 10).min(TOGETHER)
+}
+
 /// The first of none, int8, int8 with 2, 4, 8, 16, 32 steps whose exchange is bearable, so far as there is freedom.
 /// What was measured is one unit a member and round where steps are free, and f32 where compression is.
 pub fn choose(measured: &Measured, freedom: Freedom) -> Choice {
     let &Measured { compute_s, exchange_s, .. } = measured;
     let as_it_is = Way { int8: false, steps: 1 };
-    let cost = |way: Way| exchange_s * if way.int8 { INT8 } else { 1.0 } / way.steps as f64;
+    let latency_s = measured.latency_s.clamp(0.0, exchange_s);
+    let left = |way: Way| if way.int8 { INT8 } else { 1.0 };
+    let cost = |way: Way| (latency_s + (exchange_s - latency_s) * left(way)) / way.steps as f64;
     let int8 = freedom.compression;
     let longer = [2, 4, 8, 16, 32].into_iter().filter(|&steps| freedom.steps && steps <= freedom.most_steps);
     let ways = std::iter::once(Way { int8, steps: 1 }).chain(longer.map(|steps| Way { int8, steps }));
@@ -72,6 +102,14 @@ pub fn choose(measured: &Measured, freedom: Freedom) -> Choice {
     let wire = wire(measured);
     if !freedom.compression && !freedom.steps {
         return Choice { way: as_it_is, exchange_s, reason: wire };
+    }
+    if measured.is_one_machine {
+        let reason = "all members are on one machine, so there is no wire to save".to_owned();
+        return Choice { way: as_it_is, exchange_s, reason };
+    }
+    if best == as_it_is && measured.members > 1 && cost(best) > BEARABLE * compute_s {
+        let reason = format!("{wire}; too few rounds are left for local steps");
+        return Choice { way: as_it_is, exchange_s, reason };
     }
     if measured.members < 2 || gain.is_nan() || gain < LEAST_GAIN {
         let reason = format!("{wire}; fewer bytes would gain less than a tenth");
@@ -90,20 +128,24 @@ pub fn is_wire_bound(measured: &Measured) -> bool {
     measured.exchange_s * 2.0 > measured.compute_s && rate(measured) <= FAST
 }
 
-/// Bits a second.
+/// Bits a second, over the whole exchange.
 fn rate(measured: &Measured) -> f64 {
     measured.sent_bytes * 8.0 / measured.exchange_s.max(1e-9)
 }
 
 /// "the wire takes 641 ms of 680 ms: 7.9 MB at 98 Mbit/s"
 fn wire(measured: &Measured) -> String {
-    let &Measured { compute_s, exchange_s, sent_bytes, .. } = measured;
+    let &Measured { compute_s, exchange_s, latency_s, sent_bytes, .. } = measured;
+    // Where there is no telling them apart, all of it is the bytes.
+    let has_latency = latency_s > exchange_s * BEARABLE && latency_s < exchange_s * (1.0 - BEARABLE);
+    let bytes_s = if has_latency { exchange_s - latency_s } else { exchange_s };
+    let latency = if has_latency { format!(", {} of latency", time(latency_s)) } else { String::new() };
     format!(
-        "the wire takes {} of {}: {:.1} MB at {} Mbit/s",
+        "the wire takes {} of {}: {:.1} MB at {} Mbit/s{latency}",
         time(exchange_s),
         time(compute_s + exchange_s),
         sent_bytes / 1e6,
-        (rate(measured) / 1e6).round()
+        (sent_bytes * 8.0 / bytes_s.max(1e-9) / 1e6).round()
     )
 }
 
@@ -127,11 +169,15 @@ mod tests {
 
     const FREE: Freedom = Freedom { compression: true, steps: true, most_steps: 1000 };
 
+    fn over_a_wire(compute_s: f64, exchange_s: f64, megabytes: f64) -> Measured {
+        let (latency_s, sent_bytes) = (0.0, megabytes * 1e6);
+        Measured { compute_s, exchange_s, latency_s, sent_bytes, members: 8, is_one_machine: false }
+    }
+
     #[track_caller]
     fn check(ms: (f64, f64), megabytes: f64, freedom: Freedom, expect: (bool, u64, &str)) {
         let (compute_s, exchange_s) = (ms.0 / 1e3, ms.1 / 1e3);
-        let measured = Measured { compute_s, exchange_s, sent_bytes: megabytes * 1e6, members: 8 };
-        let choice = choose(&measured, freedom);
+        let choice = choose(&over_a_wire(compute_s, exchange_s, megabytes), freedom);
         let (int8, steps, reason) = expect;
         assert_eq!((choice.way, choice.reason.as_str()), (Way { int8, steps }, reason));
     }
@@ -194,7 +240,53 @@ mod tests {
 
     #[test]
     fn a_member_alone_exchanges_nothing() {
-        let alone = Measured { compute_s: 0.1, exchange_s: 0.9, sent_bytes: 1e6, members: 1 };
+        let alone = Measured { members: 1, ..over_a_wire(0.1, 0.9, 1.0) };
         assert_eq!(choose(&alone, FREE).way, Way { int8: false, steps: 1 });
+    }
+
+    #[test]
+    fn on_one_machine_there_is_no_wire() {
+        let choice = choose(&Measured { is_one_machine: true, ..over_a_wire(0.1, 0.9, 1.0) }, FREE);
+        assert_eq!(choice.way, Way { int8: false, steps: 1 });
+        assert_eq!(choice.reason, "all members are on one machine, so there is no wire to save");
+    }
+
+    #[test]
+    fn fewer_bytes_do_not_shorten_a_latency() {
+        let choose = |latency_s: f64, freedom: Freedom| {
+            let choice = choose(&Measured { latency_s, ..over_a_wire(0.1, 0.1, 0.5) }, freedom);
+            (choice.way, choice.reason)
+        };
+        let bytes = Freedom { steps: false, ..FREE };
+        let way = |int8, steps| Way { int8, steps };
+        assert_eq!(choose(0.02, bytes).0, way(true, 1));
+        let (chosen, reason) = choose(0.08, bytes);
+        assert_eq!(chosen, way(false, 1));
+        let wire = "the wire takes 100 ms of 200 ms: 0.5 MB at 200 Mbit/s, 80 ms of latency";
+        assert_eq!(reason, format!("{wire}; fewer bytes would gain less than a tenth"));
+        assert_eq!(choose(0.0, FREE).0, way(true, 4));
+        assert_eq!(choose(0.08, FREE).0, way(true, 16));
+        assert_eq!(choose(7.0, FREE).0, way(true, 16), "none is longer than the exchange");
+    }
+
+    #[test]
+    fn a_short_run_exchanges_often() {
+        let check = |rounds_per_epoch, left, expect| {
+            assert_eq!(most_steps(rounds_per_epoch, left), expect, "{left} rounds left");
+        };
+        check(1000, 0, 1);
+        check(1000, 999, 1);
+        check(1000, 1000, 10);
+        check(1000, 3200, 32);
+        check(5, 1_000_000, 5);
+        assert_eq!([16, 400, 5000].map(together_up_to), [1, 40, 100]);
+        let few = Freedom { compression: false, steps: true, most_steps: 1 };
+        let wire = "the wire takes 641 ms of 680 ms: 7.9 MB at 99 Mbit/s";
+        check_reason(few, &format!("{wire}; too few rounds are left for local steps"));
+    }
+
+    #[track_caller]
+    fn check_reason(freedom: Freedom, expect: &str) {
+        check((39.0, 641.0), 7.9, freedom, (false, 1, expect));
     }
 }

@@ -23,6 +23,8 @@ const MOST_UNREPORTED: u64 = 1000;
 #[derive(Clone, Debug)]
 pub struct Group {
     plan: Plan,
+    /// Of the next view and those after it, if that is another.
+    pace: Option<Pace>,
     rule: Rule,
     generation: u64,
     live: BTreeSet<u64>,
@@ -70,6 +72,7 @@ impl Group {
         assert!(plan.pace.steps > 0, "rounds without a unit never end");
         Self {
             plan,
+            pace: None,
             rule,
             generation: 0,
             live: BTreeSet::new(),
@@ -103,6 +106,10 @@ impl Group {
                 self.broken(member, generation, round, now, &mut actions);
             }
             Event::Done { member, generation, round } => self.done(member, generation, round, &mut actions),
+            Event::Changed { pace } => {
+                self.pace = pace.or(self.pace);
+                self.halt(String::new(), now, &mut actions);
+            }
             Event::Tick => self.expel_silent(now, &mut actions),
         }
         self.go_on(&mut actions);
@@ -314,7 +321,11 @@ impl Group {
         began.map_or(0, |view| self.plan.units_done(view, round))
     }
 
-    fn view_at(&self, round: u64, units_done: u64) -> View {
+    fn view_at(&mut self, round: u64, units_done: u64) -> View {
+        if let Some(Pace { after, steps }) = self.pace.take() {
+            assert!(steps > 0, "rounds without a unit never end");
+            self.plan.pace = Pace { after: after.max(round), steps };
+        }
         let (generation, pace) = (self.generation, self.plan.pace);
         View { generation, members: self.members().collect(), round, units_done, pace }
     }

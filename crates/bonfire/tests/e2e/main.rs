@@ -13,6 +13,7 @@ mod program;
 mod record;
 mod stall;
 
+mod auto;
 mod cluster;
 mod compression;
 mod crash;

@@ -4,12 +4,13 @@ mod apart;
 mod incoming;
 mod summing;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
 use bonfire_run::schedule::RunSchedule;
 use bonfire_strategy::group;
+use bonfire_wire::payload::Precision;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use super::node::{Caller, Connections, Next};
 use crate::trainer::{Computed, Trainer};
 use apart::Apart;
 use bonfire_exchange::gradient_sums::GradientSums;
+use bonfire_exchange::precision;
 use bonfire_exchange::sharded::Early;
 use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
@@ -100,6 +102,8 @@ struct Participant<'w> {
     formed: Option<Formed>,
     /// The newest generation that was heard of.
     generation: u64,
+    /// As the run file says.
+    precision: Precision,
     sums: GradientSums,
     memory: sums::Memory,
     apart: Apart,
@@ -115,6 +119,8 @@ struct Formed {
     index: usize,
     /// To every member; none to this one.
     links: Vec<Option<Outbox>>,
+    /// Whether the head wants to know what an exchange of nothing takes.
+    is_measured: bool,
 }
 
 impl<'w> Participant<'w> {
@@ -133,6 +139,7 @@ impl<'w> Participant<'w> {
             round: 0,
             formed: None,
             generation: 0,
+            precision: precision(settings.file.compression),
             sums: GradientSums::new(trainer.layout(), settings.file.compression, settings.file.seed),
             memory: sums::Memory::default(),
             apart: Apart::default(),
@@ -192,8 +199,9 @@ impl<'w> Participant<'w> {
             self.take_state(connections, trainer, group.round)?;
         }
         self.sums.share_out(&parts);
+        self.sums.set_precision(if group.int8 { Precision::Int8 } else { self.precision });
         self.round = group.round;
-        let formed = Formed { view, index, links };
+        let formed = Formed { view, index, links, is_measured: group.measured };
         if group.behind {
             // The head counts on this member only from here on.
             let _ = connections.head.send(Body::GroupRound(self.done(&formed, Computed::default())));
@@ -302,6 +310,7 @@ impl<'w> Participant<'w> {
         }
         // Checkpoints do not have what rounding has lost: so nothing is lost by then, nor when what is summed changes.
         let exact = due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round);
+        let latency_s = self.measure_latency(connections, trainer, formed)?;
         let before = sent_bytes(formed);
         let unit = self.plan.units_of(view, round, formed.index).next();
         let overlaps = self.overlaps && !is_apart && unit.is_some() && formed.links.len() > 1;
@@ -313,12 +322,12 @@ impl<'w> Participant<'w> {
             Some(unit) => trainer.compute(unit),
             None => trainer.idle(),
         };
-        let started = Instant::now();
+        let started = connections.mailbox.now();
         match overlaps {
             true => self.complete(connections, trainer, formed, round, exact)?,
             false => self.exchange(connections, trainer, formed, round, exact)?,
         }
-        let exchange_s = started.elapsed().as_secs_f64();
+        let exchange_s = (connections.mailbox.now() - started).as_secs_f64();
         match is_apart {
             true => trainer.step_together(),
             false => trainer.step(self.schedule.step(units).lr),
@@ -328,6 +337,7 @@ impl<'w> Participant<'w> {
         let done = proto::GroupRound {
             exchange_s,
             sent_bytes: sent_bytes(formed) - before,
+            latency_s,
             digest: is_due.then(|| trainer.replica.digest()),
             ..self.done(formed, computed)
         };

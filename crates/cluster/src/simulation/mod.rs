@@ -4,6 +4,8 @@
 //! A failure names its seed and the faults that it takes, of which none can be left out. `SIMULATION=seed` in front of
 //! the test command replays that one alone and tells every frame of it; `SIMULATIONS=count` runs more of them.
 
+#[cfg(test)]
+mod auto;
 mod cast;
 #[cfg(test)]
 mod chosen;

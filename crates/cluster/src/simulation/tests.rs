@@ -54,8 +54,14 @@ const LOW_RANK: Kind = Kind {
     samples: 90,
 };
 
-const ALL: [Kind; 10] =
-    [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK];
+const AUTO: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: auto\nlocal_steps: auto",
+    nodes: 3,
+    samples: 240,
+};
+
+const ALL: [Kind; 11] =
+    [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, AUTO];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
 const IN_CI: u64 = 1000;
@@ -132,6 +138,11 @@ fn a_group_of_low_rank_survives() {
 #[test]
 fn a_group_with_local_steps_survives() {
     simulate(LOCAL_STEPS);
+}
+
+#[test]
+fn a_group_that_chooses_survives() {
+    simulate(AUTO);
 }
 
 #[test]

@@ -58,7 +58,9 @@ impl Run {
     pub fn go_back(&mut self, reason: &str) -> Result<()> {
         let before = self.progress.round;
         let Restored { progress, from, .. } = restore(&mut self.job, &self.folder)?;
-        self.progress = progress;
+        // What was chosen since then stays.
+        let chosen = progress.chosen.or(self.progress.chosen);
+        self.progress = Progress { chosen, ..progress };
         let lost = before.saturating_sub(self.progress.round);
         let message = format!("{reason}; back to {from}, {lost} rounds are done again");
         self.tell(Event::Warned { message });
@@ -184,6 +186,9 @@ fn restore(job: &mut Job, folder: &RunFolder) -> Result<Restored> {
         bail!("{}: it is of another optimiser", file.display());
     }
     job.replica.parameters = parameters;
+    if let Some(chosen) = progress.chosen {
+        job.schedule.settle(chosen);
+    }
     if progress.units == 0 {
         // Written before units were counted, when all workers were in step.
         progress.units = progress.round * job.settings.workers as u64;

@@ -168,7 +168,7 @@ impl Topology {
     pub(super) fn refuses_compression(&self, compression: Compression) -> Option<&'static str> {
         let is_of_low_rank = match compression {
             Compression::None => return None,
-            Compression::F16 | Compression::Int8 => false,
+            Compression::F16 | Compression::Int8 | Compression::Auto => false,
             Compression::PowerSgd(_) => true,
         };
         match self {
@@ -188,20 +188,33 @@ impl Topology {
         }
     }
 
+    /// Why how gradients travel cannot be left to what the first rounds took, if it cannot.
+    pub(super) fn refuses_auto(&self) -> Option<&'static str> {
+        match self {
+            Self::Single { .. } => {
+                Some("is only for `arch: allreduce`: on one machine exchanges cost nothing")
+            }
+            Self::Flat { .. } | Self::Hierarchical { .. } => Some(
+                "is only for `arch: allreduce`, whose members tell what an exchange takes: name none, f16 or int8",
+            ),
+            Self::Allreduce { .. } => None,
+        }
+    }
+
     /// Why workers cannot train by themselves between two exchanges, if they cannot.
     pub(super) fn refuses_local_steps(&self) -> Option<&'static str> {
         match self {
             Self::Single { .. } => {
-                Some("above 1 is only for `arch: allreduce`: on one machine exchanges cost nothing")
+                Some("is only for `arch: allreduce`: on one machine exchanges cost nothing")
             }
             Self::Flat { .. } | Self::Hierarchical { .. } => {
-                Some("above 1 is only for `arch: allreduce`: a server steps by every gradient")
+                Some("is only for `arch: allreduce`: a server steps by every gradient")
             }
             Self::Allreduce { op: ReduceOp::Adasum, .. } => {
-                Some("above 1 is only for `op: mean`: adasum combines gradients of one point")
+                Some("is only for `op: mean`: adasum combines gradients of one point")
             }
             Self::Allreduce { engine: Engine::Mpi, .. } => {
-                Some("above 1 is not for `engine: mpi`, which sums gradients: leave one of them out")
+                Some("is not for `engine: mpi`, which sums gradients: leave one of them out")
             }
             Self::Allreduce { .. } => None,
         }

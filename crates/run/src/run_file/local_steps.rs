@@ -16,6 +16,8 @@ pub enum LocalSteps {
     Always(u64),
     /// One until then.
     After(LaterSteps),
+    /// One at first; then as many as suit the network, by what the first rounds took.
+    Auto,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,9 +51,11 @@ impl Default for Outer {
 }
 
 impl LocalSteps {
+    /// What the file says; 1 if it leaves that to others.
     pub fn steps(self) -> u64 {
         match self {
             Self::Always(steps) | Self::After(LaterSteps { steps, .. }) => steps,
+            Self::Auto => 1,
         }
     }
 
@@ -66,21 +70,28 @@ pub(super) fn outer(
     file: &mut RunFile,
     topology: &Topology,
 ) -> Result<Option<SgdOptions>, YamlError> {
+    let is_auto = file.local_steps == LocalSteps::Auto;
     let (key, steps) = match file.local_steps {
-        LocalSteps::Always(steps) => ("local_steps", steps),
+        LocalSteps::Always(_) | LocalSteps::Auto => ("local_steps", file.local_steps.steps()),
         LocalSteps::After(LaterSteps { steps, .. }) => ("local_steps.steps", steps),
     };
     if steps == 0 {
         return Err(tree.wrong(key, "must be at least 1"));
     }
-    if steps == 1 {
+    if steps == 1 && !is_auto {
         return match file.outer {
             Some(_) => Err(tree.wrong("outer", "is only for `local_steps` above 1")),
             None => Ok(None),
         };
     }
     if let Some(reason) = topology.refuses_local_steps() {
-        return Err(tree.wrong("local_steps", reason));
+        let steps = if is_auto { "auto" } else { "above 1" };
+        return Err(tree.wrong("local_steps", format!("{steps} {reason}")));
+    }
+    if is_auto && file.num_server_rounds.is_some() {
+        let message = "auto cannot be given together with num_server_rounds, whose rounds would be of a length that \
+                       is not known beforehand: name a number, or give epochs instead";
+        return Err(tree.wrong("local_steps", message));
     }
     let outer = file.outer.get_or_insert_default();
     let momentum = *outer.momentum.get_or_insert_with(|| usual_momentum(topology.workers()));
@@ -111,6 +122,7 @@ impl Serialize for LocalSteps {
         match self {
             Self::Always(steps) => steps.serialize(serializer),
             Self::After(later) => later.serialize(serializer),
+            Self::Auto => AUTO.serialize(serializer),
         }
     }
 }
@@ -121,14 +133,23 @@ impl<'de> Deserialize<'de> for LocalSteps {
     }
 }
 
-/// Accepts both forms, and says what is wrong inside the mapping.
+const AUTO: &str = "auto";
+
+/// Accepts all forms, and says what is wrong inside the mapping.
 struct NumberOrLater;
 
 impl<'de> Visitor<'de> for NumberOrLater {
     type Value = LocalSteps;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number of steps, or a mapping of after and steps")
+        f.write_str("a number of steps, auto, or a mapping of after and steps")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<LocalSteps, E> {
+        match text {
+            AUTO => Ok(LocalSteps::Auto),
+            _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
+        }
     }
 
     fn visit_u64<E>(self, steps: u64) -> Result<LocalSteps, E> {

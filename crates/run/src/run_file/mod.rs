@@ -118,6 +118,8 @@ pub enum Compression {
     Int8,
     /// Matrices as two factors of this rank.
     PowerSgd(usize),
+    /// As they are at first; then what suits the network, by what the first rounds took.
+    Auto,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -254,6 +256,11 @@ impl Settings {
         }
         if let Some(reason) = topology.refuses_compression(file.compression) {
             return Err(tree.wrong("compression", reason));
+        }
+        if file.compression == Compression::Auto
+            && let Some(reason) = topology.refuses_auto()
+        {
+            return Err(tree.wrong("compression", format!("auto {reason}")));
         }
         let outer = local_steps::outer(&tree, &mut file, &topology)?;
         if file.name.is_empty() {

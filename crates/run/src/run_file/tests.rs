@@ -61,6 +61,49 @@ fn members_may_train_by_themselves() {
 }
 
 #[test]
+fn what_suits_the_network_may_be_left_open() {
+    let both = read(&group(8, "compression: auto\nlocal_steps: auto"), &[]);
+    assert_eq!((both.file.compression, both.file.local_steps), (Compression::Auto, LocalSteps::Auto));
+    let outer = both.outer.as_ref().unwrap();
+    assert_eq!((outer.lr, outer.momentum), (1.0, 0.5), "as with a number");
+    assert_eq!(read(&both.to_yaml().unwrap(), &[]).file, both.file, "what is saved says the same");
+    read(&group(3, "compression: auto\nnum_server_rounds: 9"), &[]);
+    let own = read(&group(3, "local_steps: auto\nouter: {momentum: 0.3}"), &[]);
+    assert_eq!(own.outer.unwrap().momentum, 0.3);
+}
+
+#[test]
+fn what_cannot_be_left_open_is_refused() {
+    let check = |text: &str, expect: &str| refuse(text, &[], &format!("run.yml:{expect}"));
+    let alone = "is only for `arch: allreduce`: on one machine exchanges cost nothing";
+    check("local_steps: auto", &format!("1: local_steps: auto {alone}"));
+    check("compression: auto", &format!("1: compression: auto {alone}"));
+    let server = "arch: flat\nparameter_server: {num_workers: 2}";
+    check(
+        &format!("compression: auto\n{server}"),
+        "1: compression: auto is only for `arch: allreduce`, whose members tell what an exchange takes: \
+         name none, f16 or int8",
+    );
+    check(
+        &format!("local_steps: auto\n{server}"),
+        "1: local_steps: auto is only for `arch: allreduce`: a server steps by every gradient",
+    );
+    check(
+        "compression: auto\narch: allreduce\nallreduce: {num_workers: 2, op: adasum}",
+        "1: compression: adasum combines gradients as they are: leave it out",
+    );
+    check(
+        "compression: auto\narch: allreduce\nallreduce: {num_workers: 2, engine: mpi}",
+        "1: compression: MPI sums in f32: leave it out, or leave out `engine: mpi`",
+    );
+    check(
+        &group(3, "num_server_rounds: 500\nlocal_steps: auto"),
+        "4: local_steps: auto cannot be given together with num_server_rounds, whose rounds would be of a length \
+         that is not known beforehand: name a number, or give epochs instead",
+    );
+}
+
+#[test]
 fn local_steps_that_make_no_sense_are_refused() {
     let check = |text: &str, expect: &str| refuse(text, &[], &format!("run.yml:{expect}"));
     let member = |rest: &str, expect: &str| check(&group(3, rest), expect);

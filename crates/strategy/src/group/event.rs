@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::View;
+use super::{Pace, View};
 
 /// When a group goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,9 @@ pub enum Event {
     /// A member has done a round; or, named behind, it has taken the state of `view.round`, which it reports as this
     /// round.
     Done { member: u64, generation: u64, round: u64 },
+    /// Members are to exchange in another way: they form anew, at this pace if it is another one. Rounds that are done by
+    /// then were of the pace before.
+    Changed { pace: Option<Pace> },
     /// Time has passed. To be sent at [`Group::next_deadline`](super::Group::next_deadline).
     Tick,
 }
@@ -36,7 +39,8 @@ pub enum Event {
 /// a member is the text after its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Tell these members to stop and to answer with [`Event::Broken`] in this generation.
+    /// Tell these members to stop and to answer with [`Event::Broken`] in this generation. Without a reason the caller
+    /// has asked for it.
     Halt { generation: u64, members: Vec<u64>, reason: String },
     /// Tell the members of `view` to go on as this group. Those `behind` first take the state of `view.round` from
     /// `source` and say so by [`Event::Done`] of that round. Without a source it is the state that [`Event::Start`] has

@@ -147,6 +147,33 @@ fn a_broken_link_re_forms_the_same_group() {
 }
 
 #[test]
+fn a_group_changes_its_pace_between_two_rounds() {
+    let pace = |bench: &Bench| bench.0.view().unwrap().pace;
+    let mut bench = Bench::started();
+    for member in [1, 2, 3] {
+        bench.0.on(Event::Done { member, generation: 1, round: 1 }, Duration::ZERO);
+    }
+    let sooner = Pace { after: 0, steps: 4 };
+    bench.check(1, Event::Changed { pace: Some(sooner) }, &["halt g2 [1, 2, 3]: "]);
+    // One is lost meanwhile, another has done a round more than was told.
+    bench.lose(1, &["halt g3 [2, 3]: member 1 is lost: closed"]);
+    assert_eq!(pace(&bench), Pace::UNIT);
+    bench.broken(2, 3, 1, &[]);
+    bench.broken(3, 3, 2, &["form g3 [2, 3] r2 u6 from 3 behind [2]"]);
+    assert_eq!(pace(&bench), Pace { after: 2, steps: 4 }, "what is done was of one step");
+    bench.done(2, 3, 2, &["done r2 epoch 0"]);
+    bench.lose(2, &["halt g4 [3]: member 2 is lost: closed"]);
+    bench.check(2, Event::Joined { member: 7 }, &["halt g5 [3, 7]: member 7 joins"]);
+    bench.broken(3, 5, 2, &[]);
+    bench.broken(7, 5, 0, &["form g5 [3, 7] r2 u6 from 3 behind [7]"]);
+    assert_eq!(pace(&bench), Pace { after: 2, steps: 4 }, "it stays");
+    bench.check(2, Event::Changed { pace: None }, &["halt g6 [3, 7]: "]);
+    bench.broken(3, 6, 2, &[]);
+    bench.broken(7, 6, 2, &["form g6 [3, 7] r2 u6 from 3 behind [7]"]);
+    assert_eq!(pace(&bench), Pace { after: 2, steps: 4 });
+}
+
+#[test]
 fn who_does_not_answer_is_put_out() {
     let mut bench = Bench::started();
     bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);

@@ -44,6 +44,7 @@ struct Loop {
     epochs_done: Vec<u64>,
     state_lost: bool,
     faults: u64,
+    changes: u64,
     needed: usize,
 }
 
@@ -69,6 +70,7 @@ impl Loop {
             epochs_done: Vec::new(),
             state_lost: false,
             faults: chance.below(10),
+            changes: chance.below(3),
             needed,
             chance,
         }
@@ -91,6 +93,13 @@ impl Loop {
     /// One thing that can happen next, whichever.
     fn step(&mut self) {
         let id = self.chance.index(self.members.len());
+        if self.changes > 0 && self.chance.percent(2) {
+            self.changes -= 1;
+            let pace =
+                group::Pace { after: self.round + self.chance.below(4), steps: 1 + self.chance.below(5) };
+            let is_same = self.chance.percent(20);
+            self.tell(group::Event::Changed { pace: (!is_same).then_some(pace) });
+        }
         match self.chance.below(12) {
             0..4 => self.deliver_order(id),
             4..7 => {

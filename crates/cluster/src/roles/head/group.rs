@@ -1,5 +1,6 @@
 //! A head whose workers are a group: it keeps membership, the log and the checkpoints; the parameters are the members'.
 
+mod choosing;
 mod rounds;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use bonfire_report::{self as report, Exit};
+use bonfire_strategy::choice::Choice;
 use bonfire_strategy::{Group, Unit, group};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
@@ -53,6 +55,8 @@ struct Leading<'h, 'a> {
     /// What members that are behind have asked for and the head does not have yet.
     asked: Vec<(u64, proto::StateWanted)>,
     first_rounds: FirstRounds,
+    /// How members are to exchange as soon as the group is formed anew.
+    choosing: Option<Choice>,
     finished: bool,
     stopping: bool,
 }
@@ -95,6 +99,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             fetch: None,
             asked: Vec::new(),
             first_rounds: FirstRounds::after(head.run.progress.round),
+            choosing: None,
             finished: false,
             stopping: false,
             head,
@@ -223,6 +228,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             Some(other) if self.stopping || self.finished => self.fetch(other, 0, false),
             None if self.finished => {
                 self.finished = false;
+                self.choosing = None;
                 self.group = new_group(self.head);
                 self.enroll_members()?;
                 return self.go_back("no member is left that has the parameters");
@@ -244,8 +250,8 @@ impl<'h, 'a> Leading<'h, 'a> {
                     self.send(&members, &Body::Halt(proto::Halt { generation }));
                 }
                 group::Action::Form { view, source, behind, reason } => {
-                    // Of the first ones the joins tell.
-                    if self.view.is_some() {
+                    // Of the first ones the joins tell, of a change what was chosen.
+                    if self.view.is_some() && self.choosing.is_none() {
                         let message = format!("the group goes on: {reason}");
                         self.head.run.tell(report::Event::Noted { message });
                     }
@@ -307,6 +313,8 @@ impl<'h, 'a> Leading<'h, 'a> {
         self.due = self.due.take_if(|(round, _)| *round == view.round);
         self.asked.clear();
         self.fetch = None;
+        self.settle(&view);
+        self.first_rounds.begin_again(view.round);
         for &member in &view.members {
             let group = proto::Group {
                 generation: view.generation,
@@ -316,6 +324,8 @@ impl<'h, 'a> Leading<'h, 'a> {
                 behind: from_head || behind.contains(&member),
                 steps: view.pace.steps,
                 steps_after: view.pace.after,
+                int8: self.head.run.job.schedule.int8,
+                measured: self.is_open(),
             };
             self.send(&[member], &Body::Group(group));
         }

@@ -3,18 +3,25 @@
 use std::time::Duration;
 
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::sharded::{Early, Peers, Receive};
+use bonfire_exchange::sharded::{Early, Gather, Peers, Receive};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
 use bonfire_learn::Gradient;
 use bonfire_run::run_file::ReduceOp;
 use bonfire_strategy::Unit;
+use bytes::Bytes;
 use rayon::ThreadPool;
 
 use super::incoming::Heard;
 use super::{Break, Formed, LOOK, Participant};
 use crate::roles::node::Connections;
 use crate::trainer::{Computed, Trainer};
+
+/// After which round of a group it is measured what an exchange of nothing takes.
+const LATENCY_AFTER: u64 = 2;
+
+/// So many hops are measured, of which the shortest counts.
+const HOPS: u32 = 3;
 
 impl Participant<'_> {
     /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
@@ -76,7 +83,7 @@ impl Participant<'_> {
         round: u64,
         exact: bool,
     ) -> Result<(), Break> {
-        self.among(connections, trainer, formed, round, |sums, peers, gradient, pool| {
+        self.among(connections, trainer, formed, (round, 0), |sums, peers, gradient, pool| {
             sums.complete(peers, gradient, exact, pool)
         })
     }
@@ -97,19 +104,48 @@ impl Participant<'_> {
             return self.incoming.hear_all(connections);
         }
         let (op, layout) = (self.op, trainer.layout().clone());
-        self.among(connections, trainer, formed, round, |sums, peers, gradient, pool| match op {
+        self.among(connections, trainer, formed, (round, 0), |sums, peers, gradient, pool| match op {
             ReduceOp::Mean => sums.sum(peers, gradient, exact, pool),
             ReduceOp::Adasum => sums::combined(peers, &layout, gradient),
         })
     }
 
-    /// Does something with the trainer's gradient and all other members, and answers the head meanwhile.
+    /// What an exchange of nothing takes, if that is to be measured now: two hops. All members come to it between the
+    /// same two rounds.
+    pub(super) fn measure_latency(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        formed: &Formed,
+    ) -> Result<Option<f64>, Break> {
+        let is_now = formed.is_measured && self.round == formed.view.round + LATENCY_AFTER;
+        if !is_now || self.world.is_some() || formed.links.len() == 1 {
+            return Ok(None);
+        }
+        let mut hop = |connections: &mut Connections, step| {
+            self.among(connections, trainer, formed, (self.round, step), |_, peers, _, _| {
+                peers.gather(Bytes::new()).map(drop)
+            })
+        };
+        // Some may be late from the round; after the first hop all are in step.
+        hop(connections, 1)?;
+        let mut least = f64::MAX;
+        for step in 2..2 + HOPS {
+            let started = connections.mailbox.now();
+            hop(connections, step)?;
+            least = least.min((connections.mailbox.now() - started).as_secs_f64());
+        }
+        Ok(Some(2.0 * least))
+    }
+
+    /// Does something with the trainer's gradient and all other members in an exchange of a round, given with its
+    /// number there, and answers the head meanwhile.
     fn among(
         &mut self,
         connections: &mut Connections,
         trainer: &mut Trainer,
         formed: &Formed,
-        round: u64,
+        (round, step): (u64, u32),
         act: impl FnOnce(
             &mut GradientSums,
             &mut Peers<'_, Break>,
@@ -126,7 +162,8 @@ impl Participant<'_> {
                 return Ok(Some((from, piece, payload)));
             }
         };
-        act(sums, &mut formed.peers(&mut receive, early, round), gradient, pool)
+        let mut peers = Peers { step, ..formed.peers(&mut receive, early, round) };
+        act(sums, &mut peers, gradient, pool)
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the members of a group say of their rounds.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
 use bonfire_learn::Tally;
 use bonfire_report as report;
-use bonfire_run::run_file::{Compression, ReduceOp, Settings, Topology};
+use bonfire_run::run_file::{Compression, LocalSteps, ReduceOp, Settings, Topology};
 use bonfire_strategy::choice::{self, Freedom, Measured, Way};
 use bonfire_strategy::group;
 use bonfire_wire::proto;
@@ -19,12 +20,16 @@ pub(crate) struct Round {
     pub digest: Option<u64>,
 }
 
-/// What the first rounds of this process took, from the third to the twelfth: the ones before warm up.
+/// What the first rounds of a group took, until enough was measured.
 #[derive(Debug)]
 pub(crate) struct FirstRounds {
     /// The round before them all.
     begin: u64,
+    /// When the first word of one came.
+    since: Option<Duration>,
     rounds: BTreeMap<u64, Vec<Took>>,
+    /// The least that a member has told.
+    latency_s: Option<f64>,
     is_over: bool,
 }
 
@@ -36,51 +41,82 @@ struct Took {
     sent_bytes: u64,
 }
 
-/// Which rounds are measured, counted from the first one.
-const MEASURED: std::ops::RangeInclusive<u64> = 3..=12;
+/// So many rounds are looked at, the ones that warm up included.
+const ROUNDS: usize = 13;
 
-/// With fewer of them nothing can be said.
-const ENOUGH: usize = 5;
+/// And so many at most where the head waits for a state, which would be lost with a group that forms anew.
+const MOST_ROUNDS: usize = 50;
+
+/// So many of them warm up; of fewer rounds a third does.
+const WARM_UP: usize = 3;
+
+/// Fewer rounds do if they take so long.
+const LONG: Duration = Duration::from_secs(5);
+const FEW_ROUNDS: usize = 3;
 
 impl FirstRounds {
     /// Those after a round.
     pub(crate) fn after(begin: u64) -> Self {
-        Self { begin, rounds: BTreeMap::new(), is_over: false }
+        Self { begin, since: None, rounds: BTreeMap::new(), latency_s: None, is_over: false }
     }
 
-    /// Takes what a member says of a round. Once, when a later one comes: what a round of so many members takes.
-    pub(crate) fn take(&mut self, done: &proto::GroupRound, members: usize) -> Option<Measured> {
-        if self.is_over {
-            return None;
-        }
-        let number = done.round.saturating_sub(self.begin);
-        if number > *MEASURED.end() {
-            self.is_over = true;
-            return self.measured(members);
-        }
-        if MEASURED.contains(&number) && done.sent_bytes > 0 {
-            let &proto::GroupRound { compute_s, exchange_s, sent_bytes, .. } = done;
-            self.rounds.entry(number).or_default().push(Took { compute_s, exchange_s, sent_bytes });
-        }
-        None
+    /// The group was formed anew after a round. What others took before is no measure for it.
+    pub(crate) fn begin_again(&mut self, begin: u64) {
+        *self = Self { is_over: self.is_over, ..Self::after(begin) };
     }
 
-    /// The medians of the rounds that all members have told of.
-    fn measured(&self, members: usize) -> Option<Measured> {
-        let whole: Vec<&Vec<Took>> = self.rounds.values().filter(|round| round.len() == members).collect();
-        if whole.len() < ENOUGH {
+    /// Takes what a member says of a round. Once, when all of so many members have said enough, this round included:
+    /// what a round takes. While the head is busy with a state that waits a little.
+    pub(crate) fn take(
+        &mut self,
+        done: &proto::GroupRound,
+        members: usize,
+        now: Duration,
+        is_busy: bool,
+    ) -> Option<Measured> {
+        if self.is_over || done.round <= self.begin || done.sent_bytes == 0 {
             return None;
         }
-        let over = |of: &dyn Fn(&[Took]) -> f64| median(whole.iter().map(|round| of(round)).collect());
-        Some(Measured {
+        let &proto::GroupRound { compute_s, exchange_s, sent_bytes, .. } = done;
+        if let Some(latency_s) = done.latency_s {
+            self.latency_s = Some(self.latency_s.map_or(latency_s, |least| least.min(latency_s)));
+        }
+        let since = *self.since.get_or_insert(now);
+        self.rounds.entry(done.round).or_default().push(Took { compute_s, exchange_s, sent_bytes });
+        // What one member says may come later than what another does.
+        let whole: Vec<&[Took]> =
+            self.rounds.values().map(Vec::as_slice).filter(|round| round.len() == members).collect();
+        let enough = match now.saturating_sub(since) < LONG {
+            _ if is_busy => MOST_ROUNDS,
+            true => ROUNDS,
+            false => FEW_ROUNDS,
+        };
+        let is_told_by_all = self.rounds.get(&done.round).is_some_and(|round| round.len() == members);
+        if whole.len() < enough || !is_told_by_all {
+            return None;
+        }
+        let measured = self.measured(&whole, members);
+        self.is_over = true;
+        Some(measured)
+    }
+
+    /// The medians over the rounds after those that warm up.
+    fn measured(&self, rounds: &[&[Took]], members: usize) -> Measured {
+        let warm_up = WARM_UP.min(rounds.len() / 3);
+        let over = |of: &dyn Fn(&[Took]) -> f64| {
+            median(rounds.iter().skip(warm_up).map(|round| of(round)).collect())
+        };
+        Measured {
             compute_s: over(&|round| round.iter().map(|took| took.compute_s).fold(0.0, f64::max)),
             // Others have waited for those that compute longer.
             exchange_s: over(&|round| round.iter().map(|took| took.exchange_s).fold(f64::MAX, f64::min)),
             sent_bytes: over(&|round| {
                 round.iter().map(|took| took.sent_bytes as f64).sum::<f64>() / members as f64
             }),
+            latency_s: self.latency_s.unwrap_or(0.0),
             members,
-        })
+            is_one_machine: false,
+        }
     }
 }
 
@@ -89,14 +125,14 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What a run with these settings, whose epochs have so many rounds of a batch a worker, could do about a slow wire.
-fn freedom(settings: &Settings, rounds_per_epoch: u64) -> Freedom {
+/// What a run with these settings, which may do so many steps between two exchanges, could do about a slow wire.
+fn freedom(settings: &Settings, most_steps: u64) -> Freedom {
     let is_mean = matches!(settings.topology, Topology::Allreduce { op: ReduceOp::Mean, .. });
     let is_free = is_mean && !settings.topology.uses_mpi();
     Freedom {
         compression: is_free && settings.file.compression == Compression::None,
         steps: is_free && settings.file.local_steps.steps() == 1,
-        most_steps: rounds_per_epoch,
+        most_steps,
     }
 }
 
@@ -138,14 +174,29 @@ impl Leading<'_, '_> {
         if let Some(digest) = done.digest {
             self.compare(node, done.round, digest);
         }
-        if let Some(measured) = self.first_rounds.take(done, members) {
-            let job = &self.head.run.job;
-            let freedom = freedom(&job.settings, job.schedule.rounds_per_epoch);
-            if let Some(message) = advice(&measured, freedom) {
-                self.head.run.tell(report::Event::Noted { message });
+        let is_busy = self.due.is_some() || self.fetch.is_some();
+        let measured = self.first_rounds.take(done, members, self.head.now(), is_busy);
+        self.decide(group::Event::Done { member: node, generation: done.generation, round: done.round })?;
+        match measured.map(|measured| Measured { is_one_machine: self.is_one_machine(), ..measured }) {
+            // All have done this round and none can have done another: the best time to stop.
+            Some(measured) if self.is_open() => self.choose(&measured),
+            Some(measured) => {
+                self.advise(&measured);
+                Ok(())
             }
+            None => Ok(()),
         }
-        self.decide(group::Event::Done { member: node, generation: done.generation, round: done.round })
+    }
+
+    /// Says where the time goes and what would help.
+    fn advise(&mut self, measured: &Measured) {
+        let settings = &self.head.run.job.settings;
+        let is_decided =
+            settings.file.compression == Compression::Auto || settings.file.local_steps == LocalSteps::Auto;
+        let advice = advice(measured, freedom(settings, self.most_steps()));
+        if let Some(message) = advice.filter(|_| !is_decided && !measured.is_one_machine) {
+            self.head.run.tell(report::Event::Noted { message });
+        }
     }
 
     /// All members must have the same parameters. One that differs computes wrongly: bad memory does that to old
@@ -188,7 +239,7 @@ mod tests {
                     sent_bytes: 1_000_000,
                     ..proto::GroupRound::default()
                 };
-                if let Some(measured) = first.take(&done, 3) {
+                if let Some(measured) = first.take(&done, 3, Duration::ZERO, false) {
                     return Some(measured);
                 }
             }
@@ -199,8 +250,55 @@ mod tests {
     #[test]
     fn the_wait_for_a_slow_member_is_not_the_wire() {
         assert_eq!(told(12, 0.5), None, "not yet");
-        let expect = Measured { compute_s: 0.4, exchange_s: 0.5, sent_bytes: 1e6, members: 3 };
+        let expect = Measured {
+            compute_s: 0.4,
+            exchange_s: 0.5,
+            latency_s: 0.0,
+            sent_bytes: 1e6,
+            members: 3,
+            is_one_machine: false,
+        };
         assert_eq!(told(13, 0.5), Some(expect));
+    }
+
+    /// Rounds of so many seconds each of two members; what comes of which round.
+    fn long_rounds(seconds: u64, latency_s: f64, is_busy: bool) -> Option<(u64, Measured)> {
+        let mut first = FirstRounds::after(0);
+        first.begin_again(20);
+        for round in 21..=80 {
+            for member in 0..2 {
+                let warm_up = if round == 21 { 9.0 } else { 0.0 };
+                let done = proto::GroupRound {
+                    round,
+                    compute_s: 0.5,
+                    exchange_s: seconds as f64 - 0.5 + warm_up,
+                    sent_bytes: 1_000_000,
+                    latency_s: (round == 23).then_some(latency_s + f64::from(member)),
+                    ..proto::GroupRound::default()
+                };
+                let now = Duration::from_secs((round - 20) * seconds);
+                if let Some(measured) = first.take(&done, 2, now, is_busy) {
+                    assert_eq!(member, 1, "all have told");
+                    assert_eq!(first.take(&done, 2, now, is_busy), None, "once");
+                    return Some((round, measured));
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn fewer_rounds_do_if_they_are_long() {
+        let check = |seconds, is_busy, expect: u64| {
+            let (round, measured) = long_rounds(seconds, 0.25, is_busy).expect("enough rounds");
+            assert_eq!(round, expect, "of {seconds} s");
+            assert_eq!((measured.compute_s, measured.exchange_s), (0.5, seconds as f64 - 0.5));
+            assert_eq!(measured.latency_s, 0.25, "of the one that waited least");
+        };
+        check(1, false, 26);
+        check(3, false, 23);
+        check(60, false, 23);
+        check(3, true, 70);
     }
 
     #[test]

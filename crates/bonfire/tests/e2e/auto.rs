@@ -1,0 +1,92 @@
+//! Runs that leave open how their members exchange: what suits the network is chosen, said, and kept.
+
+use serde_json::Value;
+
+use crate::bed::{Bed, is_wanted};
+use crate::fire::burn;
+use crate::program::Dir;
+use crate::record::Record;
+
+const DIGITS: &str = "
+    data={name: digits, train: 2000, test: 200}
+    epochs=3
+    arch=allreduce
+    allreduce={num_workers: 3}
+";
+
+const OPEN: &str = "
+    compression=auto
+    local_steps=auto
+";
+
+/// The one choice that a run has made.
+#[track_caller]
+fn chosen(record: &Record) -> Value {
+    let mut chosen = record.told("chosen");
+    assert_eq!(chosen.len(), 1, "{chosen:?}");
+    chosen.remove(0)
+}
+
+#[test]
+fn on_one_machine_nothing_is_chosen_and_nothing_changes() {
+    let dir = Dir::new();
+    let plain = burn(&dir, "plain", 3, DIGITS);
+    let open = burn(&dir, "open", 3, &format!("{DIGITS}{OPEN}"));
+    dir.bonfire("train --quiet --out threads").set(&format!("{DIGITS}{OPEN}")).succeed();
+    for record in [&open, &Record::of(dir.path("threads"))] {
+        let chosen = chosen(record);
+        assert_eq!((&chosen["int8"], &chosen["local_steps"]), (&false.into(), &1.into()), "{chosen}");
+        assert_eq!(chosen["reason"], "all members are on one machine, so there is no wire to save");
+        assert_eq!(record.number("rounds"), plain.number("rounds"));
+        assert!(record.parameters() == plain.parameters(), "the same bits");
+    }
+    assert_eq!(plain.told("chosen").len(), 0);
+}
+
+#[test]
+fn a_choice_is_said_in_a_line() {
+    let dir = Dir::new();
+    let train = dir.bonfire("train").set(&format!("{DIGITS}{OPEN}")).succeed();
+    let line = "auto changes nothing: all members are on one machine, so there is no wire to save";
+    assert_eq!(train.stderr.matches(line).count(), 1, "{}", train.stderr);
+}
+
+#[test]
+fn what_cannot_be_left_open_is_refused() {
+    let dir = Dir::new();
+    let refuse = |settings: &str, expect: &str| dir.bonfire("train").set(settings).run().refuse(expect);
+    refuse("local_steps=auto", "local_steps=auto: auto is only for `arch: allreduce`");
+    refuse("compression=auto", "compression=auto: auto is only for `arch: allreduce`");
+    let group = "arch=allreduce\n allreduce={num_workers: 2}";
+    refuse(&format!("{group}\n local_steps=automatic"), "a number of steps, auto, or a mapping");
+    refuse(&format!("{group}\n local_steps=auto\n num_server_rounds=100"), "together with num_server_rounds");
+}
+
+/// A gradient of lenet5 is 247 KB, of which an exchange takes 130 ms here.
+#[test]
+fn over_a_slow_link_int8_and_local_steps_are_chosen() {
+    if !is_wanted("over_a_slow_link_int8_and_local_steps_are_chosen") {
+        return;
+    }
+    let bed = Bed::shaped('q', 3, "--rate 20mbit");
+    let settings = "
+        data={name: digits, train: 28800, test: 200}
+        model={lenet5: {}}
+        batch_size=8
+        epochs=1
+        arch=allreduce
+        allreduce={num_workers: 3}
+    ";
+    bed.bonfire("run --quiet --out slow").set(&format!("{settings}{OPEN}")).succeed();
+    let record = Record::of(bed.lab.dir.path("slow"));
+    let chosen = chosen(&record);
+    assert_eq!(chosen["int8"], true, "{chosen}");
+    assert!(chosen["local_steps"].as_u64() > Some(1), "{chosen}");
+    assert!(chosen["after"].as_u64() >= Some(100), "after the first hundred of 1200 rounds: {chosen}");
+    let reason = chosen["reason"].as_str().expect("a reason");
+    assert!(reason.starts_with("the wire takes ") && reason.contains("Mbit/s; int8 and "), "{reason}");
+    assert_eq!(record.number("rounds") as u64, chosen["rounds"].as_u64().expect("a number"));
+    assert!((record.number("epochs") - 1.0).abs() < 1e-9, "every sample counts once an epoch");
+    assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
+    bed.end();
+}

@@ -1,0 +1,99 @@
+//! How members exchange, where the run file leaves that open: chosen once, by what their first rounds took.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::Result;
+use bonfire_run::run_file::{Compression, LocalSteps};
+use bonfire_run::schedule::Chosen;
+use bonfire_strategy::choice::{self, Choice, Freedom, Measured};
+use bonfire_strategy::group;
+
+use super::Leading;
+use crate::roles::registry::Node;
+
+impl Leading<'_, '_> {
+    /// Whether the run leaves something open that is not decided yet.
+    pub(super) fn is_open(&self) -> bool {
+        let file = &self.head.run.job.settings.file;
+        let is_auto = file.compression == Compression::Auto || file.local_steps == LocalSteps::Auto;
+        is_auto && self.head.run.progress.chosen.is_none() && self.choosing.is_none()
+    }
+
+    /// How many units members may do between two exchanges in what is left of the run.
+    pub(super) fn most_steps(&self) -> u64 {
+        let (schedule, progress) = (&self.head.run.job.schedule, &self.head.run.progress);
+        let rounds = schedule.updates();
+        let done = progress.round.max(choice::together_up_to(rounds));
+        choice::most_steps(schedule.rounds_per_epoch, rounds.saturating_sub(done))
+    }
+
+    /// Chooses what suits. If that is another way, the members stop, and go on in it from the same round.
+    pub(super) fn choose(&mut self, measured: &Measured) -> Result<()> {
+        if self.finished || self.stopping {
+            return Ok(());
+        }
+        let job = &self.head.run.job;
+        let (file, pace) = (&job.settings.file, job.schedule.pace);
+        let freedom = Freedom {
+            compression: file.compression == Compression::Auto,
+            steps: file.local_steps == LocalSteps::Auto,
+            most_steps: self.most_steps(),
+        };
+        // Rounds may be about to become longer, as the run file says.
+        let longer = if self.head.run.progress.round <= pace.after { pace.steps } else { 1 };
+        let measured = Measured { compute_s: measured.compute_s * longer as f64, ..*measured };
+        let choice = choice::choose(&measured, freedom);
+        if !choice.way.int8 && choice.way.steps == 1 {
+            let chosen = Chosen { int8: false, steps: 1, after: 0 };
+            self.head.run.settle(chosen, choice.reason);
+            return Ok(());
+        }
+        let after = choice::together_up_to(job.schedule.updates());
+        let steps = choice.way.steps;
+        let pace = (steps > 1).then_some(group::Pace { after, steps });
+        self.choosing = Some(choice);
+        self.decide(group::Event::Changed { pace })
+    }
+
+    /// Takes what was chosen with the view that is the first of that way.
+    pub(super) fn settle(&mut self, view: &group::View) {
+        let Some(Choice { way, reason, .. }) = self.choosing.take() else { return };
+        let chosen = Chosen { int8: way.int8, steps: way.steps, after: view.pace.after };
+        self.head.run.settle(chosen, reason);
+    }
+
+    /// Whether all members of the group are threads or processes of one machine.
+    pub(super) fn is_one_machine(&self) -> bool {
+        let members = self.view.iter().flat_map(|view| &view.members);
+        let nodes: Vec<&Node> = members.filter_map(|&member| self.head.registry.get(member)).collect();
+        let addresses = nodes.iter().map(|node| node.address.as_str());
+        nodes.iter().all(|node| node.machine == nodes[0].machine) && is_one_place(addresses)
+    }
+}
+
+/// Whether addresses of nodes under one kernel are all in one place. Those of network namespaces are not.
+fn is_one_place<'a>(addresses: impl Iterator<Item = &'a str>) -> bool {
+    // Threads have no address on any network.
+    let hosts: Vec<IpAddr> =
+        addresses.filter_map(|text| text.parse().ok()).map(|at: SocketAddr| at.ip()).collect();
+    let is_here = |host: &IpAddr| host.is_loopback() || host.is_unspecified();
+    hosts.iter().all(is_here) || hosts.iter().all(|host| *host == hosts[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_places_of_their_own() {
+        let check = |addresses: &[&str], expect| {
+            assert_eq!(is_one_place(addresses.iter().copied()), expect, "{addresses:?}");
+        };
+        check(&["node 1", "node 2"], true);
+        check(&["127.0.0.1:5000", "127.0.0.1:5001"], true);
+        check(&["0.0.0.0:5000", "127.0.0.1:5001", "[::1]:5001"], true);
+        check(&["192.168.2.7:5000", "192.168.2.7:5001"], true);
+        check(&["10.77.0.1:5000", "10.77.0.2:5000"], false);
+        check(&["0.0.0.0:5000", "10.77.0.2:5000"], false);
+    }
+}
