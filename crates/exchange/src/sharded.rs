@@ -294,7 +294,7 @@ impl ShardedSums {
             let Some((from, way, index, parcel)) = peers.piece(wait)? else { break };
             let owner = self.owners.get(index).copied();
             match way {
-                THERE if owner == Some(peers.index) => self.take(peers, from, index, parcel)?,
+                THERE if owner == Some(peers.index) => self.take(peers, from, index, parcel, gradient)?,
                 BACK if owner == Some(from) && !self.is_done[index] => {
                     let chunk = &self.chunks[index];
                     let arrived = ReceivedChunk::read(chunk, &parcel).map_err(|_| Closed)?;
@@ -323,13 +323,18 @@ impl ShardedSums {
             && self.chunks[index].range.start >= settled_from
         {
             self.sent += 1;
+            let is_own = self.owners[index] == peers.index;
             let parcel = match gradient.weight > 0.0 {
+                // It is summed from where it lies.
+                true if is_own && self.own.sums_as_is(index) => {
+                    Parcel { payload: Bytes::new(), is_plain: true, weight: gradient.weight }
+                }
                 true => self.own.encode(gradient, index, self.exact),
                 false => Parcel { payload: Bytes::new(), is_plain: false, weight: 0.0 },
             };
             match &peers.links[self.owners[index]] {
                 Some(owner) => peers.send(owner, THERE, index, parcel)?,
-                None => self.take(peers, peers.index, index, parcel)?,
+                None => self.take(peers, peers.index, index, parcel, gradient)?,
             }
         }
         Ok(())
@@ -349,6 +354,7 @@ impl ShardedSums {
         from: usize,
         index: usize,
         parcel: Parcel,
+        gradient: &Gradient,
     ) -> Result<(), E> {
         if self.is_done[index] {
             return Err(Closed.into());
@@ -357,23 +363,59 @@ impl ShardedSums {
         if self.there[index].iter().any(Option::is_none) {
             return Ok(());
         }
-        let (chunk, there) = (&self.chunks[index], std::mem::take(&mut self.there[index]));
+        let there = std::mem::take(&mut self.there[index]);
+        let sum = match self.sums.sums_as_is(index) {
+            true => self.sum_as_is(peers.index, index, &there, gradient)?,
+            false => self.sum_parcels(index, &there)?,
+        };
+        for other in peers.others() {
+            peers.send(other, BACK, index, sum.clone())?;
+        }
+        self.sum_is_here(index, &sum);
+        Ok(())
+    }
+
+    /// The sum of a chunk that came as it is. This member's own part is where it was computed.
+    fn sum_as_is(
+        &mut self,
+        own: usize,
+        index: usize,
+        there: &[Option<Parcel>],
+        gradient: &Gradient,
+    ) -> Result<Parcel, Closed> {
+        let range = self.chunks[index].range.clone();
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(there.len());
+        let mut weight = 0.0;
+        for (member, parcel) in there.iter().enumerate() {
+            let Some(parcel) = parcel.as_ref().filter(|parcel| parcel.weight > 0.0) else { continue };
+            let part = match member == own {
+                true => bytemuck::cast_slice(&gradient.values[range.clone()]),
+                false => &parcel.payload[..],
+            };
+            if !parcel.is_plain || part.len() != range.len() * 4 {
+                return Err(Closed);
+            }
+            parts.push(part);
+            weight += parcel.weight;
+        }
+        self.total.weight = weight;
+        Ok(self.sums.sum_as_is(index, &parts, weight, &mut self.total))
+    }
+
+    fn sum_parcels(&mut self, index: usize, there: &[Option<Parcel>]) -> Result<Parcel, Closed> {
+        let chunk = &self.chunks[index];
         let heavy: Vec<&Parcel> = there.iter().flatten().filter(|parcel| parcel.weight > 0.0).collect();
         let arrived: Result<Vec<ReceivedChunk<'_>>, Closed> =
             heavy.iter().map(|parcel| ReceivedChunk::read(chunk, parcel).map_err(|_| Closed)).collect();
         sum_chunk(chunk, &arrived?, &mut self.total);
         self.total.weight = heavy.iter().map(|parcel| parcel.weight).sum();
         let sum = self.sums.encode(&self.total, index, self.exact);
-        for other in peers.others() {
-            peers.send(other, BACK, index, sum.clone())?;
-        }
         if self.sums.rounds() {
             // What the others will have.
             let arrived = ReceivedChunk::read(chunk, &sum).map_err(|_| Closed)?;
             replace_chunk(chunk, &arrived, &mut self.total);
         }
-        self.sum_is_here(index, &sum);
-        Ok(())
+        Ok(sum)
     }
 }
 
