@@ -56,14 +56,12 @@ const LEAST_GAIN: f64 = 0.1;
 /// From so many bits a second on the processors hold an exchange up, not the wire: fewer bytes are no gain.
 const FAST: f64 = 2e9;
 
-/// With so many rounds of one unit left, and so many exchanges, local steps cost about half a point of accuracy at most.
-/// The mean of several small steps is shorter than one large step: a shorter run ends before it has made up
-/// for that.
+/// With so many rounds of one unit left, and so many exchanges, local steps cost about half a point of accuracy. The
+/// mean of several small steps is shorter than one large step: a shorter run ends before it has made up for that.
 const LEAST_ROUNDS: u64 = 1000;
 const LEAST_EXCHANGES: u64 = 100;
 
-/// Up to this round, or a tenth of all, members exchange after every unit: the way is the longest at first, and goes the
-/// most astray.
+/// Up to this round, or a tenth of all, members exchange after every unit: at first they would go the farthest apart.
 const TOGETHER: u64 = 100;
 
 /// How many units members may do between two exchanges in a run that has so many rounds of one unit left.

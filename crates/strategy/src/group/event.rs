@@ -28,8 +28,8 @@ pub enum Event {
     /// A member has done a round; or, named behind, it has taken the state of `view.round`, which it reports as this
     /// round.
     Done { member: u64, generation: u64, round: u64 },
-    /// Members are to exchange in another way: they form anew, at this pace if it is another one. Rounds that are done by
-    /// then were of the pace before.
+    /// Members are to exchange in another way: they form anew, at this pace if it is another one. Rounds that are done
+    /// by then were of the pace before.
     Changed { pace: Option<Pace> },
     /// Time has passed. To be sent at [`Group::next_deadline`](super::Group::next_deadline).
     Tick,
