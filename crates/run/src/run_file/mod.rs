@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use bonfire_data::Source;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule, SgdOptions};
+use bonfire_report::Watts;
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
@@ -88,6 +89,9 @@ pub struct RunFile {
     pub silence_s: f64,
     /// With fewer workers, or relays, the run waits.
     pub min_workers: usize,
+    /// What the machine of a run on one takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watts: Option<Watts>,
 }
 
 /// Where a node takes the data from.
@@ -147,6 +151,7 @@ impl Default for RunFile {
             evaluator: false,
             silence_s: 5.0,
             min_workers: 1,
+            watts: None,
         }
     }
 }
@@ -310,6 +315,9 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
     }
     if file.clip_norm.is_some_and(|norm| !(norm > 0.0 && norm.is_finite())) {
         return Err(tree.wrong("clip_norm", "must be above 0"));
+    }
+    if let Some((key, rule)) = file.watts.and_then(|watts| watts.check().err()) {
+        return Err(tree.wrong(&format!("watts.{key}"), rule));
     }
     if let Some((option, rule)) = file.optimizer.wrong_option() {
         let key = format!("optimizer.{}.{option}", file.optimizer.name());
