@@ -118,7 +118,9 @@ impl<'a> Training<'a> {
     /// behind.
     pub fn start(self) -> Result<Run> {
         let job = self.prepare(Scale::Threads)?;
-        self.begin(job)
+        let mut run = self.begin(job)?;
+        run.meter_energy();
+        Ok(run)
     }
 
     /// The same for a run whose nodes are other processes, which come to the gate.

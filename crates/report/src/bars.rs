@@ -184,7 +184,7 @@ mod tests {
             &mut bars,
             [sample::started(), sample::progress(118), nodes(20), sample::waiting(4, "1 worker")],
         );
-        show(&mut bars, [Event::Ended { summary: sample::summary() }]);
+        show(&mut bars, [Event::Ended { summary: Box::new(sample::summary()) }]);
         assert_eq!(last(&pane), "  folder    runs/today-fashion");
         assert!(!pane.lines().iter().any(|line| line.contains("pi1") || line.contains("waiting")));
 

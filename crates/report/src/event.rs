@@ -183,7 +183,7 @@ pub enum Event {
     /// The user asked to stop.
     Interrupted { round: u64 },
     /// The last event of a run.
-    Ended { summary: Summary },
+    Ended { summary: Box<Summary> },
 }
 
 /// What a node did since the last [`Event::Nodes`].

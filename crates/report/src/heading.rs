@@ -61,6 +61,7 @@ pub(crate) fn below(summary: &Summary, checkpoint: Option<&str>, folder: &Path) 
     if let Some(peak) = summary.peak_rss_mb {
         lines.push(row("memory", &format!("{} MB at its peak", number::rate(peak))));
     }
+    lines.extend(energy(summary).map(|energy| row("energy", &energy)));
     lines.extend(checkpoint.map(|checkpoint| row("saved", checkpoint)));
     lines.push(row("folder", &folder.display().to_string()));
     lines
@@ -101,6 +102,14 @@ fn nodes(summary: &Summary) -> Option<String> {
     let late = summary.late.filter(|late| *late > 0);
     parts.extend(late.map(|late| format!("{} dropped as too late", number::of(late, "gradient"))));
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn energy(summary: &Summary) -> Option<String> {
+    let (wh, label) = (summary.wh?, summary.energy?);
+    let each = summary
+        .wh_per_1000_samples
+        .map_or(String::new(), |wh| format!(", {} per 1,000 samples", number::watt_hours(wh)));
+    Some(format!("{}{each}, {}", number::watt_hours(wh), label.name()))
 }
 
 fn row(label: &str, text: &str) -> String {
@@ -148,6 +157,7 @@ mod tests {
             "  test      accuracy 88.75 % (best 89.06 %), loss 0.3125, macro-F1 0.875",
             "  nodes     5, 1.2 GB sent, 1.2 GB received, 3 gradients dropped as too late",
             "  memory    214 MB at its peak",
+            "  energy    1.50 Wh, 5.00 mWh per 1,000 samples, measured",
             "  saved     step-002345.safetensors",
             "  folder    runs/today-fashion",
         ];
@@ -175,6 +185,9 @@ mod tests {
             received_bytes: None,
             late: None,
             head_share: None,
+            wh: None,
+            wh_per_1000_samples: None,
+            energy: None,
             ..sample::summary()
         };
         let expect = [

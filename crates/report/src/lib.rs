@@ -10,7 +10,7 @@
 //! 2. `folder`: where a run keeps it;
 //! 3. `log`: how an event gets there, and how a log is read back after a crash;
 //! 4. `terminal` and `bars`: the views; `transcript`, `roster`, `heading` and [`number`] make their text;
-//! 5. `facts` and `git`: what a run was started on and from.
+//! 5. `facts` and `git`: what a run was started on and from; `energy`: what it took.
 //!
 //! # Example
 //!
@@ -37,6 +37,7 @@
 
 mod bars;
 mod date;
+mod energy;
 mod error;
 mod event;
 mod facts;
@@ -56,6 +57,7 @@ mod terminal;
 mod transcript;
 
 pub use bars::Bars;
+pub use energy::{EnergyLabel, EnergyMeter, Watts};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, NodeLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};

@@ -97,6 +97,17 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
+/// An amount of energy, in the unit that leaves few digits.
+pub fn watt_hours(value: f64) -> String {
+    let (value, unit) = match value {
+        value if value >= 1000.0 => (value / 1000.0, "kWh"),
+        value if value >= 0.1 => (value, "Wh"),
+        value => (value * 1000.0, "mWh"),
+    };
+    let decimals = if value >= 100.0 { 0 } else { 2 };
+    format!("{value:.decimals$} {unit}")
+}
+
 /// A size in powers of ten: `512 B`, `248 kB`, `1.2 MB`.
 pub fn bytes(value: u64) -> String {
     let mut size = value as f64;
@@ -176,6 +187,13 @@ mod tests {
         check(seconds, [(59.4, "59s"), (59.6, "1m 00s"), (83.25, "1m 23s"), (3599.7, "1h 00m")]);
         check(seconds, [(7500.0, "2h 05m"), (86_399.9, "1d 00h"), (273_600.0, "3d 04h")]);
         check(seconds, [(f64::NAN, "-"), (-1.0, "-"), (f64::INFINITY, "-")]);
+    }
+
+    #[test]
+    fn energies_have_units() {
+        let cases = [(0.00012, "0.12 mWh"), (0.005, "5.00 mWh"), (0.1, "0.10 Wh"), (1.5, "1.50 Wh")];
+        check(watt_hours, cases);
+        check(watt_hours, [(345.6, "346 Wh"), (1234.0, "1.23 kWh")]);
     }
 
     #[test]

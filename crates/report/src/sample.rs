@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
+use crate::energy::EnergyLabel;
 use crate::event::{Event, NodeLine};
 use crate::summary::{Exit, Summary};
 
@@ -31,6 +32,9 @@ pub(crate) fn summary() -> Summary {
         received_bytes: Some(1_234_000_000),
         late: Some(3),
         head_share: Some(0.125),
+        wh: Some(1.5),
+        wh_per_1000_samples: Some(0.005),
+        energy: Some(EnergyLabel::Measured),
     }
 }
 
@@ -174,7 +178,7 @@ pub(crate) fn events() -> Vec<Event> {
         Event::Warned { message: "the disk is almost full".into() },
         Event::TargetReached { round: 469, accuracy: 0.859375, target: 0.84375 },
         Event::Interrupted { round: 470 },
-        Event::Ended { summary: summary() },
+        Event::Ended { summary: Box::new(summary()) },
     ]
 }
 

@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use crate::energy::EnergyLabel;
 use crate::float;
 
 /// A run in a few numbers: the last event of the log, and `summary.json`.
@@ -46,6 +47,11 @@ pub struct Summary {
     pub late: Option<u64>,
     /// The share of the time that the head was at work while its nodes waited.
     pub head_share: Option<f64>,
+    /// The energy of the machine during this process's part of the run, in watt hours.
+    pub wh: Option<f64>,
+    pub wh_per_1000_samples: Option<f64>,
+    /// Where that figure comes from.
+    pub energy: Option<EnergyLabel>,
 }
 
 /// Why a run ended.
@@ -96,12 +102,16 @@ mod tests {
             received_bytes: None,
             late: None,
             head_share: None,
+            wh: None,
+            wh_per_1000_samples: None,
+            energy: None,
             ..sample::summary()
         };
         let json = serde_json::to_value(&summary).unwrap();
         let measured = ["train_loss", "eval_loss", "accuracy", "best_accuracy", "macro_f1"];
         let counted = ["target_reached_round", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
-        for key in measured.into_iter().chain(counted) {
+        let energy = ["wh", "wh_per_1000_samples", "energy"];
+        for key in measured.into_iter().chain(counted).chain(energy) {
             assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
         }
         let keys = |summary: &Summary| -> Vec<String> {
@@ -118,7 +128,9 @@ mod tests {
         let mut json = serde_json::to_value(sample::summary()).unwrap();
         let newer =
             ["first_step_s", "macro_f1", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
-        json.as_object_mut().unwrap().retain(|key, _| !newer.contains(&key.as_str()));
+        let newest = ["wh", "wh_per_1000_samples", "energy"];
+        let is_old = |key: &str| !newer.contains(&key) && !newest.contains(&key);
+        json.as_object_mut().unwrap().retain(|key, _| is_old(key));
         let back: Summary = serde_json::from_value(json).unwrap();
         let expect = Summary { first_step_s: None, macro_f1: None, ..sample::summary() };
         let alone = Summary {
@@ -127,6 +139,9 @@ mod tests {
             received_bytes: None,
             late: None,
             head_share: None,
+            wh: None,
+            wh_per_1000_samples: None,
+            energy: None,
             ..expect
         };
         assert_eq!(back, alone);

@@ -300,9 +300,11 @@ mod tests {
     fn a_summary_ends_it() {
         let mut transcript = Transcript::default();
         let mut lines = Vec::new();
-        for event in
-            [sample::epoch_ended(5), sample::checkpointed(2345), Event::Ended { summary: sample::summary() }]
-        {
+        for event in [
+            sample::epoch_ended(5),
+            sample::checkpointed(2345),
+            Event::Ended { summary: Box::new(sample::summary()) },
+        ] {
             lines = transcript.lines(Path::new("runs/today-fashion"), &Stamped { at_s: 83.0, event });
         }
         assert!(lines[0].starts_with("epoch 5/"), "a held line is not lost");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bonfire_learn::Tally;
-use bonfire_report::{Event, Exit, Log, RunFolder, Summary, peak_rss_mb};
+use bonfire_report::{EnergyLabel, EnergyMeter, Event, Exit, Log, RunFolder, Summary, peak_rss_mb};
 
 use crate::checkpoint::{self, Progress, Snapshot};
 use crate::job::Job;
@@ -41,6 +41,8 @@ pub struct Run {
     epoch_started: Instant,
     /// How long the epoch was held up by evaluations and checkpoints.
     epoch_paused_s: f64,
+    /// Of this machine, where it is the only one and tells.
+    energy: Option<EnergyMeter>,
     /// Why the newest checkpoint could not be written, if it could not.
     unsaved: Option<String>,
 }
@@ -116,6 +118,11 @@ impl Run {
         self.progress.samples as f64 / self.job.dataset.train.len() as f64
     }
 
+    /// Counts from now on what energy this machine takes, if it can be told. For a run that is on no other.
+    pub fn meter_energy(&mut self) {
+        self.energy = EnergyMeter::start(Path::new("/"), self.job.settings.file.watts, Instant::now());
+    }
+
     pub fn tell(&mut self, event: Event) {
         self.log.record(Instant::now(), event);
     }
@@ -154,12 +161,13 @@ impl Run {
     /// Writes the summary of a run that came to this end.
     pub fn end(mut self, trained: Result<Exit>) -> Result<Summary> {
         let exit = *trained.as_ref().unwrap_or(&Exit::Failed);
-        let summary = self.summary(exit);
+        let energy = self.energy.as_mut().and_then(|meter| meter.joules(Instant::now()));
+        let summary = self.summary(exit, energy);
         let mut written = self.folder.write_summary(&summary).map_err(anyhow::Error::from);
         if self.state.take().is_some_and(|state| state.join().is_err()) {
             written = written.and(Err(anyhow::anyhow!("the thread that writes state.json broke off")));
         }
-        self.tell(Event::Ended { summary: summary.clone() });
+        self.tell(Event::Ended { summary: Box::new(summary.clone()) });
         trained?;
         if let Some(reason) = self.unsaved {
             bail!("the run is over, but its last parameters could not be saved: {reason}");
@@ -231,6 +239,9 @@ impl Run {
         let seconds = now.duration_since(self.window.since).as_secs_f64();
         if seconds < every {
             return;
+        }
+        if let Some(meter) = &mut self.energy {
+            meter.look(now);
         }
         let event = Event::Progress {
             round: self.progress.round,
@@ -377,9 +388,11 @@ impl Run {
         Ok(written)
     }
 
-    fn summary(&self, exit: Exit) -> Summary {
+    /// With the joules that it took, if that is known.
+    fn summary(&self, exit: Exit, energy: Option<(f64, EnergyLabel)>) -> Summary {
         let seconds = self.started.elapsed().as_secs_f64();
         let progress = &self.progress;
+        let wh = energy.map(|(joules, _)| joules / 3600.0);
         Summary {
             name: self.job.settings.file.name.clone(),
             model: self.job.model_name.clone(),
@@ -407,6 +420,9 @@ impl Run {
             received_bytes: self.traffic.map(|traffic| traffic.received_bytes),
             late: self.traffic.map(|traffic| traffic.late),
             head_share: self.traffic.map(|traffic| traffic.head_share),
+            wh,
+            wh_per_1000_samples: wh.filter(|_| self.samples > 0).map(|wh| wh * 1000.0 / self.samples as f64),
+            energy: energy.map(|(_, label)| label),
         }
     }
 }

@@ -68,6 +68,24 @@ fn check_summary(summary: &Value) {
 }
 
 #[test]
+fn the_energy_of_a_run_is_told_with_its_source() {
+    let dir = Dir::new();
+    // As much when it is idle as when it is not, so the figure is known.
+    let told =
+        dir.bonfire("train --out here").set(TINY).arg("--set").arg("watts={idle: 36, full: 36}").succeed();
+    let run = Record::of(dir.path("here"));
+    assert_eq!(run.summary()["energy"], "given");
+    let (wh, seconds, samples) = (run.number("wh"), run.number("seconds"), run.number("samples"));
+    assert!(wh > 0.0 && wh <= 0.0101 * seconds, "{wh} Wh in {seconds} s at 36 W");
+    assert!((run.number("wh_per_1000_samples") / (wh * 1000.0 / samples) - 1.0).abs() < 1e-9);
+    let line =
+        told.stderr.lines().find(|line| line.trim_start().starts_with("energy")).expect("a line of it");
+    assert!(line.contains("Wh per 1,000 samples, given"), "{line}");
+    dir.write("run.yml", "seed: 1\nwatts: {idle: -1, full: 3}\n");
+    dir.bonfire("train run.yml").run().refuse("run.yml:2: watts.idle: must be from 0 to 100000");
+}
+
+#[test]
 fn without_a_name_a_run_goes_below_runs() {
     let dir = Dir::new();
     dir.bonfire("train").set(TINY).succeed();

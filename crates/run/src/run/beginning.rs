@@ -92,6 +92,7 @@ impl Run {
             window: Window { since: started, samples: 0, tally: Tally::default() },
             epoch_started: started,
             epoch_paused_s: 0.0,
+            energy: None,
             unsaved: None,
         };
         run.announce();

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use bonfire_data::Source;
 use bonfire_learn::kernels::low_rank::MOST_RANK;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule, SgdOptions};
+use bonfire_report::Watts;
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
@@ -92,6 +93,9 @@ pub struct RunFile {
     pub silence_s: f64,
     /// With fewer workers, or relays, the run waits.
     pub min_workers: usize,
+    /// What the machine of a run on one takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watts: Option<Watts>,
 }
 
 /// Where a node takes the data from.
@@ -161,6 +165,7 @@ impl Default for RunFile {
             evaluator: false,
             silence_s: 5.0,
             min_workers: 1,
+            watts: None,
         }
     }
 }
@@ -332,6 +337,9 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
         && !(1..=MOST_RANK).contains(&rank)
     {
         return Err(tree.wrong("compression.powersgd", format!("must be from 1 to {MOST_RANK}")));
+    }
+    if let Some((key, rule)) = file.watts.and_then(|watts| watts.check().err()) {
+        return Err(tree.wrong(&format!("watts.{key}"), rule));
     }
     if let Some((option, rule)) = file.optimizer.wrong_option() {
         let key = format!("optimizer.{}.{option}", file.optimizer.name());

@@ -390,6 +390,14 @@ fn options_of_another_kind_of_server_are_refused() {
     let backup = "is only for `aggr_type: sync`: an async server waits for nobody";
     check("type: async, backup_workers: 1", &at("backup_workers", backup));
     refuse("silence_s: 0.1", &[], "run.yml:1: silence_s: must be from 0.5 to 86400");
+    refuse("watts: {idle: -1, full: 5}", &[], "run.yml:1: watts.idle: must be from 0 to 100000");
+    refuse(
+        "watts:\n  idle: 6\n  full: 5",
+        &[],
+        "run.yml:3: watts.full: must be from 6, as when it is idle, to 100000",
+    );
+    refuse("watts: {idle: 6}", &[], "run.yml:1: watts: the key `full` is missing");
+    refuse("watts: {idle: 6, fall: 7}", &[], "run.yml:1: watts: unknown key `fall`; did you mean `full`?");
     refuse(
         "workers: 2\nmin_workers: 3",
         &[],
@@ -427,6 +435,7 @@ fn the_resolved_file_reads_back_the_same() {
         "arch: flat\nparameter_server: {num_workers: 2}\nhead: {works: true}",
         "head: {works: false}",
         "evaluator: true\nsilence_s: 2.5\nworkers: 3\nmin_workers: 2",
+        "watts: {idle: 2.7, full: 6.4}",
         "model: {tagger: {cell: lstm, dropout: 0.1}}\ndata: {name: grammar, tags: xpos, lower_case: false}",
         "model: {sentiment: {classes: 5}}\ndata: {path: 'a: b # c', max_words: 50}\nname: \"yes\"",
         "model: {mlp: {hidden: []}}\noptimizer: {sgd: {lr: 0.1, momentum: 0.9, nesterov: true, rows: all}}",
