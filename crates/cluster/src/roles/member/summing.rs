@@ -23,6 +23,9 @@ const LATENCY_AFTER: u64 = 2;
 /// So many hops are measured, of which the shortest counts.
 const HOPS: u32 = 3;
 
+/// The number of the first of them among the exchanges of a round. A sum has fewer.
+const FIRST_HOP: u32 = 1 << 20;
+
 impl Participant<'_> {
     /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
     /// them was told to.
@@ -128,9 +131,9 @@ impl Participant<'_> {
             })
         };
         // Some may be late from the round; after the first hop all are in step.
-        hop(connections, 1)?;
+        hop(connections, FIRST_HOP)?;
         let mut least = f64::MAX;
-        for step in 2..2 + HOPS {
+        for step in FIRST_HOP + 1..=FIRST_HOP + HOPS {
             let started = connections.mailbox.now();
             hop(connections, step)?;
             least = least.min((connections.mailbox.now() - started).as_secs_f64());
