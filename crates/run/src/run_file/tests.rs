@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod exchange;
+
 use super::*;
 
 fn read_with(text: &str, set: &[&str], workers: Option<usize>) -> Result<Settings, YamlError> {
@@ -30,109 +32,6 @@ fn everything_has_a_default() {
     assert_eq!(file, expect);
     assert_eq!((workers, length, threads), (4, Span::Epochs(5), 1));
     assert_eq!(read("{}", &[]).file, expect);
-}
-
-/// A group of so many workers with these lines.
-fn group(workers: usize, rest: &str) -> String {
-    format!("arch: allreduce\nallreduce: {{num_workers: {workers}}}\n{rest}")
-}
-
-#[test]
-fn members_may_train_by_themselves() {
-    let check = |workers: usize, rest: &str, expect: (LocalSteps, f32, f32, bool)| {
-        let settings = read(&group(workers, rest), &[]);
-        let outer = settings.outer.as_ref().unwrap();
-        let found = (settings.file.local_steps, outer.lr, outer.momentum, outer.nesterov);
-        assert_eq!(found, expect, "{workers} {rest}");
-        let again = read(&settings.to_yaml().unwrap(), &[]);
-        assert_eq!(again.file, settings.file, "what is saved says the same");
-    };
-    let always = LocalSteps::Always(16);
-    for (workers, momentum) in [(1, 0.0), (3, 0.0), (4, 0.2), (7, 0.2), (8, 0.5), (16, 0.6), (100, 0.6)] {
-        check(workers, "local_steps: 16", (always, 1.0, momentum, false));
-    }
-    let later = LocalSteps::After(LaterSteps { after: Span::Rounds(100), steps: 8 });
-    check(2, "local_steps: {after: 100 rounds, steps: 8}", (later, 1.0, 0.0, false));
-    check(8, "local_steps: 16\nouter: {lr: 0.7, momentum: 0.9, nesterov: true}", (always, 0.7, 0.9, true));
-    check(8, "local_steps: 16\nouter: {nesterov: true}", (always, 1.0, 0.5, true));
-    for rest in ["", "local_steps: 1", "local_steps: {after: 3 epochs, steps: 1}"] {
-        assert_eq!(read(&group(4, rest), &[]).outer, None, "{rest}");
-    }
-}
-
-#[test]
-fn what_suits_the_network_may_be_left_open() {
-    let both = read(&group(8, "compression: auto\nlocal_steps: auto"), &[]);
-    assert_eq!((both.file.compression, both.file.local_steps), (Compression::Auto, LocalSteps::Auto));
-    let outer = both.outer.as_ref().unwrap();
-    assert_eq!((outer.lr, outer.momentum), (1.0, 0.5), "as with a number");
-    assert_eq!(read(&both.to_yaml().unwrap(), &[]).file, both.file, "what is saved says the same");
-    read(&group(3, "compression: auto\nnum_server_rounds: 9"), &[]);
-    let own = read(&group(3, "local_steps: auto\nouter: {momentum: 0.3}"), &[]);
-    assert_eq!(own.outer.unwrap().momentum, 0.3);
-}
-
-#[test]
-fn what_cannot_be_left_open_is_refused() {
-    let check = |text: &str, expect: &str| refuse(text, &[], &format!("run.yml:{expect}"));
-    let alone = "is only for `arch: allreduce`: on one machine exchanges cost nothing";
-    check("local_steps: auto", &format!("1: local_steps: auto {alone}"));
-    check("compression: auto", &format!("1: compression: auto {alone}"));
-    let server = "arch: flat\nparameter_server: {num_workers: 2}";
-    check(
-        &format!("compression: auto\n{server}"),
-        "1: compression: auto is only for `arch: allreduce`, whose members tell what an exchange takes: \
-         name none, f16 or int8",
-    );
-    check(
-        &format!("local_steps: auto\n{server}"),
-        "1: local_steps: auto is only for `arch: allreduce`: a server steps by every gradient",
-    );
-    check(
-        "compression: auto\narch: allreduce\nallreduce: {num_workers: 2, op: adasum}",
-        "1: compression: adasum combines gradients as they are: leave it out",
-    );
-    check(
-        "compression: auto\narch: allreduce\nallreduce: {num_workers: 2, engine: mpi}",
-        "1: compression: MPI sums in f32: leave it out, or leave out `engine: mpi`",
-    );
-    check(
-        &group(3, "num_server_rounds: 500\nlocal_steps: auto"),
-        "4: local_steps: auto cannot be given together with num_server_rounds, whose rounds would be of a length \
-         that is not known beforehand: name a number, or give epochs instead",
-    );
-}
-
-#[test]
-fn local_steps_that_make_no_sense_are_refused() {
-    let check = |text: &str, expect: &str| refuse(text, &[], &format!("run.yml:{expect}"));
-    let member = |rest: &str, expect: &str| check(&group(3, rest), expect);
-    member("local_steps: 0", "3: local_steps: must be at least 1");
-    member("local_steps: -2", "3: local_steps: must be at least 1");
-    member("local_steps: {after: 1 epoch, steps: 0}", "3: local_steps.steps: must be at least 1");
-    member("outer: {lr: 1}", "3: outer: is only for `local_steps` above 1");
-    member("local_steps: 2\nouter: {lr: 0}", "4: outer.lr: must be above 0");
-    member("local_steps: 2\nouter: {momentum: 1}", "4: outer.momentum: must be from 0 to below 1");
-    member(
-        "local_steps: 2\nouter: {nesterov: true}",
-        "4: outer.nesterov: must be used with a momentum above 0",
-    );
-    check(
-        "local_steps: 2",
-        "1: local_steps: above 1 is only for `arch: allreduce`: on one machine exchanges cost nothing",
-    );
-    check(
-        "local_steps: 2\narch: flat\nparameter_server: {num_workers: 2}",
-        "1: local_steps: above 1 is only for `arch: allreduce`: a server steps by every gradient",
-    );
-    check(
-        "local_steps: 2\narch: allreduce\nallreduce: {num_workers: 2, op: adasum}",
-        "1: local_steps: above 1 is only for `op: mean`: adasum combines gradients of one point",
-    );
-    check(
-        "local_steps: 2\narch: allreduce\nallreduce: {num_workers: 2, engine: mpi}",
-        "1: local_steps: above 1 is not for `engine: mpi`, which sums gradients: leave one of them out",
-    );
 }
 
 #[test]
@@ -194,33 +93,6 @@ fn a_length_is_given_once() {
     refuse("num_server_rounds: 7\nepochs: 3", &[], &format!("run.yml:1: {both}"));
     let set = "--set num_server_rounds=7: cannot be given together with epochs: leave one of them out";
     refuse("epochs: 3", &["num_server_rounds=7"], set);
-}
-
-#[test]
-fn factors_are_for_sums_over_all_workers() {
-    let check = |powersgd: &str, arch: &str, expect: &str| {
-        refuse(&format!("compression: {powersgd}\n{arch}"), &[], &format!("run.yml:1: compression{expect}"));
-    };
-    let group = "arch: allreduce\nallreduce: {num_workers: 2}";
-    check("{powersgd: 0}", group, ".powersgd: must be from 1 to 64");
-    check("{powersgd: 65}", group, ".powersgd: must be from 1 to 64");
-    check("{powersgd: two}", group, ".powersgd: expected a whole number, 0 or more, found the text \"two\"");
-    check("powersgd", group, ".powersgd: expected a whole number, 0 or more, found nothing");
-    let adasum = "arch: allreduce\nallreduce: {num_workers: 2, op: adasum}";
-    check("{powersgd: 2}", adasum, ": adasum combines gradients as they are: leave it out");
-    let mpi = "arch: allreduce\nallreduce: {num_workers: 2, engine: mpi}";
-    check("{powersgd: 2}", mpi, ": MPI sums in f32: leave it out, or leave out `engine: mpi`");
-    let only = ": powersgd is only for `arch: allreduce`:";
-    check("{powersgd: 2}", "seed: 1", &format!("{only} on one machine nothing travels"));
-    let servers = [
-        "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 2}",
-        "arch: hierarchical\nglobal_server: {aggr_type: sync, local_servers: [{aggr_type: sync, num_workers: 2}]}",
-    ];
-    for arch in servers {
-        check("{powersgd: 2}", arch, &format!("{only} its two factors are two sums over all workers"));
-    }
-    let settings = read(&format!("compression: int8\n{group}"), &["compression.powersgd=4"]);
-    assert_eq!(settings.file.compression, Compression::PowerSgd(4));
 }
 
 #[test]
