@@ -58,8 +58,8 @@ fn factors_are_a_fraction_of_the_bytes_and_members_stay_equal() {
         assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
     }
     let ratio = exchanged(&factors) / exchanged(&whole);
-    // 29 rounds of factors, 2 (784 + 256 + 256 + 10) values and 266 biases of 203,530; and one that is exact. So few are
-    // one chunk an exchange, which the first member sums: another one sends it once, and of all else 4/3.
+    // 29 rounds of factors, 2 (784 + 256 + 256 + 10) values and 266 biases of 203,530; and one that is exact. So few
+    // are one chunk an exchange, which the first member sums: another one sends it once, and of all else 4/3.
     let expect = (1.0 + 29.0 * 0.75 * 2878.0 / 203_530.0) / 30.0;
     assert!((expect..1.1 * expect).contains(&ratio), "{ratio} for {expect}");
 }
