@@ -262,6 +262,10 @@ impl ShardedSums {
         match summed {
             Ok(()) => {
                 self.own.commit();
+                if self.exact {
+                    // Who had nothing to send in this round could not make up for anything.
+                    self.own.reset();
+                }
                 self.sums.commit();
                 self.even_out();
                 self.total.finish();

@@ -207,6 +207,30 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
 }
 
 #[test]
+fn who_has_nothing_to_send_in_an_exact_round_owes_nothing_after_it() {
+    let layout = layout(20_000);
+    among(2, |peers| {
+        let mut sums = ShardedSums::new(&layout, Precision::Int8);
+        sums.share_out(&[1.0, 1.0]);
+        for round in 1..=3 {
+            (peers.round, peers.step) = (round, 0);
+            let mut own = gradient(&layout, peers.index, round);
+            if round == 3 && peers.index == 1 {
+                own.clear();
+                own.finish();
+            }
+            sums.sum(peers, &mut own, round == 3).expect("a sum");
+        }
+        // A run that goes on from here after it was killed knows of nothing that was lost.
+        let (next, mut fresh) = (gradient(&layout, 0, 4), ShardedSums::new(&layout, Precision::Int8));
+        for index in 0..sums.chunks.count() {
+            let (one, other) = (sums.own.encode(&next, index, false), fresh.own.encode(&next, index, false));
+            assert_eq!(one.payload, other.payload, "chunk {index}");
+        }
+    });
+}
+
+#[test]
 fn chunks_are_shared_out_by_parts() {
     let chunks = Chunks::of(&layout(1_000_000));
     let check = |parts: &[f64]| {
