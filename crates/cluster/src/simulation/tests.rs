@@ -64,7 +64,7 @@ const ALL: [Kind; 11] =
     [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, AUTO];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
-const IN_CI: u64 = 1000;
+const IN_CI: u64 = 600;
 
 /// Simulates a kind of cluster under many seeds.
 fn simulate(kind: Kind) {
