@@ -61,19 +61,6 @@ impl GradientSums {
         }
     }
 
-    /// Replaces a member's gradient by the sum over all members, computing on the threads of a pool. In an exact round
-    /// nothing is lost, and what was lost in earlier rounds is made up for.
-    pub fn sum<E: From<Closed>>(
-        &mut self,
-        peers: &mut Peers<'_, E>,
-        gradient: &mut Gradient,
-        exact: bool,
-        pool: &ThreadPool,
-    ) -> Result<(), E> {
-        self.begin(peers, exact);
-        self.complete(peers, gradient, exact, pool)
-    }
-
     /// Begins a sum, for [`advance`](Self::advance) and [`complete`](Self::complete).
     pub fn begin<E: From<Closed>>(&mut self, peers: &Peers<'_, E>, exact: bool) {
         if let Self::Sharded(sums) = self {
@@ -95,7 +82,8 @@ impl GradientSums {
         }
     }
 
-    /// Waits for what is missing, and replaces the gradient by the sum.
+    /// Waits for what is missing, and replaces a member's gradient by the sum over all members, computing on the threads
+    /// of a pool. In an exact round nothing is lost, and what was lost in earlier rounds is made up for.
     pub fn complete<E: From<Closed>>(
         &mut self,
         peers: &mut Peers<'_, E>,

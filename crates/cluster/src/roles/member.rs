@@ -323,10 +323,7 @@ impl<'w> Participant<'w> {
             None => trainer.idle(),
         };
         let started = connections.mailbox.now();
-        match overlaps {
-            true => self.complete(connections, trainer, formed, round, exact)?,
-            false => self.exchange(connections, trainer, formed, round, exact)?,
-        }
+        self.exchange(connections, trainer, formed, (round, overlaps), exact)?;
         let exchange_s = (connections.mailbox.now() - started).as_secs_f64();
         match is_apart {
             true => trainer.step_together(),

@@ -77,27 +77,13 @@ impl Participant<'_> {
         sent.map(|()| computed)
     }
 
-    /// Replaces the trainer's gradient, which has left in part, by that of all members.
-    pub(super) fn complete(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        formed: &Formed,
-        round: u64,
-        exact: bool,
-    ) -> Result<(), Break> {
-        self.among(connections, trainer, formed, (round, 0), |sums, peers, gradient, pool| {
-            sums.complete(peers, gradient, exact, pool)
-        })
-    }
-
-    /// Replaces the trainer's gradient by that of all members.
+    /// Replaces the trainer's gradient, of which some may have left already, by that of all members.
     pub(super) fn exchange(
         &mut self,
         connections: &mut Connections,
         trainer: &mut Trainer,
         formed: &Formed,
-        round: u64,
+        (round, has_begun): (u64, bool),
         exact: bool,
     ) -> Result<(), Break> {
         if let Some(world) = self.world {
@@ -106,10 +92,17 @@ impl Participant<'_> {
         if formed.links.len() == 1 {
             return self.incoming.hear_all(connections);
         }
-        let (op, layout) = (self.op, trainer.layout().clone());
-        self.among(connections, trainer, formed, (round, 0), |sums, peers, gradient, pool| match op {
-            ReduceOp::Mean => sums.sum(peers, gradient, exact, pool),
-            ReduceOp::Adasum => sums::combined(peers, &layout, gradient),
+        if self.op == ReduceOp::Adasum {
+            let layout = trainer.layout().clone();
+            return self.among(connections, trainer, formed, (round, 0), |_, peers, gradient, _| {
+                sums::combined(peers, &layout, gradient)
+            });
+        }
+        self.among(connections, trainer, formed, (round, 0), |sums, peers, gradient, pool| {
+            if !has_begun {
+                sums.begin(peers, exact);
+            }
+            sums.complete(peers, gradient, exact, pool)
         })
     }
 
