@@ -82,8 +82,8 @@ impl GradientSums {
         }
     }
 
-    /// Waits for what is missing, and replaces a member's gradient by the sum over all members, computing on the threads
-    /// of a pool. In an exact round nothing is lost, and what was lost in earlier rounds is made up for.
+    /// Waits for what is missing, and replaces a member's gradient by the sum over all members, computing on a pool's
+    /// threads. In an exact round nothing is lost, and what was lost in earlier rounds is made up for.
     pub fn complete<E: From<Closed>>(
         &mut self,
         peers: &mut Peers<'_, E>,
