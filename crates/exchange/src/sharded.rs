@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use bonfire_learn::{Gradient, Layout};
-use bonfire_wire::payload::Precision;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
 use crate::chunks::{Chunk, Chunks};
-use crate::codec::{ChunkEncoder, Parcel, ReceivedChunk, replace_chunk, sum_chunk};
+use crate::codec::{ChunkEncoder, Coding, Parcel};
+use crate::received::{ReceivedChunk, replace_chunk, sum_chunk};
 
 /// One member's place among all, in one round.
 pub struct Peers<'a, E> {
@@ -161,14 +161,14 @@ pub struct ShardedSums {
 }
 
 impl ShardedSums {
-    pub fn new(layout: &Layout, precision: Precision) -> Self {
+    pub fn new(layout: &Layout, coding: Coding) -> Self {
         let chunks = Arc::new(Chunks::of(layout));
         Self {
             parts: Vec::new(),
             owners: Vec::new(),
             loads: Vec::new(),
-            own: ChunkEncoder::new(&chunks, precision),
-            sums: ChunkEncoder::new(&chunks, precision),
+            own: ChunkEncoder::new(&chunks, coding),
+            sums: ChunkEncoder::new(&chunks, coding.of_sums()),
             total: Gradient::new(layout),
             there: Vec::new(),
             is_done: Vec::new(),
@@ -198,9 +198,9 @@ impl ShardedSums {
     }
 
     /// Values travel otherwise from now on. Every piece says how, so members need not agree on when that is.
-    pub fn set_precision(&mut self, precision: Precision) {
-        self.own.set_precision(precision);
-        self.sums.set_precision(precision);
+    pub fn set_coding(&mut self, coding: Coding) {
+        self.own.set_coding(coding);
+        self.sums.set_coding(coding.of_sums());
     }
 
     /// Forgets what was lost: what is summed from now on is of another kind.
@@ -296,15 +296,17 @@ impl ShardedSums {
                 break;
             }
             let Some((from, way, index, parcel)) = peers.piece(wait)? else { break };
-            let owner = self.owners.get(index).copied();
+            let Some(&owner) = self.owners.get(index) else { return Err(Closed.into()) };
+            let load = parcel.payload.len();
+            let parcel = parcel.unpacked(&self.chunks[index]).map_err(|_| Closed)?;
             match way {
-                THERE if owner == Some(peers.index) => self.take(peers, from, index, parcel, gradient)?,
-                BACK if owner == Some(from) && !self.is_done[index] => {
+                THERE if owner == peers.index => self.take(peers, from, index, parcel, gradient)?,
+                BACK if owner == from && !self.is_done[index] => {
                     let chunk = &self.chunks[index];
                     let arrived = ReceivedChunk::read(chunk, &parcel).map_err(|_| Closed)?;
                     replace_chunk(chunk, &arrived, &mut self.total);
                     self.total.weight = parcel.weight;
-                    self.sum_is_here(index, &parcel);
+                    self.sum_is_here(index, load);
                 }
                 // A member with other chunks, or that says something twice, is none.
                 _ => return Err(Closed.into()),
@@ -333,6 +335,7 @@ impl ShardedSums {
                 true if is_own && self.own.sums_as_is(index) => {
                     Parcel { payload: Bytes::new(), is_plain: true, weight: gradient.weight }
                 }
+                true if is_own => self.own.encode_unpacked(gradient, index, self.exact),
                 true => self.own.encode(gradient, index, self.exact),
                 false => Parcel { payload: Bytes::new(), is_plain: false, weight: 0.0 },
             };
@@ -344,10 +347,10 @@ impl ShardedSums {
         Ok(())
     }
 
-    fn sum_is_here(&mut self, index: usize, sum: &Parcel) {
+    fn sum_is_here(&mut self, index: usize, load: usize) {
         self.is_done[index] = true;
         // Some for the frame.
-        self.loads[index] = sum.payload.len() + 64;
+        self.loads[index] = load + 64;
         self.left -= 1;
     }
 
@@ -375,7 +378,7 @@ impl ShardedSums {
         for other in peers.others() {
             peers.send(other, BACK, index, sum.clone())?;
         }
-        self.sum_is_here(index, &sum);
+        self.sum_is_here(index, sum.payload.len());
         Ok(())
     }
 

@@ -10,7 +10,6 @@ use anyhow::{Context, Result};
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
 use bonfire_run::schedule::RunSchedule;
 use bonfire_strategy::group;
-use bonfire_wire::payload::Precision;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
@@ -18,8 +17,8 @@ use bytes::Bytes;
 use super::node::{Caller, Connections, Next};
 use crate::trainer::{Computed, Trainer};
 use apart::Apart;
+use bonfire_exchange::codec::Coding;
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::precision;
 use bonfire_exchange::sharded::Early;
 use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
@@ -103,7 +102,7 @@ struct Participant<'w> {
     /// The newest generation that was heard of.
     generation: u64,
     /// As the run file says.
-    precision: Precision,
+    coding: Coding,
     sums: GradientSums,
     memory: sums::Memory,
     apart: Apart,
@@ -139,7 +138,7 @@ impl<'w> Participant<'w> {
             round: 0,
             formed: None,
             generation: 0,
-            precision: precision(settings.file.compression),
+            coding: Coding::of(settings.file.compression),
             sums: GradientSums::new(trainer.layout(), settings.file.compression, settings.file.seed),
             memory: sums::Memory::default(),
             apart: Apart::default(),
@@ -199,7 +198,7 @@ impl<'w> Participant<'w> {
             self.take_state(connections, trainer, group.round)?;
         }
         self.sums.share_out(&parts);
-        self.sums.set_precision(if group.int8 { Precision::Int8 } else { self.precision });
+        self.sums.set_coding(if group.int8 { Coding::INT8 } else { self.coding });
         self.round = group.round;
         let formed = Formed { view, index, links, is_measured: group.measured };
         if group.behind {

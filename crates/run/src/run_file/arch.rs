@@ -168,8 +168,8 @@ impl Topology {
     pub(super) fn refuses_compression(&self, compression: Compression) -> Option<&'static str> {
         let is_of_low_rank = match compression {
             Compression::None => return None,
-            Compression::F16 | Compression::Int8 | Compression::Auto => false,
             Compression::PowerSgd(_) => true,
+            _ => false,
         };
         match self {
             Self::Allreduce { engine: Engine::Mpi, .. } => {
