@@ -43,6 +43,7 @@ pub mod codec;
 pub mod collector;
 pub mod gradient_sums;
 pub mod low_rank;
+pub mod owners;
 mod packing;
 mod pages;
 pub mod parameters;

@@ -307,6 +307,7 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
     let mut peers = Peers {
         index: party.index,
         links: &outboxes,
+        servers: &[],
         receive: &mut receive,
         early: &mut early,
         generation: 1,

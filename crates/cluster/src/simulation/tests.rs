@@ -35,6 +35,12 @@ const ASYNC_HIERARCHY: Kind = Kind {
 
 const GROUP: Kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", nodes: 3, samples: 90 };
 
+const SERVERS: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3, servers: 2}\ncompression: int8",
+    nodes: 5,
+    samples: 90,
+};
+
 const ADASUM: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3, op: adasum}", nodes: 3, samples: 90 };
 
@@ -55,7 +61,7 @@ const LOW_RANK: Kind = Kind {
 };
 
 const TOP_K: Kind = Kind {
-    arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: {top_k: 0.1}\noptimizer: {sgd: {lr: 0.05}}",
+    arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: {top_k: 0.1}",
     nodes: 3,
     samples: 90,
 };
@@ -66,13 +72,14 @@ const AUTO: Kind = Kind {
     samples: 240,
 };
 
-const ALL: [Kind; 12] = [
+const ALL: [Kind; 13] = [
     SYNC,
     BACKUP,
     ASYNC,
     HIERARCHY,
     ASYNC_HIERARCHY,
     GROUP,
+    SERVERS,
     ADASUM,
     INT8,
     LOCAL_STEPS,
@@ -82,7 +89,7 @@ const ALL: [Kind; 12] = [
 ];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
-const IN_CI: u64 = 600;
+const IN_CI: u64 = 500;
 
 /// Simulates a kind of cluster under many seeds.
 fn simulate(kind: Kind) {
@@ -154,6 +161,11 @@ fn a_group_of_low_rank_survives() {
 }
 
 #[test]
+fn a_group_with_servers_survives() {
+    simulate(SERVERS);
+}
+
+#[test]
 fn a_group_of_few_values_survives() {
     simulate(TOP_K);
 }
@@ -204,7 +216,7 @@ fn result(case: &Case) -> Vec<u8> {
 
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
-    for kind in [SYNC, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, TOP_K] {
+    for kind in [SYNC, GROUP, SERVERS, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, TOP_K] {
         let case =
             |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
         let expect = result(&case(0));

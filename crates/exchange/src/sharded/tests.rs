@@ -6,6 +6,7 @@ use bonfire_spoil::{Chance, Trial};
 use super::*;
 use crate::adasum::adasum;
 use crate::among::{Gone, among};
+use crate::owners::parts;
 use crate::spoilt::outbox;
 use crate::sums::combined;
 
@@ -90,6 +91,61 @@ fn a_sum_is_that_of_one_process() {
                         bits(&layout, &expect),
                         "{members} members, {size}, {coding:?}"
                     );
+                }
+            }
+        }
+    }
+}
+
+/// The sums of some rounds as every member has them, with so many servers, the last round exact.
+fn rounds_with_servers(
+    layout: &Layout,
+    (members, servers): (usize, usize),
+    coding: Coding,
+) -> Vec<Vec<Gradient>> {
+    let mut ends = among(members + servers, |peers| {
+        let serving: Vec<Outbox> = peers.links[members..].iter().flatten().cloned().collect();
+        let is_server = peers.index >= members;
+        let mut peers = Peers {
+            index: peers.index,
+            links: &peers.links[..members],
+            servers: if is_server { &[] } else { &serving },
+            receive: &mut *peers.receive,
+            early: &mut *peers.early,
+            generation: 1,
+            round: 0,
+            step: 0,
+        };
+        let mut sums = ShardedSums::new(layout, coding);
+        sums.share_out(&parts(members, servers));
+        let mut all = Vec::new();
+        for round in 1..=4 {
+            (peers.round, peers.step) = (round, 0);
+            if is_server {
+                sums.serve(&mut peers, round == 4).expect("sums");
+                continue;
+            }
+            let mut own = gradient(layout, peers.index, round);
+            sums.sum(&mut peers, &mut own, round == 4).expect("a sum");
+            all.push(own);
+        }
+        all
+    });
+    ends.truncate(members);
+    ends
+}
+
+#[test]
+fn servers_sum_as_members_do() {
+    for (members, servers) in [(2, 1), (3, 2), (3, 3), (4, 1)] {
+        for coding in [Coding::PLAIN, Coding::Packed, Coding::INT8, Coding::Largest(0.1)] {
+            let layout = layout(30_000);
+            let ends = rounds_with_servers(&layout, (members, servers), coding);
+            let expect = rounds(&layout, members, 4, coding);
+            for (round, ends) in (0..4).map(|round| (round, ends.iter().map(move |end| &end[round]))) {
+                for found in ends {
+                    let expect = bits(&layout, &expect[0][round]);
+                    assert!(bits(&layout, found) == expect, "{members} and {servers}, {coding:?}, {round}");
                 }
             }
         }
@@ -196,6 +252,7 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
         let mut peers = Peers {
             index: 0,
             links: &links,
+            servers: &[],
             receive: &mut |_| Err(Gone),
             early: &mut Early::new(),
             generation: 1,
@@ -343,6 +400,7 @@ fn no_piece_takes_a_member_down() {
             let mut peers = Peers {
                 index: 0,
                 links: &links,
+                servers: &[],
                 receive: &mut |_| said.next().map(Some).ok_or(Gone),
                 early: &mut Early::new(),
                 generation: 1,

@@ -400,7 +400,7 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), YamlError> {
             Some(group) => group.num_workers = workers,
             none => {
                 let (op, engine) = Default::default();
-                *none = Some(Allreduce { num_workers: workers, op, engine });
+                *none = Some(Allreduce { num_workers: workers, servers: 0, op, engine });
             }
         },
         (Arch::Hierarchical, _) => {
