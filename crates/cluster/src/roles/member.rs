@@ -440,8 +440,8 @@ pub(super) fn due_after(schedule: &RunSchedule, plan: &group::Plan, view: &group
     schedule.due(round, epoch.as_slice(), plan.is_last(view, round))
 }
 
-/// Whether nothing is rounded in a round. Checkpoints do not have what rounding has lost: so nothing is lost by then, nor
-/// when what is summed changes.
+/// Whether nothing is rounded in a round. Checkpoints do not have what rounding has lost: so nothing is lost by then,
+/// nor when what is summed changes.
 pub(super) fn is_exact(due: Due, view: &group::View, round: u64) -> bool {
     due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round)
 }
