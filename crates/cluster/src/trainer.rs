@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use bonfire_data::{Dataset, Samples};
+use bonfire_data::{Cut, Dataset, Samples};
 use bonfire_learn::{Gradient, Layout, Tally};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto;
@@ -36,6 +36,19 @@ pub(crate) struct Trainer {
     pub pool: ThreadPool,
 }
 
+/// What to compute: a unit, or in its place a part of several where workers have unequal shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub unit: Unit,
+    pub cut: Option<Cut>,
+}
+
+impl From<Unit> for Task {
+    fn from(unit: Unit) -> Self {
+        Self { unit, cut: None }
+    }
+}
+
 /// What computing a unit took and gave.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Computed {
@@ -52,6 +65,7 @@ impl Computed {
         sum.answers += tally.answers;
         sum.correct += tally.correct;
         sum.samples += tally.samples;
+        sum.words += tally.words;
         self.seconds += other.seconds;
     }
 }
@@ -85,15 +99,15 @@ impl Trainer {
     }
 
     /// Computes the gradient of a unit.
-    pub(crate) fn compute(&mut self, unit: Unit) -> Computed {
-        self.compute_by_layers(unit, &mut |_, _, _| ())
+    pub(crate) fn compute(&mut self, task: impl Into<Task>) -> Computed {
+        self.compute_by_layers(task.into(), &mut |_, _, _| ())
     }
 
     /// The same. Where the worker has one copy of the model, `settled` hears layer by layer from where on the gradient
     /// will not change any more, and has the encoder at hand.
     pub(crate) fn compute_by_layers(
         &mut self,
-        unit: Unit,
+        Task { unit, cut }: Task,
         settled: &mut (dyn FnMut(&mut ChunkEncoder, &Gradient, usize) + Send),
     ) -> Computed {
         let started = Instant::now();
@@ -101,6 +115,9 @@ impl Trainer {
         let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
         let round = unit.epoch * sharing.rounds_per_epoch + within as u64;
         self.shares.go_to(&self.samples, round);
+        if let Some(cut) = cut {
+            self.shares.cut(cut);
+        }
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
         let seed = UnitSeed { seed: round_seed(self.settings.file.seed, round), slot };
@@ -110,8 +127,8 @@ impl Trainer {
             worker
                 .compute(parameters, seed, gradient, &mut |gradient, from| settled(encoder, gradient, from));
         });
-        let (tally, samples) = (self.worker.tally(), self.worker.samples());
-        Computed { tally: to_proto(tally, samples as u64), seconds: started.elapsed().as_secs_f64() }
+        let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
+        Computed { tally, seconds: started.elapsed().as_secs_f64() }
     }
 
     /// Whether gradients leave while they are computed.
@@ -124,11 +141,13 @@ impl Trainer {
         self.settings.topology.waits_for_all()
     }
 
-    /// Whether there is such a unit.
-    pub(crate) fn has(&self, unit: Unit) -> bool {
+    /// Whether there is such a unit, or part of several.
+    pub(crate) fn has(&self, Task { unit, cut }: &Task) -> bool {
         let sharing = self.shares.sharing();
         let per_epoch = sharing.rounds_per_epoch.saturating_mul(sharing.workers as u64);
-        u64::from(unit.index) < per_epoch && unit.epoch.checked_mul(per_epoch).is_some()
+        u64::from(unit.index) < per_epoch
+            && unit.epoch.checked_mul(per_epoch).is_some()
+            && cut.as_ref().is_none_or(|cut| cut.fits(per_epoch))
     }
 
     /// A round without a share: a gradient of nothing.
@@ -170,9 +189,9 @@ pub(crate) fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Troubl
     differs.then(|| proto::Trouble { reason: reason(), unreachable: 0 })
 }
 
-pub(crate) fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {
+pub(crate) fn to_proto(tally: &Tally, samples: u64, words: u64) -> proto::Tally {
     let &Tally { loss, weight, answers, correct, .. } = tally;
-    proto::Tally { loss, weight, answers, correct, samples }
+    proto::Tally { loss, weight, answers, correct, samples, words }
 }
 
 #[cfg(test)]

@@ -28,11 +28,11 @@ pub struct Cut {
 impl Cut {
     /// How many of so many samples each part has: its share of them, rounded such that together they have all.
     pub fn counts(&self, samples: usize) -> Vec<usize> {
-        let all = self.shares.iter().map(|share| u64::from(*share)).sum::<u64>().max(1);
-        let place = |sum: u64| ((2 * sum * samples as u64 + all) / (2 * all)) as usize;
+        let all = self.shares.iter().map(|share| u128::from(*share)).sum::<u128>().max(1);
+        let place = |sum: u128| ((2 * sum * samples as u128 + all) / (2 * all)) as usize;
         let (mut sum, mut before) = (0, 0);
         let mut count = |share: &u32| {
-            sum += u64::from(*share);
+            sum += u128::from(*share);
             let after = place(sum);
             after - std::mem::replace(&mut before, after)
         };
@@ -172,12 +172,15 @@ mod tests {
             order.shuffle(&samples, round_size, 1, 0);
             let batches = EpochOrder::rounds(samples.len(), round_size) * workers;
             // Of as many workers as there are slots, and of fewer and more of them.
-            for shares in [vec![16, 16, 32, 64], vec![40, 8, 48], vec![8, 8, 100, 7, 37], vec![0, 64], vec![32]] {
+            for shares in
+                [vec![16, 16, 32, 64], vec![40, 8, 48], vec![8, 8, 100, 7, 37], vec![0, 64], vec![32]]
+            {
                 let (mut seen, mut part) = (Vec::new(), Vec::new());
                 let mut first = 0;
                 while first < batches {
                     let shares = shares[..shares.len().min(batches - first)].to_vec();
-                    let some: Vec<u32> = if shares.iter().all(|share| *share == 0) { vec![1] } else { shares };
+                    let some: Vec<u32> =
+                        if shares.iter().all(|share| *share == 0) { vec![1] } else { shares };
                     for place in 0..some.len() as u32 {
                         let cut = Cut { first: first as u32, place, shares: some.clone() };
                         assert!(cut.fits(batches as u64));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bonfire_data::Samples;
 use bonfire_learn::random::mix;
 use bonfire_learn::sum::sum;
-use bonfire_learn::{Batch, Gradient, Layout, Model, Settled, Tally};
+use bonfire_learn::{Batch, Gradient, Inputs, Layout, Model, Settled, Tally};
 use rayon::prelude::*;
 
 use crate::loader::Shares;
@@ -95,6 +95,15 @@ impl Worker {
     /// How many samples the loaded share has.
     pub fn samples(&self) -> usize {
         self.copies.iter().map(|copy| copy.batch.samples).sum()
+    }
+
+    /// How many words the samples of the loaded share have; as many as samples, where these have none.
+    pub fn words(&self) -> u64 {
+        let words = |copy: &ModelCopy| match &copy.batch.inputs {
+            Inputs::Images { .. } => copy.batch.samples as u64,
+            Inputs::Words { lengths, .. } => lengths.iter().map(|length| u64::from(*length)).sum(),
+        };
+        self.copies.iter().map(words).sum()
     }
 
     /// Loads the share of a slot of the round that `shares` is at.

@@ -53,6 +53,8 @@ pub struct Balancer {
     begin: u64,
     /// The last round before the shares were as they are.
     moved: u64,
+    /// How many rounds after the beginning shares were looked at last.
+    checked: u64,
     /// How many epochs have ended.
     epochs: u64,
 }
@@ -103,7 +105,7 @@ const WARM_UP: u64 = 1;
 impl Balancer {
     pub fn new(rule: Rule) -> Self {
         assert!(rule.batch > 0, "a worker has at least one sample");
-        Self { rule, workers: BTreeMap::new(), begin: 0, moved: 0, epochs: 0 }
+        Self { rule, workers: BTreeMap::new(), begin: 0, moved: 0, checked: 0, epochs: 0 }
     }
 
     /// These workers go on together after `round`, each new one with a weight if it is known how fast it is beside the
@@ -126,7 +128,7 @@ impl Balancer {
         self.workers = sharers
             .map(|((worker, (_, sharer)), share)| (worker, Sharer { share, last: 0, rest: None, ..sharer }))
             .collect();
-        (self.begin, self.moved) = (round, round);
+        (self.begin, self.moved, self.checked) = (round, round, 0);
     }
 
     /// How many samples of a round a worker has; as many as all if it is not one of these.
@@ -153,19 +155,20 @@ impl Balancer {
         }
     }
 
-    /// All have done a round, which ended so many epochs: how the shares change after it, if they do.
+    /// All have done a round, which ended so many epochs: how the shares change after it, if they do. It need not be said
+    /// of every round.
     pub fn round_done(&mut self, round: u64, epochs_ended: u64) -> Option<Change> {
         let before = self.epochs;
         self.epochs += epochs_ended;
         let age = round.saturating_sub(self.begin);
+        let before_age = std::mem::replace(&mut self.checked, age);
+        let is_first = FIRST_CHECKS.iter().any(|check| before_age < *check && *check <= age);
         match self.rule.when {
             When::Once if before == 0 && self.epochs > 0 => self.weigh(round, MANY, FIRST_SURENESS),
             When::Every(epochs) if before / epochs.max(1) < self.epochs / epochs.max(1) => {
                 self.weigh(round, MANY, FIRST_SURENESS)
             }
-            When::Drift if FIRST_CHECKS.contains(&age) => {
-                self.weigh(round, age.saturating_sub(WARM_UP), FIRST_SURENESS)
-            }
+            When::Drift if is_first => self.weigh(round, age.saturating_sub(WARM_UP), FIRST_SURENESS),
             When::Drift if age > FIRST_CHECKS[2] => self.try_again(round).or_else(|| self.follow(round)),
             When::Never | When::Once | When::Every(_) | When::Drift => None,
         }
@@ -199,7 +202,7 @@ impl Balancer {
         shares.insert(worker, grain);
         let seconds = self.workers.keys().map(|&id| (id, 0.0)).collect();
         let change = self.move_to(&shares, &seconds, round, Why::Again { worker, rounds });
-        self.begin = round;
+        (self.begin, self.checked) = (round, 0);
         Some(change)
     }
 

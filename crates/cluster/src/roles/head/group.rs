@@ -57,6 +57,8 @@ struct Leading<'h, 'a> {
     first_rounds: FirstRounds,
     /// How members are to exchange as soon as the group is formed anew.
     choosing: Option<Choice>,
+    /// Whether the members stop to go on with other shares.
+    reshares: bool,
     finished: bool,
     stopping: bool,
 }
@@ -100,6 +102,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             asked: Vec::new(),
             first_rounds: FirstRounds::after(head.run.progress.round),
             choosing: None,
+            reshares: false,
             finished: false,
             stopping: false,
             head,
@@ -251,7 +254,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 }
                 group::Action::Form { view, source, behind, reason } => {
                     // Of the first ones the joins tell, of a change what was chosen.
-                    if self.view.is_some() && self.choosing.is_none() {
+                    if self.view.is_some() && self.choosing.is_none() && !self.reshares {
                         let message = format!("the group goes on: {reason}");
                         self.head.run.tell(report::Event::Noted { message });
                     }
@@ -315,6 +318,9 @@ impl<'h, 'a> Leading<'h, 'a> {
         self.fetch = None;
         self.settle(&view);
         self.first_rounds.begin_again(view.round);
+        self.reshares = false;
+        self.head.share_out(&view.members, view.round);
+        let shares = self.head.balance.shares(&view.members).unwrap_or_default();
         for &member in &view.members {
             let group = proto::Group {
                 generation: view.generation,
@@ -326,6 +332,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 steps_after: view.pace.after,
                 int8: self.head.run.job.schedule.int8,
                 measured: self.is_open(),
+                shares: shares.clone(),
             };
             self.send(&[member], &Body::Group(group));
         }
