@@ -37,7 +37,8 @@ pub fn check_shares(settings: &Settings) -> Result<(), YamlError> {
         ShareRule::Equal => Ok(()),
         _ if matches!(settings.topology, Topology::Single { .. }) => {
             let key = if settings.says("shares") { "shares" } else { "dynamic" };
-            Err(settings.wrong(key, "is for workers on several machines: these are on one, as `arch: single`"))
+            Err(settings
+                .wrong(key, "is for workers on several machines: these are on one, as `arch: single`"))
         }
         ShareRule::Named(weights) => match weights.keys().find(|name| !threads.contains(name)) {
             Some(unknown) => {
@@ -80,7 +81,13 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
             switchboard.register(&address, &own_post);
             let (head_link, link) = (own_post.number(), post.number());
             let (head, outbox) = bonfire_wire::memory_link(own_post.sink(head_link), post.sink(link));
-            let join = proto::Join { name: name(i), machine: "here".into(), cores, address, ..proto::Join::default() };
+            let join = proto::Join {
+                name: name(i),
+                machine: "here".into(),
+                cores,
+                address,
+                ..proto::Join::default()
+            };
             let number = registry.admit(link, outbox, join);
             if let Some(node) = registry.get_mut(number) {
                 node.is_ready = true;
@@ -90,6 +97,8 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
                 dataset: Arc::clone(&run.job.dataset),
                 layout: run.job.layout().clone(),
                 worker: None,
+                #[cfg(test)]
+                toil: None,
             };
             let network: Arc<dyn Network> = switchboard.clone();
             let connections = move || Connections::new(number, head_link, head, own_post, own_mail, network);

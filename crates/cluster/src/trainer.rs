@@ -11,8 +11,7 @@ use bonfire_wire::proto;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use bonfire_exchange::chunks::Chunks;
-use bonfire_exchange::codec::ChunkEncoder;
-use bonfire_exchange::precision;
+use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::updates::Updates;
 use bonfire_run::crew::round_seed;
 use bonfire_run::loader::{Shares, Sharing};
@@ -34,6 +33,20 @@ pub(crate) struct Trainer {
     pub gradient: Gradient,
     settings: Settings,
     pub pool: ThreadPool,
+    /// In a world with a time of its own: lets pass what computing so many samples takes there.
+    #[cfg(test)]
+    pub toil: Option<Toil>,
+}
+
+#[cfg(test)]
+#[derive(Clone)]
+pub(crate) struct Toil(pub Arc<dyn Fn(u64) -> std::time::Duration + Send + Sync>);
+
+#[cfg(test)]
+impl std::fmt::Debug for Toil {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Toil")
+    }
 }
 
 /// What to compute: a unit, or in its place a part of several where workers have unequal shares.
@@ -87,10 +100,12 @@ impl Trainer {
             shares: Shares::new(Sharing::of(settings, dataset.train.len(), copies)),
             replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
-            encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(file.compression)),
+            encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::of(file.compression)),
             gradient: Gradient::new(&layout),
             settings: settings.clone(),
             pool,
+            #[cfg(test)]
+            toil: None,
         })
     }
 
@@ -128,6 +143,10 @@ impl Trainer {
                 .compute(parameters, seed, gradient, &mut |gradient, from| settled(encoder, gradient, from));
         });
         let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
+        #[cfg(test)]
+        if let Some(Toil(pass)) = &self.toil {
+            return Computed { tally, seconds: pass(tally.samples).as_secs_f64() };
+        }
         Computed { tally, seconds: started.elapsed().as_secs_f64() }
     }
 

@@ -59,7 +59,14 @@ impl Newcomer<'_> {
         let layout_digest = layout_digest(&layout).into_bytes().into();
         let ready = proto::Ready { data_digest: digest.clone(), layout_digest, error: String::new() };
         self.head.send(Body::Ready(ready))?;
-        Ok(Equipment { settings, dataset: Arc::clone(dataset), layout, worker: None })
+        Ok(Equipment {
+            settings,
+            dataset: Arc::clone(dataset),
+            layout,
+            worker: None,
+            #[cfg(test)]
+            toil: None,
+        })
     }
 
     fn load(&self, welcome: &proto::Welcome, source: &Source, tell: &mut dyn FnMut(Stage)) -> Result<Loaded> {

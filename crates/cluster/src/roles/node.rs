@@ -12,7 +12,7 @@ use bonfire_wire::{Frame, Outbox, proto};
 
 use super::network::Network;
 use super::registry::turned_away;
-use super::{evaluator, member, relay, worker};
+use super::{evaluator, group_server, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::trainer::Trainer;
 use bonfire_exchange::world::World;
@@ -81,6 +81,9 @@ pub(crate) struct Equipment {
     pub layout: Layout,
     /// Made beforehand, where nodes are threads of one process.
     pub worker: Option<Worker>,
+    /// What computing takes in a world with a time of its own.
+    #[cfg(test)]
+    pub toil: Option<crate::trainer::Toil>,
 }
 
 impl Connections {
@@ -181,7 +184,7 @@ fn perform(
     tell: &mut dyn FnMut(&str),
 ) -> Result<proto::Stop> {
     let mut divided = false;
-    let Equipment { settings, dataset, layout, mut worker } = equipment;
+    let Equipment { settings, dataset, layout, mut worker, .. } = equipment;
     let mut next = connections.await_word()?;
     let mut assignment = proto::Assignment::default();
     loop {
@@ -196,7 +199,11 @@ fn perform(
                 Some(worker) => worker,
                 None => build_worker(&settings, &dataset, threads)?,
             };
-            Trainer::new(&settings, &dataset, worker)
+            #[cfg_attr(not(test), expect(unused_mut, reason = "only in tests it takes a time of its own"))]
+            let mut trainer = Trainer::new(&settings, &dataset, worker)?;
+            #[cfg(test)]
+            trainer.toil.clone_from(&equipment.toil);
+            anyhow::Ok(trainer)
         };
         let role = assignment.role.clone().context("the head gave no role")?;
         if let (Some(world), false) = (world.as_mut(), std::mem::replace(&mut divided, true)) {
@@ -207,6 +214,7 @@ fn perform(
             Role::Relay(_) => "a relay",
             Role::Evaluator(_) => "the evaluator",
             Role::GroupMember(_) => "a member of the group",
+            Role::GroupServer(_) => "a server of the group",
         });
         next = match role {
             Role::Worker(role) => {
@@ -218,6 +226,7 @@ fn perform(
                 let job = Job::on(settings.clone(), Arc::clone(&dataset), Scale::Nodes);
                 evaluator::evaluate(connections, &mut job?)?
             }
+            Role::GroupServer(role) => group_server::sum(connections, &settings, &layout, &role)?,
             Role::GroupMember(_) => {
                 let mut trainer = trainer()?;
                 member::take_part(connections, &settings, &mut trainer, world.as_ref())?

@@ -21,6 +21,7 @@ use crate::roles::head;
 use crate::roles::network::Network;
 use crate::roles::node::{self, Connections, Equipment, HeadGone};
 use crate::roles::registry::{Entry, Registry};
+use crate::trainer::Toil;
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::job::{Job, Scale};
 use bonfire_run::run::Run;
@@ -34,6 +35,8 @@ pub(crate) struct Play {
     pub dataset: Arc<Dataset>,
     pub layout: Layout,
     pub folder: PathBuf,
+    /// What a sample takes each machine, the head's first; nothing if none is said.
+    pub sample_ms: Vec<f64>,
     /// Addresses are never used twice.
     lives: AtomicU64,
     processes: AtomicU64,
@@ -47,7 +50,7 @@ impl Play {
         world: Arc<World>,
         settings: Settings,
         dataset: Arc<Dataset>,
-        folder: PathBuf,
+        (folder, sample_ms): (PathBuf, Vec<f64>),
     ) -> Result<Self> {
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
         Ok(Self {
@@ -56,6 +59,7 @@ impl Play {
             dataset,
             layout,
             folder,
+            sample_ms,
             lives: AtomicU64::new(0),
             processes: AtomicU64::new(1),
         })
@@ -148,7 +152,7 @@ impl Play {
                 let layout_digest = layout_digest(&self.layout).into_bytes().into();
                 let _ = head.send(Body::Ready(proto::Ready { layout_digest, ..Default::default() }));
                 let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, network);
-                node::serve(&mut connections, self.equipment(), &mut |_| ())
+                node::serve(&mut connections, self.equipment(machine), &mut |_| ())
             });
             match attended {
                 Err(error) if error.is::<HeadGone>() => {}
@@ -171,10 +175,18 @@ impl Play {
         Ok(())
     }
 
-    fn equipment(&self) -> Equipment {
+    fn equipment(&self, machine: usize) -> Equipment {
         let (settings, dataset, layout) =
             (self.settings.clone(), Arc::clone(&self.dataset), self.layout.clone());
-        Equipment { settings, dataset, layout, worker: None }
+        let world = Arc::clone(&self.world);
+        let toil = self.sample_ms.get(machine).copied().filter(|ms| *ms > 0.0).map(|ms| {
+            Toil(Arc::new(move |samples| {
+                let time = Duration::from_secs_f64(ms * samples as f64 / 1e3);
+                world.sleep(machine, time);
+                time
+            }))
+        });
+        Equipment { settings, dataset, layout, worker: None, toil }
     }
 
     fn reach_head(

@@ -12,6 +12,8 @@ mod chosen;
 mod fault;
 mod link;
 #[cfg(test)]
+mod shares;
+#[cfg(test)]
 mod tests;
 mod world;
 
@@ -45,7 +47,6 @@ struct Kind {
 /// Two epochs of as small a run as has everything, several chunks of a gradient included.
 const SMALL: &str = "
 model: {mlp: {hidden: [12]}}
-optimizer: {adam: {lr: 0.01}}
 batch_size: 4
 epochs: 2
 eval_every: 1 epoch
@@ -58,7 +59,9 @@ seed: 7
 impl Kind {
     fn settings(&self, evaluator: bool) -> Settings {
         let data = format!("data: {{name: digits, train: {}, test: 10}}", self.samples);
-        let text = format!("{SMALL}{data}\n{}\nevaluator: {evaluator}\n", self.arch);
+        let optimizer = if self.arch.contains("top_k") { "sgd: {lr: 0.05}" } else { "adam: {lr: 0.01}" };
+        let keys = format!("{data}\noptimizer: {{{optimizer}}}\n{}", self.arch);
+        let text = format!("{SMALL}{keys}\nevaluator: {evaluator}\n");
         Settings::read("simulated.yml", &text, &Overrides::default(), 1).expect("a run file")
     }
 
@@ -84,6 +87,8 @@ struct Case {
     is_told: bool,
     /// Whether somebody who has the ticket connects to the head and says nothing.
     mute: bool,
+    /// What a sample takes each machine, the head's first; next to nothing if none is said.
+    sample_ms: Vec<f64>,
 }
 
 /// What came of a run.
@@ -108,7 +113,7 @@ impl Case {
         // Whoever else is gone for good, one node is left.
         let hazards = Hazards { machines, spares_from: 2, within: Duration::from_secs(4), most: 5 };
         let faults = hazards.draw(&mut random);
-        Self { kind, evaluator, seed, faults, is_told: false, mute: false }
+        Self { kind, evaluator, seed, faults, is_told: false, mute: false, sample_ms: Vec::new() }
     }
 
     /// Plays the run to its end.
@@ -123,7 +128,8 @@ impl Case {
         }
         let folder = tempfile::tempdir_in(shelf()).expect("a folder");
         let dataset = self.kind.dataset(&settings);
-        let play = Play::new(Arc::clone(&world), settings, dataset, run_folder(&folder)).expect("a play");
+        let place = (run_folder(&folder), self.sample_ms.clone());
+        let play = Play::new(Arc::clone(&world), settings, dataset, place).expect("a play");
         let summary = self.perform(&Arc::new(play), nodes);
         let mut state = world.lock();
         Outcome { summary, wrong: state.wrong.take(), story: std::mem::take(&mut state.story), folder }

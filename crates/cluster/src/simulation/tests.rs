@@ -35,6 +35,12 @@ const ASYNC_HIERARCHY: Kind = Kind {
 
 const GROUP: Kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", nodes: 3, samples: 90 };
 
+const SERVERS: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3, servers: 2}\ncompression: int8",
+    nodes: 5,
+    samples: 90,
+};
+
 const ADASUM: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3, op: adasum}", nodes: 3, samples: 90 };
 
@@ -54,17 +60,36 @@ const LOW_RANK: Kind = Kind {
     samples: 90,
 };
 
+const TOP_K: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: {top_k: 0.1}",
+    nodes: 3,
+    samples: 90,
+};
+
 const AUTO: Kind = Kind {
     arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: auto\nlocal_steps: auto",
     nodes: 3,
     samples: 240,
 };
 
-const ALL: [Kind; 11] =
-    [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, AUTO];
+const ALL: [Kind; 13] = [
+    SYNC,
+    BACKUP,
+    ASYNC,
+    HIERARCHY,
+    ASYNC_HIERARCHY,
+    GROUP,
+    SERVERS,
+    ADASUM,
+    INT8,
+    LOCAL_STEPS,
+    LOW_RANK,
+    TOP_K,
+    AUTO,
+];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
-const IN_CI: u64 = 600;
+const IN_CI: u64 = 500;
 
 /// Simulates a kind of cluster under many seeds.
 fn simulate(kind: Kind) {
@@ -136,6 +161,16 @@ fn a_group_of_low_rank_survives() {
 }
 
 #[test]
+fn a_group_with_servers_survives() {
+    simulate(SERVERS);
+}
+
+#[test]
+fn a_group_of_few_values_survives() {
+    simulate(TOP_K);
+}
+
+#[test]
 fn a_group_with_local_steps_survives() {
     simulate(LOCAL_STEPS);
 }
@@ -181,9 +216,16 @@ fn result(case: &Case) -> Vec<u8> {
 
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
-    for kind in [SYNC, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK] {
-        let case =
-            |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
+    for kind in [SYNC, GROUP, SERVERS, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, TOP_K] {
+        let case = |seed| Case {
+            kind,
+            evaluator: false,
+            seed,
+            faults: Vec::new(),
+            is_told: false,
+            mute: false,
+            sample_ms: Vec::new(),
+        };
         let expect = result(&case(0));
         for seed in 1..20 {
             assert!(result(&case(seed)) == expect, "seed {seed} of {}", kind.arch);
@@ -207,7 +249,15 @@ fn frozen(machine: usize, ms: u64) -> Fault {
 /// Some faults under several seeds.
 fn survives(kind: Kind, evaluator: bool, list: &[(u64, Fault)]) {
     for seed in 0..20 {
-        let case = Case { kind, evaluator, seed, faults: faults(list), is_told: false, mute: false };
+        let case = Case {
+            kind,
+            evaluator,
+            seed,
+            faults: faults(list),
+            is_told: false,
+            mute: false,
+            sample_ms: Vec::new(),
+        };
         if check(&case) != Verdict::Done {
             tell(&case, &case.play());
             panic!("it never began: {case:?}");
@@ -275,8 +325,15 @@ fn sixty_four_workers_come_and_go() {
             (1500 + 70 * machine as u64, killed(machine, back))
         });
         let list: Vec<_> = comings.collect();
-        let case =
-            Case { kind, evaluator: false, seed: 1, faults: faults(&list), is_told: false, mute: false };
+        let case = Case {
+            kind,
+            evaluator: false,
+            seed: 1,
+            faults: faults(&list),
+            is_told: false,
+            mute: false,
+            sample_ms: Vec::new(),
+        };
         assert_eq!(check(&case), Verdict::Done);
     }
 }

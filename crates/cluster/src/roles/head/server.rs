@@ -25,10 +25,9 @@ use super::Head;
 use super::balance::Told;
 use super::stamps::Stamps;
 use super::update_log::UpdateLog;
-use bonfire_exchange::codec::Parcel;
+use bonfire_exchange::codec::{Coding, Parcel};
 use bonfire_exchange::collector::{Answer, Collector};
 use bonfire_exchange::parameters::ParameterEncoder;
-use bonfire_exchange::precision;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
 use bonfire_run::schedule::Due;
@@ -123,7 +122,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         Self {
             server,
             rule,
-            collector: Collector::new(layout, precision(settings.file.compression)),
+            collector: Collector::new(layout, Coding::of(settings.file.compression)),
             feed: Feed::default(),
             held: HashMap::new(),
             awaited: settings.topology.waits_for_all().then(BTreeMap::new),
