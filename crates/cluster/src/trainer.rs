@@ -19,6 +19,8 @@ use bonfire_run::replica::{Replica, StepSize};
 use bonfire_run::run_file::Settings;
 use bonfire_run::worker::{UnitSeed, Worker};
 
+use crate::room::Room;
+
 /// A worker and all that it needs.
 #[derive(Debug)]
 pub(crate) struct Trainer {
@@ -33,6 +35,7 @@ pub(crate) struct Trainer {
     pub gradient: Gradient,
     settings: Settings,
     pub pool: ThreadPool,
+    room: Room,
     /// In a world with a time of its own: lets pass what computing so many samples takes there.
     #[cfg(test)]
     pub toil: Option<Toil>,
@@ -67,6 +70,8 @@ impl From<Unit> for Task {
 pub(crate) struct Computed {
     pub tally: proto::Tally,
     pub seconds: f64,
+    /// How many samples at a time the memory is for; 0 if that is not known.
+    pub most_samples: u32,
 }
 
 impl Computed {
@@ -104,6 +109,7 @@ impl Trainer {
             gradient: Gradient::new(&layout),
             settings: settings.clone(),
             pool,
+            room: Room::new(),
             #[cfg(test)]
             toil: None,
         })
@@ -143,11 +149,10 @@ impl Trainer {
                 .compute(parameters, seed, gradient, &mut |gradient, from| settled(encoder, gradient, from));
         });
         let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
+        let (seconds, most_samples) = (started.elapsed().as_secs_f64(), self.room.after(tally.samples));
         #[cfg(test)]
-        if let Some(Toil(pass)) = &self.toil {
-            return Computed { tally, seconds: pass(tally.samples).as_secs_f64() };
-        }
-        Computed { tally, seconds: started.elapsed().as_secs_f64() }
+        let seconds = self.toil.as_ref().map_or(seconds, |Toil(pass)| pass(tally.samples).as_secs_f64());
+        Computed { tally, seconds, most_samples }
     }
 
     /// Whether gradients leave while they are computed.

@@ -8,7 +8,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Change, Move, Why};
+pub use change::{Change, Held, Move, Why};
 pub use cost::Took;
 use cost::{Cost, Times};
 use split::{Bounds, by_weights, equal_finish, last_finish};
@@ -111,8 +111,7 @@ impl Balancer {
     /// These workers go on together after `round`, each new one with a weight if it is known how fast it is beside the
     /// others. Whoever was there keeps its share as far as the number of workers allows.
     pub fn form(&mut self, workers: &[(u64, Option<f64>)], round: u64) {
-        let is_known = |worker: &u64| self.workers.contains_key(worker);
-        if workers.len() == self.workers.len() && workers.iter().all(|(worker, _)| is_known(worker)) {
+        if self.is_of(&workers.iter().map(|(worker, _)| *worker).collect::<Vec<_>>()) {
             return;
         }
         let usual = f64::from(self.rule.batch);
@@ -131,14 +130,14 @@ impl Balancer {
         (self.begin, self.moved, self.checked) = (round, round, 0);
     }
 
+    /// Whether it is these workers that go on together.
+    pub fn is_of(&self, workers: &[u64]) -> bool {
+        workers.len() == self.workers.len() && workers.iter().all(|worker| self.workers.contains_key(worker))
+    }
+
     /// How many samples of a round a worker has; as many as all if it is not one of these.
     pub fn share(&self, worker: u64) -> u32 {
         self.workers.get(&worker).map_or(self.rule.batch, |sharer| sharer.share)
-    }
-
-    /// Whether all have as much.
-    pub fn is_equal(&self) -> bool {
-        self.workers.values().all(|sharer| sharer.share == self.rule.batch)
     }
 
     /// A worker's memory is for so many samples at a time.
@@ -228,8 +227,12 @@ impl Balancer {
         let seconds = costs.iter().map(|(&id, cost)| (id, cost.seconds)).collect();
         let mut change = self.move_to(&shares, &seconds, round, too_slow.unwrap_or(Why::Apart));
         costs.retain(|id, _| shares[id] > 0);
-        let held = last_of(&costs, &shares).map(|(worker, samples, _)| (worker, samples));
-        change.held = held.filter(|(_, samples)| *samples <= self.rule.grain() && costs.len() > 1);
+        let held = last_of(&costs, &shares).filter(|(_, samples, _)| *samples <= self.rule.grain());
+        change.held = held.filter(|_| costs.len() > 1).map(|(worker, samples, _)| Held {
+            worker,
+            samples,
+            fixed_s: costs[&worker].fixed_s,
+        });
         Some(change)
     }
 
@@ -250,9 +253,12 @@ impl Balancer {
             && samples <= self.rule.grain()
             && working.len() > 1
         {
-            let error = working.remove(&worker).map_or(0.0, |cost| cost.error(noise));
+            let Some(cost) = working.remove(&worker) else { break };
             let without = self.split_among(&working, round);
-            let others_s = last_of(&working, &without).map_or(0.0, |(_, _, seconds)| seconds);
+            // Who rests is up to date all the same, and sums: only samples are spared.
+            let others_s =
+                last_of(&working, &without).map_or(0.0, |(_, _, seconds)| seconds).max(cost.fixed_s);
+            let error = cost.error(noise);
             if 1.0 - others_s / seconds <= LEAST_GAIN_BY_REST.max(SURENESS * error) {
                 break;
             }

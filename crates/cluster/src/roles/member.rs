@@ -433,6 +433,7 @@ impl<'w> Participant<'w> {
             round: self.round,
             tally: Some(computed.tally),
             compute_s: computed.seconds,
+            most_samples: computed.most_samples,
             ..proto::GroupRound::default()
         }
     }

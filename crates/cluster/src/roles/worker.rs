@@ -220,6 +220,7 @@ fn work_on(
         tally: Some(computed.tally),
         units: vec![to_proto(unit)],
         compute_s: computed.seconds,
+        most_samples: computed.most_samples,
         ..proto::Push::default()
     };
     Ok(Some(push))

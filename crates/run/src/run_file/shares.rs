@@ -124,3 +124,85 @@ impl<'de> Visitor<'de> for WordOrNames {
         BTreeMap::deserialize(MapAccessDeserializer::new(map)).map(Shares::Named)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_file::{Overrides, Settings};
+
+    fn read(text: &str) -> Result<Settings, String> {
+        Settings::read("run.yml", text, &Overrides::default(), 1).map_err(|error| error.to_string())
+    }
+
+    const FLAT: &str = "arch: flat, parameter_server: {num_workers: 2}";
+    const GROUP: &str = "arch: allreduce, allreduce: {num_workers: 2}";
+
+    #[test]
+    fn the_file_says_how_shares_are() {
+        let check = |key: &str, expect: ShareRule| {
+            for arch in [FLAT, GROUP] {
+                let settings = read(&format!("{{{arch}, {key}}}")).expect("a run file");
+                assert_eq!(settings.shares, expect, "{key}");
+                assert_eq!(settings.is_in_step(), arch == FLAT && expect == ShareRule::Equal, "{key}");
+                let again = read(&settings.to_yaml().expect("yaml")).expect("the same");
+                assert_eq!(again.shares, expect, "{key}");
+            }
+        };
+        check("epochs: 3", ShareRule::Equal);
+        check("shares: equal", ShareRule::Equal);
+        check("shares: auto", ShareRule::Auto);
+        let weights = BTreeMap::from([("desk".to_owned(), 6.0), ("pi3".to_owned(), 1.0)]);
+        check("shares: {pi3: 1, desk: 6}", ShareRule::Named(weights));
+        check("dynamic: -1", ShareRule::Equal);
+        check("dynamic: 0", ShareRule::Once);
+        check("dynamic: 3", ShareRule::Every(3));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let check = |text: &str, expect: &str| {
+            let error = read(&format!("{{{text}}}")).expect_err(text);
+            assert!(error.contains(expect), "{text}: {error}");
+        };
+        check(&format!("{FLAT}, shares: {{pi3: 0}}"), "shares.pi3: must be above 0");
+        check(&format!("{FLAT}, shares: {{pi3: -2}}"), "shares.pi3: must be above 0");
+        check(&format!("{FLAT}, shares: {{}}"), "shares: must be equal, auto, or name workers");
+        check(&format!("{FLAT}, shares: fair"), "expected equal, auto, or a mapping of workers' names");
+        check(&format!("{FLAT}, shares: 3"), "expected equal, auto, or a mapping of workers' names");
+        check(&format!("{FLAT}, dynamic: -2"), "dynamic: must be -1 (off), 0 (once) or a number of epochs");
+        check(&format!("{FLAT}, dynamic: 1, shares: auto"), "dynamic: cannot be given together with shares");
+        let asynchronous = "arch: flat, parameter_server: {num_workers: 2, type: async}";
+        check(&format!("{asynchronous}, shares: auto"), "shares: is only for `aggr_type: sync`");
+        check(&format!("{asynchronous}, dynamic: 0"), "dynamic: is only for `aggr_type: sync`");
+        let adasum = "arch: allreduce, allreduce: {num_workers: 2, op: adasum}";
+        check(&format!("{adasum}, shares: {{a: 1, b: 2}}"), "shares: is only for `op: mean`");
+        let mpi = "arch: allreduce, allreduce: {num_workers: 2, engine: mpi}";
+        check(&format!("{mpi}, shares: auto"), "shares: is not for `engine: mpi`");
+        let tree = "arch: hierarchical, global_server: {local_servers: [{num_workers: 2}]}";
+        check(&format!("{tree}, shares: auto"), "shares: is only for `arch: flat` and `arch: allreduce`");
+        for steps in ["4", "auto", "{after: 10 rounds, steps: 2}"] {
+            check(
+                &format!("{GROUP}, local_steps: {steps}, shares: auto"),
+                "shares: cannot be unequal with local_steps",
+            );
+        }
+    }
+
+    #[test]
+    fn a_default_that_makes_no_sense_is_none() {
+        let check = |text: &str, expect: ShareRule| {
+            let mut settings = read(&format!("{{{text}}}")).expect("a run file");
+            settings.share_by_speed();
+            assert_eq!(settings.shares, expect, "{text}");
+        };
+        check(FLAT, ShareRule::Auto);
+        check(GROUP, ShareRule::Auto);
+        check("workers: 3", ShareRule::Auto);
+        check(&format!("{GROUP}, shares: equal"), ShareRule::Equal);
+        check(&format!("{GROUP}, dynamic: -1"), ShareRule::Equal);
+        check(&format!("{GROUP}, dynamic: 2"), ShareRule::Every(2));
+        check(&format!("{GROUP}, local_steps: 4"), ShareRule::Equal);
+        check("arch: flat, parameter_server: {num_workers: 2, type: async}", ShareRule::Equal);
+        check("arch: hierarchical, global_server: {local_servers: [{num_workers: 2}]}", ShareRule::Equal);
+    }
+}

@@ -6,8 +6,17 @@ pub struct Change {
     /// Of all workers.
     pub moves: Vec<Move>,
     pub why: Why,
-    /// Who does so little from now on that it is the last one nevertheless, and with how many samples.
-    pub held: Option<(u64, u32)>,
+    /// Who has a grain only and is the last one nevertheless.
+    pub held: Option<Held>,
+}
+
+/// A worker that has as little as pays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    pub worker: u64,
+    pub samples: u32,
+    /// What its rounds would take without a sample.
+    pub fixed_s: f64,
 }
 
 /// What becomes of a worker's share.
@@ -46,9 +55,11 @@ impl Change {
             }
             Why::Apart => self.apart(&name),
         };
-        if let Some((worker, samples)) = self.held {
-            let name = name(worker);
-            text.push_str(&format!("; {name} is held at {samples} samples, though others wait for it"));
+        if let Some(Held { worker, samples, fixed_s }) = self.held {
+            let (name, fixed) = (name(worker), milliseconds(fixed_s, " ms"));
+            text.push_str(&format!(
+                "; {name} is held at {samples} samples and still the last: without any it would take {fixed}"
+            ));
         }
         text
     }

@@ -41,8 +41,7 @@ pub(crate) fn equal_finish(costs: &[Cost], bounds: &[Bounds], samples: u32, grai
 
 /// When the last one is done.
 pub(crate) fn last_finish(costs: &[Cost], shares: &[u32]) -> f64 {
-    let busy = costs.iter().zip(shares).filter(|(_, share)| **share > 0);
-    busy.map(|(cost, share)| cost.of(*share)).fold(0.0, f64::max)
+    costs.iter().zip(shares).map(|(cost, share)| cost.of(*share)).fold(0.0, f64::max)
 }
 
 /// Splits so many samples by weights: each has its part rounded down or up, and at least one sample if there are enough.

@@ -14,6 +14,7 @@ use bonfire_wire::proto;
 use super::super::claim::seconds;
 use super::super::registry::{Node, Role};
 use super::Head;
+use super::group::choosing::is_one_machine;
 
 /// The shares of the workers of a run.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Balance {
     weights: BTreeMap<String, f64>,
     /// Whether the run file says it, of all.
     is_named: bool,
+    /// Whether the run file says nothing. Workers on one machine then have equal shares, and so the same bits always.
+    is_unasked: bool,
     /// Of a sample.
     mean_words: f64,
 }
@@ -63,7 +66,9 @@ impl Balance {
                 (had.map(|(name, share)| (name.clone(), f64::from(*share))).collect(), false)
             }
         };
-        Self { balancer, weights, is_named, mean_words: words as f64 / samples.max(1) as f64 }
+        let is_unasked = settings.file.shares.is_none() && settings.file.dynamic.is_none();
+        let mean_words = words as f64 / samples.max(1) as f64;
+        Self { balancer, weights, is_named, is_unasked, mean_words }
     }
 
     /// How many samples of a round these workers have; none if all have as many.
@@ -95,6 +100,13 @@ impl Head<'_> {
 
     /// These workers go on together after a round.
     pub(super) fn share_out(&mut self, workers: &[u64], round: u64) {
+        let is_as_before = |balancer: &Balancer| balancer.is_of(workers);
+        let nodes = workers.iter().filter_map(|&worker| self.registry.get(worker));
+        if self.balance.balancer.as_ref().is_none_or(is_as_before)
+            || self.balance.is_unasked && is_one_machine(nodes)
+        {
+            return;
+        }
         let weight = |name: &str| match self.balance.weights.get(name) {
             None if self.balance.is_named => Some(1.0),
             weight => weight.copied(),

@@ -1,6 +1,6 @@
 //! A head whose workers are a group: it keeps membership, the log and the checkpoints; the parameters are the members'.
 
-mod choosing;
+pub(super) mod choosing;
 mod forming;
 mod rounds;
 
