@@ -97,8 +97,6 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
                 dataset: Arc::clone(&run.job.dataset),
                 layout: run.job.layout().clone(),
                 worker: None,
-                #[cfg(test)]
-                toil: None,
             };
             let network: Arc<dyn Network> = switchboard.clone();
             let connections = move || Connections::new(number, head_link, head, own_post, own_mail, network);

@@ -36,20 +36,6 @@ pub(crate) struct Trainer {
     settings: Settings,
     pub pool: ThreadPool,
     room: Room,
-    /// In a world with a time of its own: lets pass what computing so many samples takes there.
-    #[cfg(test)]
-    pub toil: Option<Toil>,
-}
-
-#[cfg(test)]
-#[derive(Clone)]
-pub(crate) struct Toil(pub Arc<dyn Fn(u64) -> std::time::Duration + Send + Sync>);
-
-#[cfg(test)]
-impl std::fmt::Debug for Toil {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Toil")
-    }
 }
 
 /// What to compute: a unit, or in its place a part of several where workers have unequal shares.
@@ -110,8 +96,6 @@ impl Trainer {
             settings: settings.clone(),
             pool,
             room: Room::new(),
-            #[cfg(test)]
-            toil: None,
         })
     }
 
@@ -121,17 +105,18 @@ impl Trainer {
 
     /// Computes the gradient of a unit.
     pub(crate) fn compute(&mut self, task: impl Into<Task>) -> Computed {
-        self.compute_by_layers(task.into(), &mut |_, _, _| ())
+        self.compute_by_layers(task, &mut |_, _, _| ())
     }
 
     /// The same. Where the worker has one copy of the model, `settled` hears layer by layer from where on the gradient
     /// will not change any more, and has the encoder at hand.
     pub(crate) fn compute_by_layers(
         &mut self,
-        Task { unit, cut }: Task,
+        task: impl Into<Task>,
         settled: &mut (dyn FnMut(&mut ChunkEncoder, &Gradient, usize) + Send),
     ) -> Computed {
         let started = Instant::now();
+        let Task { unit, cut } = task.into();
         let sharing = self.shares.sharing();
         let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
         let round = unit.epoch * sharing.rounds_per_epoch + within as u64;
@@ -151,7 +136,7 @@ impl Trainer {
         let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
         let (seconds, most_samples) = (started.elapsed().as_secs_f64(), self.room.after(tally.samples));
         #[cfg(test)]
-        let seconds = self.toil.as_ref().map_or(seconds, |Toil(pass)| pass(tally.samples).as_secs_f64());
+        let seconds = crate::simulation::toil(tally.samples).map_or(seconds, |time| time.as_secs_f64());
         Computed { tally, seconds, most_samples }
     }
 

@@ -65,14 +65,7 @@ impl LocalNode {
             .spawn(move || {
                 let (_listener, _end) = (listener, end);
                 let mut connections = Connections::new(number, head_link, head, post, mail, network);
-                let equipment = Equipment {
-                    settings,
-                    dataset,
-                    layout,
-                    worker: None,
-                    #[cfg(test)]
-                    toil: None,
-                };
+                let equipment = Equipment { settings, dataset, layout, worker: None };
                 if let Err(error) = node::serve(&mut connections, equipment, &mut |_| ()) {
                     let reason = format!("{error:#}");
                     // A head that is gone does not lose this node, but the run.

@@ -1,5 +1,6 @@
 //! A node: joins a run, gets the data, and is whatever the head tells it to be.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::network::Network;
 use super::registry::turned_away;
 use super::{evaluator, group_server, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
+use crate::remote::supply;
 use crate::trainer::Trainer;
 use bonfire_exchange::world::World;
 use bonfire_run::job::{Job, Scale, weigh_classes};
@@ -34,6 +36,8 @@ pub(crate) struct Connections {
     pub callers: Vec<Caller>,
     /// Who has connected and not said who it is.
     pub waiting: Vec<(u64, Outbox)>,
+    /// The data as they were shipped, if they are kept: others may ask for them.
+    pub pack: Option<PathBuf>,
 }
 
 /// Somebody who has connected and said who it is.
@@ -81,9 +85,6 @@ pub(crate) struct Equipment {
     pub layout: Layout,
     /// Made beforehand, where nodes are threads of one process.
     pub worker: Option<Worker>,
-    /// What computing takes in a world with a time of its own.
-    #[cfg(test)]
-    pub toil: Option<crate::trainer::Toil>,
 }
 
 impl Connections {
@@ -95,8 +96,8 @@ impl Connections {
         mailbox: Mailbox,
         network: Arc<dyn Network>,
     ) -> Self {
-        let (callers, waiting) = Default::default();
-        Self { node, head_link, head, post, mailbox, network, callers, waiting }
+        let (callers, waiting, pack) = Default::default();
+        Self { node, head_link, head, post, mailbox, network, callers, waiting, pack }
     }
 
     /// Deals with mail that is not the role's own. Some if the role is over.
@@ -119,6 +120,11 @@ impl Connections {
             News::Closed(_) => {
                 self.waiting.retain(|(link, _)| *link != mail.link);
                 self.callers.retain(|caller| caller.link != mail.link);
+            }
+            News::Frame(Frame { body: Body::Fetch(fetch), .. }) => {
+                if let Some((_, outbox)) = self.waiting.iter().find(|(link, _)| *link == mail.link) {
+                    supply(outbox, self.pack.as_deref(), fetch.offset);
+                }
             }
             News::Frame(frame) => {
                 let caller = self.callers.iter_mut().find(|caller| caller.link == mail.link);
@@ -184,7 +190,7 @@ fn perform(
     tell: &mut dyn FnMut(&str),
 ) -> Result<proto::Stop> {
     let mut divided = false;
-    let Equipment { settings, dataset, layout, mut worker, .. } = equipment;
+    let Equipment { settings, dataset, layout, mut worker } = equipment;
     let mut next = connections.await_word()?;
     let mut assignment = proto::Assignment::default();
     loop {
@@ -199,11 +205,7 @@ fn perform(
                 Some(worker) => worker,
                 None => build_worker(&settings, &dataset, threads)?,
             };
-            #[cfg_attr(not(test), expect(unused_mut, reason = "only in tests it takes a time of its own"))]
-            let mut trainer = Trainer::new(&settings, &dataset, worker)?;
-            #[cfg(test)]
-            trainer.toil.clone_from(&equipment.toil);
-            anyhow::Ok(trainer)
+            Trainer::new(&settings, &dataset, worker)
         };
         let role = assignment.role.clone().context("the head gave no role")?;
         if let (Some(world), false) = (world.as_mut(), std::mem::replace(&mut divided, true)) {

@@ -1,5 +1,6 @@
 //! The processes of a simulated run: a head that comes back from its checkpoints, and nodes that join again.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +22,6 @@ use crate::roles::head;
 use crate::roles::network::Network;
 use crate::roles::node::{self, Connections, Equipment, HeadGone};
 use crate::roles::registry::{Entry, Registry};
-use crate::trainer::Toil;
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::job::{Job, Scale};
 use bonfire_run::run::Run;
@@ -131,6 +131,10 @@ impl Play {
     /// A node, which waits for a head that is gone. The head's last word, or none if the head does not come back.
     pub(crate) fn node(&self, machine: usize) -> Result<Option<proto::Stop>> {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
+        if let Some(&ms) = self.sample_ms.get(machine) {
+            let world = Arc::clone(&self.world);
+            TOIL.set(Some(Toil { world, machine, sample_s: ms / 1e3 }));
+        }
         loop {
             let life = self.lives.fetch_add(1, Ordering::Relaxed);
             let address = format!("machine {machine}, life {life}");
@@ -152,7 +156,7 @@ impl Play {
                 let layout_digest = layout_digest(&self.layout).into_bytes().into();
                 let _ = head.send(Body::Ready(proto::Ready { layout_digest, ..Default::default() }));
                 let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, network);
-                node::serve(&mut connections, self.equipment(machine), &mut |_| ())
+                node::serve(&mut connections, self.equipment(), &mut |_| ())
             });
             match attended {
                 Err(error) if error.is::<HeadGone>() => {}
@@ -175,18 +179,10 @@ impl Play {
         Ok(())
     }
 
-    fn equipment(&self, machine: usize) -> Equipment {
+    fn equipment(&self) -> Equipment {
         let (settings, dataset, layout) =
             (self.settings.clone(), Arc::clone(&self.dataset), self.layout.clone());
-        let world = Arc::clone(&self.world);
-        let toil = self.sample_ms.get(machine).copied().filter(|ms| *ms > 0.0).map(|ms| {
-            Toil(Arc::new(move |samples| {
-                let time = Duration::from_secs_f64(ms * samples as f64 / 1e3);
-                world.sleep(machine, time);
-                time
-            }))
-        });
-        Equipment { settings, dataset, layout, worker: None, toil }
+        Equipment { settings, dataset, layout, worker: None }
     }
 
     fn reach_head(
@@ -206,6 +202,27 @@ impl Play {
         }
         None
     }
+}
+
+thread_local! {
+    static TOIL: RefCell<Option<Toil>> = const { RefCell::new(None) };
+}
+
+/// What computing takes the machine of this thread.
+struct Toil {
+    world: Arc<World>,
+    machine: usize,
+    sample_s: f64,
+}
+
+/// Lets the time pass that so many samples take on the machine of this thread, if they take any.
+pub(crate) fn toil(samples: u64) -> Option<Duration> {
+    TOIL.with_borrow(|toil| {
+        let toil = toil.as_ref()?;
+        let time = Duration::from_secs_f64(toil.sample_s * samples as f64);
+        toil.world.sleep(toil.machine, time);
+        Some(time)
+    })
 }
 
 /// How the story says how many seconds somebody was connected without a word.

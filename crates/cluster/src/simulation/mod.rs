@@ -30,6 +30,7 @@ use bonfire_report::{Event, Exit, Summary, read_events};
 
 use bonfire_run::run_file::{Overrides, Settings};
 use cast::Play;
+pub(crate) use cast::toil;
 use fault::{Fault, Hazards};
 use world::{Entry, World};
 

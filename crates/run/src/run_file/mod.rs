@@ -20,7 +20,7 @@ use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
 pub use arch::{Engine, HeadSpec, ReduceOp, RelayPlan, ServerRule, Topology};
-pub use local_steps::{LaterSteps, LocalSteps, Outer};
+pub use local_steps::{Easgd, LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
 pub use shares::{ShareRule, Shares};
 pub use span::Span;
@@ -89,6 +89,9 @@ pub struct RunFile {
     /// With local steps: the step that all make together after an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outer: Option<Outer>,
+    /// Instead of it: elastic averaging.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub easgd: Option<Easgd>,
     /// How large a part of every round each worker computes. Who starts the run decides if the file does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
@@ -175,6 +178,7 @@ impl Default for RunFile {
             overlap: true,
             local_steps: LocalSteps::default(),
             outer: None,
+            easgd: None,
             shares: None,
             dynamic: None,
             evaluator: false,
