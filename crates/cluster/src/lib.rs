@@ -11,6 +11,7 @@ pub mod local;
 mod mail;
 pub mod remote;
 mod roles;
+mod room;
 #[cfg(test)]
 mod simulation;
 mod trainer;

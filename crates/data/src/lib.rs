@@ -58,7 +58,7 @@ pub use cifar::CifarLabels;
 pub use error::{Error, Result};
 pub use images::Images;
 pub use normalize::{Moments, Normalize};
-pub use order::EpochOrder;
+pub use order::{Cut, EpochOrder};
 pub use pixels::{PixelFormat, Pixels};
 pub use source::Source;
 pub use vocabulary::Vocabulary;

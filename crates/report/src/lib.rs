@@ -59,7 +59,7 @@ mod transcript;
 pub use bars::Bars;
 pub use energy::{EnergyLabel, EnergyMeter, Watts};
 pub use error::{Error, ErrorKind, Result};
-pub use event::{Event, NodeLine, Stamped};
+pub use event::{Event, NodeLine, ShareLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
 pub use folder::{FORMAT, PartFile, RunFolder, newer_format, write_atomically, write_json};
 pub use git::GitFacts;

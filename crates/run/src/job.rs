@@ -96,7 +96,7 @@ impl Job {
             return Err(settings.wrong("workers", message).into());
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let trains = scale == Scale::Threads && settings.topology.is_in_step();
+        let trains = scale == Scale::Threads && settings.is_in_step();
         let measuring = cores.min(MOST_MEASURING);
         let (crew_size, threads) = match trains {
             true => (workers, settings.threads),

@@ -44,6 +44,7 @@ mod python;
 mod readme;
 mod run_folder;
 mod seed;
+mod shares;
 mod stop;
 mod strangers;
 mod wrong_input;

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use crate::Unit;
 
 /// What a group has to do in all.
@@ -51,6 +53,17 @@ impl Plan {
             .map(move |step| begin.saturating_add(step.saturating_mul(members)))
             .take_while(move |place| total.is_none_or(|total| *place < total))
             .map(move |place| Unit::at(place, units_per_epoch))
+    }
+
+    /// The first of the units of one epoch that some members do at the same time in `round`, the `index`-th among them,
+    /// and who they are, where members do one unit a round. None when the round has no unit for it.
+    pub fn together(&self, view: &View, round: u64, index: usize) -> Option<(Unit, Range<usize>)> {
+        let unit = |index| self.units_of(view, round, index).next();
+        let epoch = unit(index)?.epoch;
+        let is_of_it = |index: &usize| unit(*index).is_some_and(|unit| unit.epoch == epoch);
+        let begin = (0..index).rev().take_while(is_of_it).last().unwrap_or(index);
+        let end = (index + 1..view.members.len()).take_while(is_of_it).last().unwrap_or(index) + 1;
+        Some((unit(begin)?, begin..end))
     }
 
     /// Whether nothing is left to do after `round`.
@@ -129,6 +142,21 @@ mod tests {
         let epochs: Vec<_> = (11..=13).map(|round| plan.epoch_done(&view, round)).collect();
         assert_eq!(epochs, [Some(0), None, Some(1)]);
         assert_eq!(plan.units_done(&view, 13), 8);
+    }
+
+    #[test]
+    fn units_of_one_epoch_are_done_together() {
+        let plan = Plan { units_per_epoch: 4, epochs: Some(2), max_rounds: None, pace: Pace::UNIT };
+        let view = View { generation: 2, members: vec![3, 5, 8], round: 0, units_done: 0, pace: Pace::UNIT };
+        let check = |round, index, expect: Option<((u64, u32), Range<usize>)>| {
+            let found = plan.together(&view, round, index);
+            assert_eq!(found.map(|(unit, range)| ((unit.epoch, unit.index), range)), expect);
+        };
+        (0..3).for_each(|index| check(1, index, Some(((0, 0), 0..3))));
+        check(2, 0, Some(((0, 3), 0..1)));
+        (1..3).for_each(|index| check(2, index, Some(((1, 0), 1..3))));
+        (0..2).for_each(|index| check(3, index, Some(((1, 2), 0..2))));
+        check(3, 2, None);
     }
 
     #[test]

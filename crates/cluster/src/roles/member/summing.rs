@@ -8,14 +8,13 @@ use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
 use bonfire_learn::Gradient;
 use bonfire_run::run_file::ReduceOp;
-use bonfire_strategy::Unit;
 use bytes::Bytes;
 use rayon::ThreadPool;
 
 use super::incoming::Heard;
 use super::{Break, Formed, LOOK, Participant};
 use crate::roles::node::Connections;
-use crate::trainer::{Computed, Trainer};
+use crate::trainer::{Computed, Task, Trainer};
 
 /// After which round of a group it is measured what an exchange of nothing takes.
 const LATENCY_AFTER: u64 = 2;
@@ -49,13 +48,13 @@ impl Participant<'_> {
         }
     }
 
-    /// Computes a unit. What is settled of its gradient leaves meanwhile, and what comes is taken.
+    /// Computes what is asked for. What is settled of its gradient leaves meanwhile, and what comes is taken.
     pub(super) fn compute_and_send(
         &mut self,
         connections: &mut Connections,
         trainer: &mut Trainer,
         formed: &Formed,
-        (round, unit): (u64, Unit),
+        (round, task): (u64, Task),
         exact: bool,
     ) -> Result<Computed, Break> {
         let Self { incoming, sums, early, .. } = self;
@@ -69,7 +68,7 @@ impl Participant<'_> {
         let mut peers = formed.peers(&mut receive, early, round);
         sums.begin(&peers, exact);
         let mut sent = Ok(());
-        let computed = trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
+        let computed = trainer.compute_by_layers(task, &mut |_, gradient, settled_from| {
             if sent.is_ok() {
                 sent = sums.advance(&mut peers, gradient, settled_from);
             }
