@@ -62,7 +62,8 @@ pub(crate) fn take_part(
 pub(crate) fn plan_of(schedule: &RunSchedule) -> group::Plan {
     let (epochs, max_rounds) = schedule.ends();
     let pace = group::Pace { after: schedule.pace.after, steps: schedule.pace.steps };
-    group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace }
+    let turns = schedule.turns().map(|(members, seed)| group::Turns { members, seed });
+    group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace, turns }
 }
 
 /// Why a round, or a wait, was left.
@@ -390,7 +391,7 @@ impl<'w> Participant<'w> {
         formed: &Formed,
         round: u64,
     ) -> Result<Computed, Break> {
-        let members = formed.view.members.len() as u64;
+        let members = self.plan.workers(&formed.view);
         let mut place = self.plan.units_done(&formed.view, self.round);
         trainer.idle();
         let (mut all, done) = self.apart.begin(&mut trainer.replica);
