@@ -325,6 +325,7 @@ impl<'w> Participant<'w> {
         trainer: &mut Trainer,
         formed: &Formed,
     ) -> Result<(), Break> {
+        self.share_out_by_speed(connections, trainer, formed)?;
         let (view, round) = (&formed.view, self.round + 1);
         let begun = connections.mailbox.now();
         self.incoming.waited();
