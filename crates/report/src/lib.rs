@@ -10,7 +10,8 @@
 //! 2. `folder`: where a run keeps it;
 //! 3. `log`: how an event gets there, and how a log is read back after a crash;
 //! 4. `terminal` and `bars`: the views; `transcript`, `roster`, `heading` and [`number`] make their text;
-//! 5. `facts` and `git`: what a run was started on and from; `energy`: what it took.
+//! 5. `tensorboard`: the same for others to show;
+//! 6. `facts` and `git`: what a run was started on and from; `energy`, `machine` and `phases`: what it took, and when.
 //!
 //! # Example
 //!
@@ -46,23 +47,29 @@ mod folder;
 mod git;
 mod heading;
 mod log;
+mod machine;
 pub mod number;
 #[cfg(test)]
 mod pane;
+mod phases;
 mod roster;
 #[cfg(test)]
 mod sample;
 mod summary;
+mod tensorboard;
 mod terminal;
 mod transcript;
 
 pub use bars::Bars;
 pub use energy::{EnergyLabel, EnergyMeter, Watts};
 pub use error::{Error, ErrorKind, Result};
-pub use event::{Event, NodeLine, Stamped};
+pub use event::{Event, NodeLine, SampleLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
 pub use folder::{FORMAT, PartFile, RunFolder, newer_format, write_atomically, write_json};
 pub use git::GitFacts;
 pub use log::{Log, read_events};
+pub use machine::{MachineSample, MachineWatch};
+pub use phases::{Phase, Phases, TimeBook};
 pub use summary::{Exit, Summary};
+pub use tensorboard::{GraphLayer, TensorBoard, TensorBoardFacts};
 pub use terminal::{Json, PlainLines, View};

@@ -60,6 +60,7 @@ impl Transcript {
                 lines.push(format!("resumed from {checkpoint} at round {round}, epoch {epoch}"));
             }
             Event::Progress { .. } | Event::Waiting { .. } | Event::Updates { .. } | Event::Nodes { .. } => {}
+            Event::Sampled { .. } => {}
             Event::NodeJoined { .. } | Event::NodeBack { .. } => {}
             Event::NodeLost { .. } | Event::NodeLate { .. } => {}
             Event::EpochEnded { epoch, round, loss, accuracy, samples, seconds } => {
