@@ -28,7 +28,7 @@ pub fn push_frames(
         bonfire_exchange::codec::ChunkEncoder::new(&chunks, bonfire_wire::payload::Precision::F32);
     let mut frames = Vec::new();
     let mut push = roles::worker::GradientPush::new(&encoder, order, false);
-    push.advance(&mut encoder, gradient, 0, |frame| frames.push(frame));
+    push.advance(&mut encoder, gradient, 0, usize::MAX, |frame| frames.push(frame));
     frames
 }
 

@@ -119,6 +119,11 @@ impl Trainer {
         self.settings.file.overlap
     }
 
+    /// Whether the head sums a chunk, and sends the sum, as soon as all have pushed it.
+    pub(crate) fn hears_sums_meanwhile(&self) -> bool {
+        self.settings.topology.waits_for_all()
+    }
+
     /// Whether there is such a unit.
     pub(crate) fn has(&self, unit: Unit) -> bool {
         let sharing = self.shares.sharing();

@@ -74,6 +74,11 @@ impl Updates {
         Ok(())
     }
 
+    /// How many chunks have come of the sum that makes a version.
+    pub fn arrived(&self, version: u64) -> usize {
+        if self.coming.0 == version { self.has.iter().filter(|has| **has).count() } else { 0 }
+    }
+
     /// Brings the replica to the version that `go` says. Of a member that is behind, only what it has of the state.
     pub fn apply(&mut self, replica: &mut Replica, go: &proto::Go) -> Result<()> {
         for (index, parcel) in std::mem::take(&mut self.parameters) {

@@ -269,6 +269,13 @@ impl Topology {
         }
     }
 
+    /// Whether every update of the head waits for all of its members.
+    pub fn waits_for_all(&self) -> bool {
+        let rule = self.rule();
+        let takes_some = matches!(self, Self::Flat { backup: 1.., .. });
+        rule.max_staleness == 0 && rule.straggler.is_none() && !takes_some
+    }
+
     /// Whether its workers sum by MPI.
     pub fn uses_mpi(&self) -> bool {
         matches!(self, Self::Allreduce { engine: Engine::Mpi, .. })
