@@ -141,7 +141,7 @@ impl Transcript {
 }
 
 /// What was chosen, and why.
-fn chosen(event: &Event) -> Option<String> {
+pub(crate) fn chosen(event: &Event) -> Option<String> {
     let Event::Chosen { int8, local_steps, after, rounds, reason, .. } = event else { return None };
     Some(match (int8, local_steps) {
         (false, 0..=1) => format!("auto changes nothing: {reason}"),

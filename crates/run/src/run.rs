@@ -176,6 +176,7 @@ impl Run {
             written = written.and(Err(anyhow::anyhow!("the thread that writes state.json broke off")));
         }
         self.tell(Event::Ended { summary: Box::new(summary.clone()) });
+        self.write_report();
         trained?;
         if let Some(reason) = self.unsaved {
             bail!("the run is over, but its last parameters could not be saved: {reason}");

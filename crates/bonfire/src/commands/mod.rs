@@ -14,8 +14,11 @@ mod import;
 mod lab;
 mod logs;
 mod node;
+mod page;
+mod page_args;
 mod rank_args;
 mod ranks;
+mod report;
 mod run;
 mod run_args;
 mod setup;
@@ -77,6 +80,10 @@ enum Command {
     Node(node::NodeArgs),
     /// Measure the checkpoints of a run, also while it goes on
     Eval(eval::EvalArgs),
+    /// Show a run, or all runs of a folder, in a browser
+    Page(page::PageCommandArgs),
+    /// Write a page with charts of a run, or of several
+    Report(report::ReportArgs),
     /// Write the parameters of a run for PyTorch
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
@@ -118,6 +125,8 @@ impl Command {
             Self::Head(args) => head::run(args),
             Self::Node(args) => node::run(&args),
             Self::Eval(args) => eval::run(&args).map(done),
+            Self::Page(args) => page::run(&args).map(done),
+            Self::Report(args) => report::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
             Self::Data(args) => data::run(args).map(done),

@@ -325,6 +325,7 @@ impl<'w> Participant<'w> {
         let started = connections.mailbox.now();
         self.exchange(connections, trainer, formed, (round, overlaps), exact)?;
         let exchange_s = (connections.mailbox.now() - started).as_secs_f64();
+        trainer.waited(Duration::from_secs_f64(exchange_s));
         match is_apart {
             true => trainer.step_together(),
             false => trainer.step(self.schedule.step(units).lr),
@@ -342,6 +343,7 @@ impl<'w> Participant<'w> {
             self.keep_state(connections, trainer)?;
         }
         let _ = connections.head.send(Body::GroupRound(done));
+        connections.tell_vitals(&mut trainer.phases);
         Ok(())
     }
 

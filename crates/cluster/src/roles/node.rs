@@ -6,12 +6,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bonfire_data::Dataset;
 use bonfire_learn::Layout;
+use bonfire_report::Phases;
 use bonfire_wire::proto::assignment::Role;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 
 use super::network::Network;
 use super::registry::turned_away;
+use super::vitals::Vitals;
 use super::{evaluator, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::trainer::Trainer;
@@ -34,6 +36,8 @@ pub(crate) struct Connections {
     pub callers: Vec<Caller>,
     /// Who has connected and not said who it is.
     pub waiting: Vec<(u64, Outbox)>,
+    /// What this node tells of itself, if it does.
+    pub vitals: Option<Vitals>,
 }
 
 /// Somebody who has connected and said who it is.
@@ -92,8 +96,17 @@ impl Connections {
         mailbox: Mailbox,
         network: Arc<dyn Network>,
     ) -> Self {
-        let (callers, waiting) = Default::default();
-        Self { node, head_link, head, post, mailbox, network, callers, waiting }
+        let (callers, waiting, vitals) = Default::default();
+        Self { node, head_link, head, post, mailbox, network, callers, waiting, vitals }
+    }
+
+    /// Tells the head where the time went, if it is time.
+    pub(crate) fn tell_vitals(&mut self, phases: &mut Phases) {
+        let Some(vitals) = &mut self.vitals else { return };
+        if let Some(told) = vitals.tell(self.mailbox.now(), phases) {
+            // A head that is gone is heard of in the mail.
+            let _ = self.head.send(Body::Vitals(told));
+        }
     }
 
     /// Deals with mail that is not the role's own. Some if the role is over.

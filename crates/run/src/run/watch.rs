@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bonfire_report::{Event, MachineWatch, Phase, Phases, SampleLine, TimeBook};
+use bonfire_report::{Event, MachineWatch, Phase, Phases, SampleLine, TimeBook, write_report};
 
 use super::Run;
 
@@ -60,6 +60,14 @@ impl Run {
         self.watch.since = now;
         self.watch.book.count(&event);
         self.log.record(now, event);
+    }
+
+    /// Writes the page with charts, unless it is not wanted. One that cannot be written costs itself: `bonfire report`
+    /// says why.
+    pub(super) fn write_report(&self) {
+        if self.job.settings.file.report {
+            let _ = write_report(&self.folder);
+        }
     }
 
     /// The same of workers that share this process's memory, if it is time.
