@@ -128,7 +128,12 @@ function showList(main, given) {
       percent(s.accuracy), rate(s.samples_per_s), duration(s.seconds), run.end];
     return el('tr', {}, ...cells.map((cell) => el('td', {}, cell instanceof Node ? cell : String(cell))));
   };
-  const draw = (runs) => body.replaceChildren(...runs.map(row));
+  let shown;
+  const draw = (runs) => {
+    if (shown === JSON.stringify(runs)) return; // Whoever is in the table stays there.
+    shown = JSON.stringify(runs);
+    body.replaceChildren(...runs.map(row));
+  };
   draw(given.list);
   document.title = 'runs – bonfire';
   setInterval(() => fetch('list.json').then((answer) => answer.json()).then((news) => draw(news.list), () => {}), 5000);
