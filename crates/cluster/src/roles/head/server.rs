@@ -304,7 +304,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             return Ok(());
         }
         let mut tally = push.tally.unwrap_or_default();
-        let batch_size = self.head.run.job.settings.file.batch_size;
+        let batch_size = self.head.run.job.settings.most_samples();
         // What answers no order is not looked at.
         let is_answer = self.orders.get(&node) == Some(&push.order);
         let chunks = || self.collector.check(answer, push.weight).err().filter(|_| is_answer);
