@@ -12,13 +12,12 @@ use bonfire_wire::proto;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use bonfire_exchange::chunks::Chunks;
-use bonfire_exchange::codec::ChunkEncoder;
-use bonfire_exchange::precision;
+use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::updates::Updates;
 use bonfire_run::crew::round_seed;
 use bonfire_run::loader::{Shares, Sharing};
 use bonfire_run::replica::{Replica, StepSize};
-use bonfire_run::run_file::Settings;
+use bonfire_run::run_file::{Distribute, Settings};
 use bonfire_run::worker::{UnitSeed, Worker};
 
 /// A worker and all that it needs.
@@ -34,6 +33,10 @@ pub(crate) struct Trainer {
     /// Of the last unit that was computed.
     pub gradient: Gradient,
     settings: Settings,
+    /// How many samples all workers have together.
+    total: usize,
+    /// Of a worker that has data of its own: which round of them comes next.
+    own_round: Option<u64>,
     pub pool: ThreadPool,
     /// What it spent its time on, since that was last told.
     pub phases: Phases,
@@ -62,11 +65,21 @@ impl Computed {
 }
 
 impl Trainer {
-    /// A trainer for a worker, on a run's data.
-    pub(crate) fn new(settings: &Settings, dataset: &Dataset, mut worker: Worker) -> Result<Self> {
+    /// A trainer for a worker, on a run's data: of `total` samples, where those of every node are its own.
+    pub(crate) fn new(
+        settings: &Settings,
+        dataset: &Dataset,
+        mut worker: Worker,
+        total: usize,
+    ) -> Result<Self> {
         let (copies, threads) = (worker.copies().len(), worker.threads());
         let layout = worker.layout().clone();
         let file = &settings.file;
+        let samples = dataset.train.len();
+        let (total, sharing) = match file.distribute {
+            Distribute::Own => (total, Sharing::own(settings, samples, total, copies)),
+            Distribute::Local | Distribute::Ship => (samples, Sharing::of(settings, samples, copies)),
+        };
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("copy-{i}"))
@@ -75,12 +88,14 @@ impl Trainer {
         Ok(Self {
             samples: Arc::clone(&dataset.train),
             worker,
-            shares: Shares::new(Sharing::of(settings, dataset.train.len(), copies)),
+            shares: Shares::new(sharing),
             replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
-            encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(file.compression)),
+            encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::of(file.compression)),
             gradient: Gradient::new(&layout),
             settings: settings.clone(),
+            total,
+            own_round: None,
             pool,
             phases: Phases::default(),
             has_begun: false,
@@ -104,9 +119,7 @@ impl Trainer {
         settled: &mut (dyn FnMut(&mut ChunkEncoder, &Gradient, usize) + Send),
     ) -> Computed {
         let started = Instant::now();
-        let sharing = self.shares.sharing();
-        let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
-        let round = unit.epoch * sharing.rounds_per_epoch + within as u64;
+        let (round, slot) = self.place(unit);
         self.shares.go_to(&self.samples, round);
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
@@ -138,6 +151,20 @@ impl Trainer {
         }
     }
 
+    /// Which samples a unit is: the round and the slot of them. Data of one's own are gone through one round after the
+    /// other, from where the first unit would be on, whatever becomes of the other workers.
+    fn place(&mut self, unit: Unit) -> (u64, usize) {
+        let (index, sharing) = (unit.index as usize, self.shares.sharing());
+        if self.settings.file.distribute != Distribute::Own {
+            let within = (index / sharing.workers) as u64;
+            return (unit.epoch * sharing.rounds_per_epoch + within, index % sharing.workers);
+        }
+        let first = unit.epoch * sharing.rounds_per_epoch + (index / self.settings.workers) as u64;
+        let round = self.own_round.map_or(first, |last| last + 1);
+        self.own_round = Some(round);
+        (round, 0)
+    }
+
     /// Whether gradients leave while they are computed.
     pub(crate) fn overlaps(&self) -> bool {
         self.settings.file.overlap
@@ -150,8 +177,8 @@ impl Trainer {
 
     /// Whether there is such a unit.
     pub(crate) fn has(&self, unit: Unit) -> bool {
-        let sharing = self.shares.sharing();
-        let per_epoch = sharing.rounds_per_epoch.saturating_mul(sharing.workers as u64);
+        let Sharing { rounds_per_epoch, .. } = Sharing::of(&self.settings, self.total.max(1), 1);
+        let per_epoch = rounds_per_epoch.saturating_mul(self.settings.workers as u64);
         u64::from(unit.index) < per_epoch && unit.epoch.checked_mul(per_epoch).is_some()
     }
 
@@ -167,9 +194,9 @@ impl Trainer {
         self.replica = Replica::of(&self.settings, self.worker.layout());
     }
 
-    /// How many samples there are to train on.
+    /// How many samples there are to train on, over all workers.
     pub(crate) fn samples(&self) -> usize {
-        self.samples.len()
+        self.total
     }
 
     /// One step by a sum of gradients.

@@ -7,8 +7,9 @@ use bonfire_wire::proto;
 use bytes::Bytes;
 
 use crate::chunks::Chunks;
-use crate::codec::{Parcel, ReceivedChunk, replace_chunk};
+use crate::codec::Parcel;
 use crate::parameters::put_parameters;
+use crate::received::{ReceivedChunk, replace_chunk};
 use crate::state::Intake;
 
 /// What a piece between a server and its members is.
@@ -63,6 +64,7 @@ impl Updates {
             self.parameters.push((index, parcel));
             return Ok(());
         }
+        let parcel = parcel.unpacked(chunk)?;
         let attempt = (piece.round, piece.generation);
         if attempt != self.coming {
             self.sum.clear();

@@ -1,5 +1,6 @@
 //! A node: joins a run, gets the data, and is whatever the head tells it to be.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ use bonfire_wire::{Frame, Outbox, proto};
 use super::network::Network;
 use super::registry::turned_away;
 use super::vitals::Vitals;
-use super::{evaluator, member, relay, worker};
+use super::{evaluator, group_server, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
+use crate::remote::supply;
 use crate::trainer::Trainer;
 use bonfire_exchange::world::World;
 use bonfire_run::job::{Job, Scale, weigh_classes};
@@ -36,6 +38,8 @@ pub(crate) struct Connections {
     pub callers: Vec<Caller>,
     /// Who has connected and not said who it is.
     pub waiting: Vec<(u64, Outbox)>,
+    /// The data as they were shipped, if they are kept: others may ask for them.
+    pub pack: Option<PathBuf>,
     /// What this node tells of itself, if it does.
     pub vitals: Option<Vitals>,
 }
@@ -96,8 +100,8 @@ impl Connections {
         mailbox: Mailbox,
         network: Arc<dyn Network>,
     ) -> Self {
-        let (callers, waiting, vitals) = Default::default();
-        Self { node, head_link, head, post, mailbox, network, callers, waiting, vitals }
+        let (callers, waiting, pack, vitals) = Default::default();
+        Self { node, head_link, head, post, mailbox, network, callers, waiting, pack, vitals }
     }
 
     /// Tells the head where the time went, if it is time.
@@ -129,6 +133,11 @@ impl Connections {
             News::Closed(_) => {
                 self.waiting.retain(|(link, _)| *link != mail.link);
                 self.callers.retain(|caller| caller.link != mail.link);
+            }
+            News::Frame(Frame { body: Body::Fetch(fetch), .. }) => {
+                if let Some((_, outbox)) = self.waiting.iter().find(|(link, _)| *link == mail.link) {
+                    supply(outbox, self.pack.as_deref(), fetch.offset);
+                }
             }
             News::Frame(frame) => {
                 let caller = self.callers.iter_mut().find(|caller| caller.link == mail.link);
@@ -209,7 +218,7 @@ fn perform(
                 Some(worker) => worker,
                 None => build_worker(&settings, &dataset, threads)?,
             };
-            Trainer::new(&settings, &dataset, worker)
+            Trainer::new(&settings, &dataset, worker, assignment.samples as usize)
         };
         let role = assignment.role.clone().context("the head gave no role")?;
         if let (Some(world), false) = (world.as_mut(), std::mem::replace(&mut divided, true)) {
@@ -220,6 +229,7 @@ fn perform(
             Role::Relay(_) => "a relay",
             Role::Evaluator(_) => "the evaluator",
             Role::GroupMember(_) => "a member of the group",
+            Role::GroupServer(_) => "a server of the group",
         });
         next = match role {
             Role::Worker(role) => {
@@ -231,6 +241,7 @@ fn perform(
                 let job = Job::on(settings.clone(), Arc::clone(&dataset), Scale::Nodes);
                 evaluator::evaluate(connections, &mut job?)?
             }
+            Role::GroupServer(_) => group_server::sum(connections, &settings, &layout, assignment.samples)?,
             Role::GroupMember(_) => {
                 let mut trainer = trainer()?;
                 member::take_part(connections, &settings, &mut trainer, world.as_ref())?

@@ -67,6 +67,10 @@ pub(crate) struct Node {
     pub link: u64,
     pub outbox: Outbox,
     pub is_ready: bool,
+    /// How many samples it has to train on.
+    pub samples: u64,
+    /// The node that it takes the data from until it is ready, if that is not the head.
+    supplier: Option<u64>,
     /// Whether it is in the head's process.
     pub is_resident: bool,
     pub role: Option<Role>,
@@ -84,6 +88,10 @@ pub(crate) enum Role {
         number: usize,
     },
     GroupMember {
+        number: usize,
+    },
+    /// Only sums for the members.
+    GroupServer {
         number: usize,
     },
     Evaluator,
@@ -115,7 +123,10 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const ASK: Duration = Duration::from_secs(10);
 
 /// How much data is shipped in one frame.
-const CHUNK: usize = 1 << 20;
+pub(crate) const CHUNK: usize = 1 << 20;
+
+/// To so many at a time data are sent by the head, and by every node that has some of them: a tree.
+const SUPPLIED: usize = 2;
 
 impl std::fmt::Display for Role {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -123,6 +134,7 @@ impl std::fmt::Display for Role {
             Self::Worker { number, .. } => write!(f, "worker {number}"),
             Self::Relay { number } => write!(f, "relay {number}"),
             Self::GroupMember { number } => write!(f, "group member {number}"),
+            Self::GroupServer { number } => write!(f, "group server {number}"),
             Self::Evaluator => f.write_str("evaluator"),
         }
     }
@@ -214,6 +226,8 @@ impl Registry {
             link,
             outbox,
             is_ready: false,
+            samples: 0,
+            supplier: None,
             is_resident: false,
             role: None,
         };
@@ -306,18 +320,36 @@ impl Registry {
             return Some(refuse(&outbox, &join.name, &reason));
         }
         let replaced = former.and_then(|former| self.replace(former));
+        let supplier = self.supplier();
         let welcome = proto::Welcome {
             node: self.next,
             run_file: self.entry.run_file.clone(),
             data_digest: self.entry.data_digest.clone().into(),
             data_bytes: self.entry.shipment.as_ref().map_or(0, |data| data.len() as u64),
             ship: self.entry.shipment.is_some(),
+            supplier: supplier.and_then(|node| self.nodes.get(&node)).map(Node::peer),
         };
         // One that is gone already is heard of in the mail.
         let _ = outbox.send(Body::Welcome(welcome));
-        self.admit(link, outbox, join);
+        let number = self.admit(link, outbox, join);
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.supplier = supplier;
+        }
         // Who hears that a node is lost hears of it again when it is ready.
         Some(replaced.unwrap_or(Notice::Joined))
+    }
+
+    /// Who sends the next newcomer the data: the first of the head and all nodes that has not enough to do with that
+    /// already. None is the head.
+    fn supplier(&self) -> Option<u64> {
+        let supplied = |supplier: Option<u64>| {
+            self.nodes.values().filter(|node| !node.is_ready && node.supplier == supplier).count()
+        };
+        let others = self.nodes.values().filter(|node| !node.is_resident).map(|node| Some(node.number));
+        let mut all = std::iter::once(None).chain(others);
+        all.find(|&supplier| supplied(supplier) < SUPPLIED)
+            .flatten()
+            .filter(|_| self.entry.shipment.is_some())
     }
 
     /// The node that a process was before its link broke, if that link is not given up yet.
@@ -353,8 +385,10 @@ impl Registry {
                     "its data are not the head's: `distribute: ship` sends it the head's".to_owned()
                 } else if ready.layout_digest != self.entry.layout_digest {
                     "its model is laid out otherwise: install the same version on both".to_owned()
+                } else if u32::try_from(ready.samples).is_err() {
+                    format!("it claims to have {} samples", ready.samples)
                 } else {
-                    node.is_ready = true;
+                    (node.is_ready, node.samples) = (true, ready.samples);
                     return Some(Notice::Ready(number));
                 };
                 let node = self.nodes.remove(&number)?;

@@ -19,10 +19,9 @@ use super::node::{Connections, Next};
 use super::worker::{ask, from_proto, is_for_a_worker};
 use crate::mail::{Mail, News};
 use crate::trainer::compare;
-use bonfire_exchange::codec::Parcel;
+use bonfire_exchange::codec::{Coding, Parcel};
 use bonfire_exchange::collector::{Answer, Collector};
 use bonfire_exchange::parameters::ParameterEncoder;
-use bonfire_exchange::precision;
 use bonfire_exchange::updates::{Updates, step};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
@@ -130,14 +129,14 @@ impl Relaying {
     fn new(parent: Outbox, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Self {
         let file = &settings.file;
         let rule = relay::Rule { is_async: role.is_async, workers: role.workers as usize };
-        let precision = precision(file.compression);
+        let coding = Coding::of(file.compression);
         Self {
             parent,
             strategy: Relay::new(rule),
             is_async: role.is_async,
             replica: Replica::new(layout, file.optimizer.clone(), file.seed),
             updates: Updates::new(layout, file.clip_norm),
-            batch_size: file.batch_size,
+            batch_size: settings.most_samples(),
             version: 0,
             digest: None,
             exact: false,
@@ -147,10 +146,10 @@ impl Relaying {
             parameters: ParameterEncoder::new(layout),
             workers: BTreeMap::new(),
             behind: BTreeSet::new(),
-            collector: Collector::new(layout, precision),
+            collector: Collector::new(layout, coding),
             pushes: BTreeMap::new(),
             task: ParentOrder::default(),
-            sum: Sum::new(layout, precision),
+            sum: Sum::new(layout, coding.of_sums()),
         }
     }
 

@@ -19,7 +19,7 @@ use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
 pub use arch::{Engine, HeadSpec, ReduceOp, RelayPlan, ServerRule, Topology};
-pub use local_steps::{LaterSteps, LocalSteps, Outer};
+pub use local_steps::{Easgd, LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
 pub use span::Span;
 
@@ -87,6 +87,9 @@ pub struct RunFile {
     /// With local steps: the step that all make together after an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outer: Option<Outer>,
+    /// Instead of it: elastic averaging.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub easgd: Option<Easgd>,
     /// Whether a node of its own measures the checkpoints.
     pub evaluator: bool,
     /// After so long without a sign of life a node counts as lost.
@@ -113,21 +116,28 @@ pub enum Distribute {
     Local,
     /// From the head.
     Ship,
+    /// Every node has its own, which stay there: they are other ones, and not as many.
+    Own,
 }
 
 /// How gradients travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// As they are.
     #[default]
     None,
+    /// As they are, packed.
+    Lossless,
     /// In half the bytes, rounded to 11 bits.
     F16,
     /// In a quarter of the bytes, rounded to 127 steps of the largest value of a block.
     Int8,
     /// Matrices as two factors of this rank.
     PowerSgd(usize),
+    /// This part of the values, the largest; the others are added to the next ones.
+    #[serde(rename = "top_k")]
+    TopK(f32),
     /// As they are at first; then what suits the network, by what the first rounds took.
     Auto,
 }
@@ -168,6 +178,7 @@ impl Default for RunFile {
             overlap: true,
             local_steps: LocalSteps::default(),
             outer: None,
+            easgd: None,
             evaluator: false,
             silence_s: 5.0,
             min_workers: 1,
@@ -275,6 +286,15 @@ impl Settings {
         {
             return Err(tree.wrong("compression", format!("auto {reason}")));
         }
+        if let (Distribute::Own, Topology::Single { .. }) = (file.distribute, &topology) {
+            let message = "own is for nodes that have data of their own: name `arch: allreduce` or a server";
+            return Err(tree.wrong("distribute", message));
+        }
+        if file.distribute == Distribute::Own && file.evaluator {
+            let message =
+                "cannot be given together with `distribute: own`: the head measures, on its own data";
+            return Err(tree.wrong("evaluator", message));
+        }
         let outer = local_steps::outer(&tree, &mut file, &topology)?;
         if file.name.is_empty() {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
@@ -295,6 +315,15 @@ impl Settings {
             ("the number of workers", self.workers == other.workers),
         ];
         same.iter().find(|(_, same)| !same).map(|(key, _)| *key)
+    }
+
+    /// No batch of one worker has more samples. Data of one's own are gone through in as many rounds as all need, so
+    /// that who has many has large batches.
+    pub fn most_samples(&self) -> usize {
+        match self.file.distribute {
+            Distribute::Own => self.file.batch_size.saturating_mul(self.workers),
+            Distribute::Local | Distribute::Ship => self.file.batch_size,
+        }
     }
 
     /// Whether the file, or what was laid over it, has this key.
@@ -346,6 +375,25 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
     {
         return Err(tree.wrong("compression.powersgd", format!("must be from 1 to {MOST_RANK}")));
     }
+    if let Compression::TopK(part) = file.compression {
+        if !(part > 0.0 && part <= 1.0) {
+            return Err(
+                tree.wrong("compression.top_k", "must be above 0 and at most 1; 0.01 is one value of 100")
+            );
+        }
+        if file.local_steps != LocalSteps::default() {
+            let message = "top_k is for gradients: leave out `local_steps`, or name int8 instead";
+            return Err(tree.wrong("compression", message));
+        }
+        if !matches!(file.optimizer, OptimizerSpec::Sgd(_)) {
+            let message = format!(
+                "top_k is for `optimizer: sgd`: {} would divide what comes late and together by what came before; \
+                 name int8 instead",
+                file.optimizer.name()
+            );
+            return Err(tree.wrong("compression", message));
+        }
+    }
     if let Some((key, rule)) = file.watts.and_then(|watts| watts.check().err()) {
         return Err(tree.wrong(&format!("watts.{key}"), rule));
     }
@@ -384,7 +432,7 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), YamlError> {
             Some(group) => group.num_workers = workers,
             none => {
                 let (op, engine) = Default::default();
-                *none = Some(Allreduce { num_workers: workers, op, engine });
+                *none = Some(Allreduce { num_workers: workers, servers: 0, op, engine });
             }
         },
         (Arch::Hierarchical, _) => {

@@ -10,8 +10,9 @@ use bonfire_wire::proto::frame::Body;
 
 use super::super::registry::{Node, Notice, Role};
 use super::Head;
-use bonfire_run::run_file::RelayPlan;
 use bonfire_run::run_file::cast::{Wanted, in_words, reduced, wanted, workers};
+use bonfire_run::run_file::{Distribute, RelayPlan};
+use bonfire_run::schedule::RunSchedule;
 
 /// Not all nodes came in time, in words.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl Head<'_> {
 
     fn assign(&mut self, wanted: &[Wanted]) {
         let ready = self.registry.queue();
-        let (mut relay, mut relays, mut workers) = (None, 0, 0);
+        let (mut relay, mut relays, mut workers, mut servers) = (None, 0, 0, 0);
         let mut roles = Vec::new();
         for (&node, wanted) in ready.iter().zip(wanted) {
             let role = match wanted {
@@ -143,6 +144,10 @@ impl Head<'_> {
                     workers += 1;
                     Role::GroupMember { number: workers - 1 }
                 }
+                Wanted::GroupServer => {
+                    servers += 1;
+                    Role::GroupServer { number: servers - 1 }
+                }
                 Wanted::Evaluator => Role::Evaluator,
             };
             roles.push((node, role, *wanted));
@@ -152,6 +157,9 @@ impl Head<'_> {
                 node.role = Some(*role);
             }
         }
+        if self.run.job.settings.file.distribute == Distribute::Own {
+            self.count_own_data();
+        }
         for (node, role, wanted) in roles {
             let plan = match wanted {
                 Wanted::Relay(plan) => Some(plan),
@@ -159,6 +167,22 @@ impl Head<'_> {
             };
             self.appoint(node, role, plan);
         }
+    }
+
+    /// The length of the run follows from what those have together who train on data of their own.
+    fn count_own_data(&mut self) {
+        let trains = |node: &&Node| matches!(node.role, Some(Role::Worker { .. } | Role::GroupMember { .. }));
+        let (mut all, mut each) = (0, Vec::new());
+        for node in self.registry.nodes().filter(trains) {
+            all += node.samples;
+            each.push(format!("{} {}", node.name, node.samples));
+        }
+        let job = &mut self.run.job;
+        job.schedule = RunSchedule::of(&job.settings, usize::try_from(all).unwrap_or(usize::MAX).max(1));
+        let rounds = job.schedule.rounds_per_epoch;
+        let each = each.join(", ");
+        let message = format!("{all} samples stay where they are ({each}); {rounds} rounds an epoch");
+        self.run.tell(Event::Noted { message });
     }
 
     /// Gives a node its role and says so.
@@ -179,10 +203,12 @@ impl Head<'_> {
                 assignment::Role::Relay(proto::Relay { is_async, workers })
             }
             Role::GroupMember { .. } => assignment::Role::GroupMember(proto::GroupMember {}),
+            Role::GroupServer { .. } => assignment::Role::GroupServer(proto::GroupServer {}),
             Role::Evaluator => assignment::Role::Evaluator(proto::Evaluator {}),
         };
         let Some(node) = self.registry.get(number) else { return };
-        let assignment = proto::Assignment { role: Some(role), threads: threads as u32 };
+        let samples = self.run.job.schedule.samples() as u64;
+        let assignment = proto::Assignment { role: Some(role), threads: threads as u32, samples };
         // One that is gone is heard of in the mail.
         let _ = node.outbox.send(Body::Assignment(assignment));
         let event = Event::NodeJoined {

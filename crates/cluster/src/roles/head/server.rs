@@ -22,10 +22,9 @@ use super::super::worker::from_proto;
 use super::Head;
 use super::stamps::Stamps;
 use super::update_log::UpdateLog;
-use bonfire_exchange::codec::Parcel;
+use bonfire_exchange::codec::{Coding, Parcel};
 use bonfire_exchange::collector::{Answer, Collector};
 use bonfire_exchange::parameters::ParameterEncoder;
-use bonfire_exchange::precision;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
 use bonfire_run::schedule::Due;
@@ -115,7 +114,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         Self {
             server,
             rule,
-            collector: Collector::new(layout, precision(settings.file.compression)),
+            collector: Collector::new(layout, Coding::of(settings.file.compression)),
             feed: Feed::default(),
             held: HashMap::new(),
             awaited: settings.topology.waits_for_all().then(BTreeMap::new),
@@ -305,7 +304,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             return Ok(());
         }
         let mut tally = push.tally.unwrap_or_default();
-        let batch_size = self.head.run.job.settings.file.batch_size;
+        let batch_size = self.head.run.job.settings.most_samples();
         // What answers no order is not looked at.
         let is_answer = self.orders.get(&node) == Some(&push.order);
         let chunks = || self.collector.check(answer, push.weight).err().filter(|_| is_answer);
