@@ -46,6 +46,8 @@ use crate::terminal::{ReaderGone, say};
                   bonfire train run.yml --set epochs=10           a run file, with one key changed\n  \
                   bonfire train --set model=tagger --set data=grammar\n  \
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
+                  bonfire train --page                            with charts in a browser\n  \
+                  bonfire page runs                               all runs so far\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
                   bonfire node bonfire://desk:4711/…              on each of them\n  \
                   mpirun -n 4 bonfire train run.yml               or srun: every rank is a worker\n  \

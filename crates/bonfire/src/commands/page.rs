@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -39,11 +39,11 @@ pub(crate) fn run(args: &PageCommandArgs) -> Result<()> {
 }
 
 /// A folder with a log is that of a run.
-fn source(folder: &PathBuf) -> Result<PageSource> {
+fn source(folder: &Path) -> Result<PageSource> {
     if folder.join("events.jsonl").is_file() {
         RunFolder::open(folder)?;
-        return Ok(PageSource::Run(folder.clone()));
+        return Ok(PageSource::Run(folder.to_owned()));
     }
     ensure!(folder.is_dir(), "{}: there is no such folder", folder.display());
-    Ok(PageSource::Runs(folder.clone()))
+    Ok(PageSource::Runs(folder.to_owned()))
 }
