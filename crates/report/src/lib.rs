@@ -64,6 +64,7 @@ mod summary;
 mod svg;
 mod tensorboard;
 mod terminal;
+mod trace;
 mod transcript;
 
 pub use bars::Bars;
@@ -82,3 +83,4 @@ pub use serve::{PageServer, PageSource};
 pub use summary::{Exit, Summary};
 pub use tensorboard::{GraphLayer, TensorBoard, TensorBoardFacts};
 pub use terminal::{Json, PlainLines, View};
+pub use trace::trace;

@@ -1,5 +1,5 @@
-//! What Prometheus asks for: the newest figures of a run, as text. A few lines by hand instead of a crate: the format is
-//! a line a figure, and all figures are gauges or counters that are read from the log.
+//! What Prometheus asks for: the newest figures of a run, as text. A few lines by hand instead of a crate: the format
+//! is a line a figure, and all figures are gauges or counters that are read from the log.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Result;
 use crate::folder::{RunFolder, write_atomically};
-pub(crate) use encode::{encode, encode_text};
+pub(crate) use encode::{encode, encode_mark, encode_text};
 use thin::ThinLog;
 
 const TEMPLATE: &str = include_str!("../page/page.html");

@@ -1,7 +1,7 @@
 //! The page of a run, or of a folder of runs, for browsers: read-only, small, and never in the way of the run.
 //!
-//! HTTP by hand over threads: four kinds of answers, each after one short request, and a stream of lines. Every read and
-//! write has a deadline, and so many connections at most are open at a time; more are closed at once.
+//! HTTP by hand over threads: four kinds of answers, each after one short request, and a stream of lines. Every read
+//! and write has a deadline, and so many connections at most are open at a time; more are closed at once.
 
 mod request;
 mod stream;

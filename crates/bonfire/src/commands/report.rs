@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
-use bonfire_report::{RunFolder, csv, report_page, write_atomically, write_svgs};
+use anyhow::{Context, Result, ensure};
+use bonfire_report::{RunFolder, csv, report_page, trace, write_atomically, write_svgs};
 
 use crate::terminal::say;
 
@@ -12,7 +12,7 @@ use crate::terminal::say;
                         Examples:\n  bonfire report runs/first                      writes runs/first/report.html\n  \
                         bonfire report runs/* --out compared.html      curves over each other, and what differs\n  \
                         bonfire report runs/w1 runs/w2 runs/w4         with the speed-up by workers\n  \
-                        bonfire report runs/first --svg figures --csv points.csv"
+                        bonfire report runs/first --svg figures --csv points.csv --trace timeline.json"
 )]
 pub(crate) struct ReportArgs {
     /// The folders of the runs
@@ -27,9 +27,13 @@ pub(crate) struct ReportArgs {
     /// Also write all points as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Also write a timeline of one run, for chrome://tracing and Perfetto
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
+    ensure!(args.trace.is_none() || args.folders.len() == 1, "--trace is of one run");
     for folder in &args.folders {
         RunFolder::open(folder)?;
     }
@@ -45,6 +49,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     }
     if let Some(path) = &args.csv {
         write_atomically(path, csv(&args.folders)?.as_bytes()).context("--csv")?;
+        written.push(path.clone());
+    }
+    if let Some(path) = &args.trace {
+        write_atomically(path, trace(&args.folders[0])?.as_bytes()).context("--trace")?;
         written.push(path.clone());
     }
     for path in written {

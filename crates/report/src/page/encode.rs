@@ -41,6 +41,14 @@ pub(crate) fn encode_text(stamped: &Stamped) -> Option<Value> {
     }
 }
 
+/// What is worth a mark on a timeline: its kind and text.
+pub(crate) fn encode_mark(stamped: &Stamped) -> Option<(String, String)> {
+    let told = told(stamped)?;
+    let word = |place: usize| told[place].as_str().unwrap_or_default().to_owned();
+    let kind = word(3);
+    (!matches!(kind.as_str(), "epoch" | "checkpoint")).then(|| (kind, word(4)))
+}
+
 /// Five digits: more than a chart can show. What is no number is null.
 pub(crate) fn short(number: f64) -> Value {
     if number == 0.0 || !number.is_finite() {
