@@ -359,6 +359,7 @@ impl<'w> Participant<'w> {
         let started = connections.mailbox.now();
         self.exchange(connections, trainer, formed, (round, overlaps || goes_ahead), exact)?;
         let exchange_s = (connections.mailbox.now() - started).as_secs_f64();
+        trainer.waited(Duration::from_secs_f64(exchange_s));
         match is_apart {
             true => {
                 trainer.step_together();
@@ -380,6 +381,7 @@ impl<'w> Participant<'w> {
             self.keep_state(connections, trainer)?;
         }
         let _ = connections.head.send(Body::GroupRound(done));
+        connections.tell_vitals(&mut trainer.phases);
         Ok(())
     }
 

@@ -111,6 +111,12 @@ pub struct RunFile {
     /// What the machine of a run on one takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watts: Option<Watts>,
+    /// Whether a page with charts is written into the run folder in the end.
+    #[serde(skip_serializing_if = "is_true")]
+    pub report: bool,
+    /// Whether TensorBoard's files have histograms of the weights, with every evaluation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub histograms: bool,
 }
 
 /// Where a node takes the data from.
@@ -192,6 +198,8 @@ impl Default for RunFile {
             silence_s: 5.0,
             min_workers: 1,
             watts: None,
+            report: true,
+            histograms: false,
         }
     }
 }
