@@ -10,8 +10,8 @@ pub fn parts(members: usize, servers: usize) -> Vec<f64> {
     [vec![own; members], vec![server; servers]].concat()
 }
 
-/// The same for members with links of such speeds, without servers: the one that is done last is done as soon as can be.
-/// Speeds that differ little count as equal.
+/// The same for members with links of such speeds, without servers: the one that is done last is done as soon as can
+/// be. Speeds that differ little count as equal.
 pub fn parts_by_speed(speeds: &[f64]) -> Vec<f64> {
     let n = speeds.len();
     let (slowest, fastest) = speeds.iter().fold((f64::MAX, 0.0f64), |(a, b), &s| (a.min(s), b.max(s)));
