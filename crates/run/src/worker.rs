@@ -316,7 +316,9 @@ mod tests {
     /// The last round of an epoch has fewer samples than the others; it is shared out all the same.
     #[test]
     fn an_uneven_round_has_the_gradient_of_one_machine() {
-        for (model, data) in [(json!({"lenet5": {}}), "digits"), (json!({"tagger": {"dropout": 0.0}}), "grammar")] {
+        for (model, data) in
+            [(json!({"lenet5": {}}), "digits"), (json!({"tagger": {"dropout": 0.0}}), "grammar")]
+        {
             let spec: ModelSpec = serde_json::from_value(model).expect("a model");
             let whole = step(&spec, data, 1, &[None]);
             let largest = whole.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
