@@ -16,7 +16,7 @@ use bonfire_exchange::updates::Updates;
 use bonfire_run::crew::round_seed;
 use bonfire_run::loader::{Shares, Sharing};
 use bonfire_run::replica::{Replica, StepSize};
-use bonfire_run::run_file::Settings;
+use bonfire_run::run_file::{Distribute, Settings};
 use bonfire_run::worker::{UnitSeed, Worker};
 
 use crate::room::Room;
@@ -34,6 +34,10 @@ pub(crate) struct Trainer {
     /// Of the last unit that was computed.
     pub gradient: Gradient,
     settings: Settings,
+    /// How many samples all workers have together.
+    total: usize,
+    /// Of a worker that has data of its own: which round of them comes next.
+    own_round: Option<u64>,
     pub pool: ThreadPool,
     room: Room,
 }
@@ -75,11 +79,21 @@ impl Computed {
 }
 
 impl Trainer {
-    /// A trainer for a worker, on a run's data.
-    pub(crate) fn new(settings: &Settings, dataset: &Dataset, mut worker: Worker) -> Result<Self> {
+    /// A trainer for a worker, on a run's data: of `total` samples, where those of every node are its own.
+    pub(crate) fn new(
+        settings: &Settings,
+        dataset: &Dataset,
+        mut worker: Worker,
+        total: usize,
+    ) -> Result<Self> {
         let (copies, threads) = (worker.copies().len(), worker.threads());
         let layout = worker.layout().clone();
         let file = &settings.file;
+        let samples = dataset.train.len();
+        let (total, sharing) = match file.distribute {
+            Distribute::Own => (total, Sharing::own(settings, samples, total, copies)),
+            Distribute::Local | Distribute::Ship => (samples, Sharing::of(settings, samples, copies)),
+        };
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("copy-{i}"))
@@ -88,12 +102,14 @@ impl Trainer {
         Ok(Self {
             samples: Arc::clone(&dataset.train),
             worker,
-            shares: Shares::new(Sharing::of(settings, dataset.train.len(), copies)),
+            shares: Shares::new(sharing),
             replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
             encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::of(file.compression)),
             gradient: Gradient::new(&layout),
             settings: settings.clone(),
+            total,
+            own_round: None,
             pool,
             room: Room::new(),
         })
@@ -117,9 +133,7 @@ impl Trainer {
     ) -> Computed {
         let started = Instant::now();
         let Task { unit, cut } = task.into();
-        let sharing = self.shares.sharing();
-        let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
-        let round = unit.epoch * sharing.rounds_per_epoch + within as u64;
+        let (round, slot) = self.place(unit);
         self.shares.go_to(&self.samples, round);
         if let Some(cut) = cut {
             self.shares.cut(cut);
@@ -140,6 +154,20 @@ impl Trainer {
         Computed { tally, seconds, most_samples }
     }
 
+    /// Which samples a unit is: the round and the slot of them. Data of one's own are gone through one round after the
+    /// other, from where the first unit would be on, whatever becomes of the other workers.
+    fn place(&mut self, unit: Unit) -> (u64, usize) {
+        let (index, sharing) = (unit.index as usize, self.shares.sharing());
+        if self.settings.file.distribute != Distribute::Own {
+            let within = (index / sharing.workers) as u64;
+            return (unit.epoch * sharing.rounds_per_epoch + within, index % sharing.workers);
+        }
+        let first = unit.epoch * sharing.rounds_per_epoch + (index / self.settings.workers) as u64;
+        let round = self.own_round.map_or(first, |last| last + 1);
+        self.own_round = Some(round);
+        (round, 0)
+    }
+
     /// Whether gradients leave while they are computed.
     pub(crate) fn overlaps(&self) -> bool {
         self.settings.file.overlap
@@ -152,8 +180,8 @@ impl Trainer {
 
     /// Whether there is such a unit, or part of several.
     pub(crate) fn has(&self, Task { unit, cut }: &Task) -> bool {
-        let sharing = self.shares.sharing();
-        let per_epoch = sharing.rounds_per_epoch.saturating_mul(sharing.workers as u64);
+        let Sharing { rounds_per_epoch, .. } = Sharing::of(&self.settings, self.total.max(1), 1);
+        let per_epoch = rounds_per_epoch.saturating_mul(self.settings.workers as u64);
         u64::from(unit.index) < per_epoch
             && unit.epoch.checked_mul(per_epoch).is_some()
             && cut.as_ref().is_none_or(|cut| cut.fits(per_epoch))
@@ -171,9 +199,9 @@ impl Trainer {
         self.replica = Replica::of(&self.settings, self.worker.layout());
     }
 
-    /// How many samples there are to train on.
+    /// How many samples there are to train on, over all workers.
     pub(crate) fn samples(&self) -> usize {
-        self.samples.len()
+        self.total
     }
 
     /// One step by a sum of gradients.

@@ -32,6 +32,7 @@ pub mod conllu;
 mod csv;
 pub mod digits;
 mod error;
+mod form;
 pub mod grammar;
 mod hdf5;
 pub mod idx;

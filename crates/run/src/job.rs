@@ -10,7 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::crew::{Crew, RoundPlan};
 use crate::replica::Replica;
-use crate::run_file::{Settings, Topology};
+use crate::run_file::{Distribute, Settings, Topology};
 use crate::schedule::RunSchedule;
 use crate::worker::{Portions, Worker};
 
@@ -82,6 +82,11 @@ impl Job {
         if scale == Scale::Threads {
             // Part of what is computed, so part of what is saved.
             settings.file.threads = Some(settings.threads);
+        }
+        if scale == Scale::Threads && settings.file.distribute == Distribute::Own {
+            let message =
+                "own is for nodes on machines of their own, which `bonfire run` or `bonfire node` starts";
+            return Err(settings.wrong("distribute", message).into());
         }
         let workers = settings.workers;
         if workers > dataset.train.len() {

@@ -38,6 +38,17 @@ impl Sharing {
     }
 }
 
+impl Sharing {
+    /// How a node with data of its own goes through them, where all nodes together have `total` samples: in as many
+    /// rounds as all need, so that each has every sample once an epoch and counts by how many it has.
+    pub fn own(settings: &Settings, samples: usize, total: usize, copies: usize) -> Self {
+        let rounds = Self::of(settings, total.max(samples), copies).rounds_per_epoch.max(1) as usize;
+        let round_size = samples.div_ceil(rounds).max(1);
+        let rounds_per_epoch = EpochOrder::rounds(samples, round_size) as u64;
+        Self { seed: settings.file.seed, workers: 1, copies, round_size, rounds_per_epoch }
+    }
+}
+
 /// The samples of every worker in one round after the other.
 #[derive(Debug)]
 pub struct Shares {

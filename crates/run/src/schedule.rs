@@ -72,6 +72,11 @@ impl RunSchedule {
         }
     }
 
+    /// How many samples there are to train on.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
     /// Takes what was chosen, as far as the settings leave it open.
     pub fn settle(&mut self, chosen: Chosen) {
         let file = &self.settings.file;

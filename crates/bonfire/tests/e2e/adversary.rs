@@ -224,6 +224,7 @@ impl Adversary {
                     layout = layout_of(&welcome.run_file);
                     let layout_digest = layout_digest(&layout).into_bytes().into();
                     let ready = proto::Ready {
+                        samples: 0,
                         data_digest: welcome.data_digest,
                         layout_digest,
                         error: String::new(),

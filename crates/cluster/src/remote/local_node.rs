@@ -53,6 +53,7 @@ impl LocalNode {
         let number = registry.admit(link, outbox, join);
         if let Some(node) = registry.get_mut(number) {
             (node.is_ready, node.is_resident) = (true, true);
+            node.samples = run.job.dataset.train.len() as u64;
         }
         let settings = run.job.settings.clone();
         let (wire, secret) = (Arc::clone(&gate.wire), ticket.secret.clone());

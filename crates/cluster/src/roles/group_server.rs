@@ -19,9 +19,9 @@ pub(crate) fn sum(
     connections: &mut Connections,
     settings: &Settings,
     layout: &Layout,
-    role: &proto::GroupServer,
+    samples: u64,
 ) -> Result<Next> {
-    let schedule = RunSchedule::of(settings, usize::try_from(role.samples)?);
+    let schedule = RunSchedule::of(settings, usize::try_from(samples)?);
     let mut server = GroupServer {
         plan: plan_of(&schedule),
         schedule,

@@ -205,7 +205,7 @@ fn perform(
                 Some(worker) => worker,
                 None => build_worker(&settings, &dataset, threads)?,
             };
-            Trainer::new(&settings, &dataset, worker)
+            Trainer::new(&settings, &dataset, worker, assignment.samples as usize)
         };
         let role = assignment.role.clone().context("the head gave no role")?;
         if let (Some(world), false) = (world.as_mut(), std::mem::replace(&mut divided, true)) {
@@ -228,7 +228,7 @@ fn perform(
                 let job = Job::on(settings.clone(), Arc::clone(&dataset), Scale::Nodes);
                 evaluator::evaluate(connections, &mut job?)?
             }
-            Role::GroupServer(role) => group_server::sum(connections, &settings, &layout, &role)?,
+            Role::GroupServer(_) => group_server::sum(connections, &settings, &layout, assignment.samples)?,
             Role::GroupMember(_) => {
                 let mut trainer = trainer()?;
                 member::take_part(connections, &settings, &mut trainer, world.as_ref())?

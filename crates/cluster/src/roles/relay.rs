@@ -134,7 +134,7 @@ impl Relaying {
             is_async: role.is_async,
             replica: Replica::new(layout, file.optimizer.clone(), file.seed),
             updates: Updates::new(layout, file.clip_norm),
-            batch_size: file.batch_size,
+            batch_size: settings.most_samples(),
             version: 0,
             digest: None,
             exact: false,

@@ -118,6 +118,8 @@ pub enum Distribute {
     Local,
     /// From the head.
     Ship,
+    /// Every node has its own, which stay there: they are other ones, and not as many.
+    Own,
 }
 
 /// How gradients travel.
@@ -287,6 +289,15 @@ impl Settings {
         {
             return Err(tree.wrong("compression", format!("auto {reason}")));
         }
+        if let (Distribute::Own, Topology::Single { .. }) = (file.distribute, &topology) {
+            let message = "own is for nodes that have data of their own: name `arch: allreduce` or a server";
+            return Err(tree.wrong("distribute", message));
+        }
+        if file.distribute == Distribute::Own && file.evaluator {
+            let message =
+                "cannot be given together with `distribute: own`: the head measures, on its own data";
+            return Err(tree.wrong("evaluator", message));
+        }
         let outer = local_steps::outer(&tree, &mut file, &topology)?;
         let shares = shares::rule(&tree, &file, &topology)?.unwrap_or_default();
         if file.name.is_empty() {
@@ -321,6 +332,15 @@ impl Settings {
             ("the number of workers", self.workers == other.workers),
         ];
         same.iter().find(|(_, same)| !same).map(|(key, _)| *key)
+    }
+
+    /// No batch of one worker has more samples. Data of one's own are gone through in as many rounds as all need, so
+    /// that who has many has large batches.
+    pub fn most_samples(&self) -> usize {
+        match self.file.distribute {
+            Distribute::Own => self.file.batch_size.saturating_mul(self.workers),
+            Distribute::Local | Distribute::Ship => self.file.batch_size,
+        }
     }
 
     /// Whether the file, or what was laid over it, has this key.

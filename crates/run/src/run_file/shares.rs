@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{LocalSteps, RunFile, Topology};
+use super::{Distribute, LocalSteps, RunFile, Topology};
 
 /// The key `shares` of a run file.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +76,9 @@ fn check_weights(tree: &Tree, weights: &BTreeMap<String, f64>) -> Result<(), Yam
 pub(super) fn refusal(file: &RunFile, topology: &Topology, rule: &ShareRule) -> Option<&'static str> {
     if *rule == ShareRule::Equal {
         return None;
+    }
+    if file.distribute == Distribute::Own {
+        return Some("cannot be unequal with `distribute: own`: who has more data has larger batches");
     }
     let steps_alone = file.local_steps.steps() > 1 || file.local_steps == LocalSteps::Auto;
     let moves = !matches!(rule, ShareRule::Named(_));

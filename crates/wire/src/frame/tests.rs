@@ -174,6 +174,7 @@ fn body(chance: &mut Chance) -> Body {
         10 => Body::Assignment(proto::Assignment {
             role: Some(proto::assignment::Role::Relay(proto::Relay { is_async: true, workers: many as u32 })),
             threads: order as u32,
+            samples: order,
         }),
         _ => Body::Hello(Hello { node: order, generation }),
     }

@@ -322,7 +322,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         // What answers no order is not looked at.
         let is_answer = self.orders.get(&node) == Some(&push.order);
         let chunks = || self.collector.check(answer, push.weight).err().filter(|_| is_answer);
-        let most = push.units.iter().map(|unit| self.samples_in(from_proto(unit))).sum();
+        let most = push.units.iter().map(|unit| self.most_in(from_proto(unit))).sum();
         let wrong = wrong_push(push, most).or_else(|| chunks().map(|error| format!("{error:#}")));
         if let Some(wrong) = &wrong {
             self.head.warn(format!("refused a gradient of {}: {wrong}", self.head.name(node)));

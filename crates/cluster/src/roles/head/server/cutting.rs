@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bonfire_data::Cut;
+use bonfire_run::run_file::Distribute;
 use bonfire_strategy::Unit;
 
 use super::super::super::registry::{Node, Role};
@@ -60,6 +61,16 @@ impl Serving<'_, '_> {
     /// How many samples a unit has.
     pub(super) fn samples_in(&self, unit: Unit) -> u64 {
         self.head.run.job.schedule.samples_in(unit.index, self.cuts.get(&unit))
+    }
+
+    /// No more samples can be in a unit, whoever computes it. How many there are in those of nodes with data of their
+    /// own, only they know.
+    pub(super) fn most_in(&self, unit: Unit) -> u64 {
+        let settings = &self.head.run.job.settings;
+        match settings.file.distribute {
+            Distribute::Own => settings.most_samples() as u64,
+            Distribute::Local | Distribute::Ship => self.samples_in(unit),
+        }
     }
 
     /// How many samples of which epochs some units have.
