@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bonfire_report::{Exit, Summary};
@@ -15,6 +15,7 @@ use crate::roles::head;
 use crate::roles::network::{Network, Switchboard};
 use crate::roles::node::{self, Connections, Equipment};
 use crate::roles::registry::{COMPARE_EVERY, Entry, Registry};
+use crate::roles::vitals::Vitals;
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::run::Run;
 use bonfire_run::run_file::{Settings, ShareRule, Topology};
@@ -99,7 +100,10 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
                 worker: None,
             };
             let network: Arc<dyn Network> = switchboard.clone();
-            let connections = move || Connections::new(number, head_link, head, own_post, own_mail, network);
+            let connections = move || Connections {
+                vitals: Some(Vitals::of_thread(Instant::now())),
+                ..Connections::new(number, head_link, head, own_post, own_mail, network)
+            };
             let equipment = (equipment, workers.next());
             thread::Builder::new()
                 .name(format!("node-{number}"))

@@ -1,11 +1,12 @@
 //! What a node that trains has at hand: the data, a worker, and a copy of the parameters.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bonfire_data::{Cut, Dataset, Samples};
 use bonfire_learn::{Gradient, Layout, Tally};
+use bonfire_report::{Phase, Phases};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -40,6 +41,10 @@ pub(crate) struct Trainer {
     own_round: Option<u64>,
     pub pool: ThreadPool,
     room: Room,
+    /// What it spent its time on, since that was last told.
+    pub phases: Phases,
+    /// Whether it has computed anything.
+    has_begun: bool,
 }
 
 /// What to compute: a unit, or in its place a part of several where workers have unequal shares.
@@ -112,6 +117,8 @@ impl Trainer {
             own_round: None,
             pool,
             room: Room::new(),
+            phases: Phases::default(),
+            has_begun: false,
         })
     }
 
@@ -141,17 +148,34 @@ impl Trainer {
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
         let seed = UnitSeed { seed: round_seed(self.settings.file.seed, round), slot };
-        let encoder = &mut self.encoder;
-        self.pool.install(|| {
+        let (encoder, mut aside) = (&mut self.encoder, Duration::ZERO);
+        let loaded = self.pool.install(|| {
             worker.load(samples, shares, slot);
-            worker
-                .compute(parameters, seed, gradient, &mut |gradient, from| settled(encoder, gradient, from));
+            let loaded = Instant::now();
+            worker.compute(parameters, seed, gradient, &mut |gradient, from| {
+                let begun = Instant::now();
+                settled(encoder, gradient, from);
+                aside += begun.elapsed();
+            });
+            loaded
         });
+        let done = Instant::now();
+        self.phases.add(Phase::Data, loaded - started);
+        self.phases.add(Phase::Compute, (done - loaded).saturating_sub(aside));
+        self.phases.add(Phase::Encode, aside);
+        self.has_begun = true;
         let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
-        let (seconds, most_samples) = (started.elapsed().as_secs_f64(), self.room.after(tally.samples));
+        let (seconds, most_samples) = ((done - started).as_secs_f64(), self.room.after(tally.samples));
         #[cfg(test)]
         let seconds = crate::simulation::toil(tally.samples).map_or(seconds, |time| time.as_secs_f64());
         Computed { tally, seconds, most_samples }
+    }
+
+    /// Waited for others so long. What comes before its first unit is no part of the training.
+    pub(crate) fn waited(&mut self, time: Duration) {
+        if self.has_begun {
+            self.phases.add(Phase::Wait, time);
+        }
     }
 
     /// Which samples a unit is: the round and the slot of them. Data of one's own are gone through one round after the
@@ -208,13 +232,17 @@ impl Trainer {
     pub(crate) fn step(&mut self, lr: f32) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
         let step = StepSize { lr, clip: self.settings.file.clip_norm };
+        let begun = Instant::now();
         self.pool.install(|| replica.step(std::slice::from_ref(gradient), step));
+        self.phases.add(Phase::Apply, begun.elapsed());
     }
 
     /// One step by the sum of how far the members of a group went, each by itself.
     pub(crate) fn step_together(&mut self) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
+        let begun = Instant::now();
         self.pool.install(|| replica.step_together(std::slice::from_ref(gradient)));
+        self.phases.add(Phase::Apply, begun.elapsed());
     }
 }
 

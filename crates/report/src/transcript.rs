@@ -60,6 +60,7 @@ impl Transcript {
                 lines.push(format!("resumed from {checkpoint} at round {round}, epoch {epoch}"));
             }
             Event::Progress { .. } | Event::Waiting { .. } | Event::Updates { .. } | Event::Nodes { .. } => {}
+            Event::Sampled { .. } => {}
             Event::NodeJoined { .. } | Event::NodeBack { .. } => {}
             Event::NodeLost { .. } | Event::NodeLate { .. } => {}
             Event::EpochEnded { epoch, round, loss, accuracy, samples, seconds } => {
@@ -141,7 +142,7 @@ impl Transcript {
 }
 
 /// What was chosen, and why.
-fn chosen(event: &Event) -> Option<String> {
+pub(crate) fn chosen(event: &Event) -> Option<String> {
     let Event::Chosen { int8, local_steps, after, rounds, reason, .. } = event else { return None };
     Some(match (int8, local_steps) {
         (false, 0..=1) => format!("auto changes nothing: {reason}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use bonfire_data::{Dataset, Error};
 use bonfire_learn::{Layout, Model, Shape, Tally};
-use bonfire_report::Event;
+use bonfire_report::{Event, Phases};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::crew::{Crew, RoundPlan};
@@ -163,6 +163,11 @@ impl Job {
         let round = self.round(number);
         let (crew, replica, train) = (&mut self.crew, &mut self.replica, &self.dataset.train);
         self.pool.install(|| crew.round(replica, train, round))
+    }
+
+    /// What every worker of this process spent its time on since this was last asked.
+    pub fn take_phases(&mut self) -> Vec<Phases> {
+        self.crew.take_phases()
     }
 
     /// What round `number`, from 0, is to do.

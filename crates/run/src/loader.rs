@@ -43,6 +43,8 @@ impl Sharing {
     /// rounds as all need, so that each has every sample once an epoch and counts by how many it has.
     pub fn own(settings: &Settings, samples: usize, total: usize, copies: usize) -> Self {
         let rounds = Self::of(settings, total.max(samples), copies).rounds_per_epoch.max(1) as usize;
+        // In how many of them a node works, where they take turns.
+        let rounds = rounds.saturating_mul(settings.workers).div_ceil(settings.topology.workers());
         let round_size = samples.div_ceil(rounds).max(1);
         let rounds_per_epoch = EpochOrder::rounds(samples, round_size) as u64;
         Self { seed: settings.file.seed, workers: 1, copies, round_size, rounds_per_epoch }

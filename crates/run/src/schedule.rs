@@ -72,6 +72,12 @@ impl RunSchedule {
         }
     }
 
+    /// How many members of a group work in a round, if not all do, and what chance decides by who these are.
+    pub fn turns(&self) -> Option<(u64, u64)> {
+        let file = &self.settings.file;
+        file.clients_per_round.map(|clients| (clients as u64, file.seed))
+    }
+
     /// How many samples there are to train on.
     pub fn samples(&self) -> usize {
         self.samples

@@ -14,6 +14,7 @@ mod record;
 mod stall;
 
 mod auto;
+mod browser;
 mod cluster;
 mod compression;
 mod crash;

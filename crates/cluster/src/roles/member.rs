@@ -62,7 +62,8 @@ pub(crate) fn take_part(
 pub(crate) fn plan_of(schedule: &RunSchedule) -> group::Plan {
     let (epochs, max_rounds) = schedule.ends();
     let pace = group::Pace { after: schedule.pace.after, steps: schedule.pace.steps };
-    group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace }
+    let turns = schedule.turns().map(|(members, seed)| group::Turns { members, seed });
+    group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace, turns }
 }
 
 /// Why a round, or a wait, was left.
@@ -324,6 +325,7 @@ impl<'w> Participant<'w> {
         trainer: &mut Trainer,
         formed: &Formed,
     ) -> Result<(), Break> {
+        self.share_out_by_speed(connections, trainer, formed)?;
         let (view, round) = (&formed.view, self.round + 1);
         let begun = connections.mailbox.now();
         self.incoming.waited();
@@ -357,6 +359,7 @@ impl<'w> Participant<'w> {
         let started = connections.mailbox.now();
         self.exchange(connections, trainer, formed, (round, overlaps || goes_ahead), exact)?;
         let exchange_s = (connections.mailbox.now() - started).as_secs_f64();
+        trainer.waited(Duration::from_secs_f64(exchange_s));
         match is_apart {
             true => {
                 trainer.step_together();
@@ -378,6 +381,7 @@ impl<'w> Participant<'w> {
             self.keep_state(connections, trainer)?;
         }
         let _ = connections.head.send(Body::GroupRound(done));
+        connections.tell_vitals(&mut trainer.phases);
         Ok(())
     }
 
@@ -390,7 +394,7 @@ impl<'w> Participant<'w> {
         formed: &Formed,
         round: u64,
     ) -> Result<Computed, Break> {
-        let members = formed.view.members.len() as u64;
+        let members = self.plan.workers(&formed.view);
         let mut place = self.plan.units_done(&formed.view, self.round);
         trainer.idle();
         let (mut all, done) = self.apart.begin(&mut trainer.replica);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_learn::Layout;
+use bonfire_report::Phases;
 use bonfire_strategy::{Relay, Unit, relay};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
@@ -38,6 +39,7 @@ pub(crate) fn relay(
         for caller in std::mem::take(&mut connections.callers) {
             relaying.welcome(caller.link, caller.outbox, caller.hello.node)?;
         }
+        connections.tell_vitals(&mut Phases::default());
         let Some(mail) = connections.mailbox.next(Duration::from_secs(1)) else { continue };
         let worker = relaying.worker_of(mail.link);
         match (mail.news, worker) {

@@ -1,10 +1,11 @@
 //! A worker of a parameter server: pull, compute, push.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bonfire_data::Cut;
 use bonfire_learn::Gradient;
+use bonfire_report::Phase;
 use bonfire_strategy::Unit;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
@@ -35,17 +36,20 @@ pub(crate) fn work(
     };
     let mut push = None;
     loop {
+        let begun = Instant::now();
         let Some(mail) = connections.mailbox.next(SILENCE) else {
             // Nobody knows what the sums wait for: they shall not wait for this worker.
             go_on(&mut push, trainer, &outbox, usize::MAX);
             continue;
         };
+        trainer.waited(begun.elapsed());
         let is_parent = mail.link == link;
         match mail.news {
             News::Frame(frame) if is_parent && is_for_a_worker(&frame.body) => {
                 answer(connections, trainer, &outbox, (&mut push, window), frame)
                     .context("the parent sent something that does not fit")?;
                 go_on(&mut push, trainer, &outbox, window);
+                connections.tell_vitals(&mut trainer.phases);
             }
             News::Closed(_) if is_parent && parent.is_some() => return word_or_again(connections),
             news => {
@@ -150,7 +154,7 @@ fn answer(
     (push, window): (&mut Option<GradientPush>, usize),
     frame: Frame,
 ) -> Result<()> {
-    let Trainer { replica, updates, .. } = trainer;
+    let Trainer { replica, updates, phases, .. } = trainer;
     match frame.body {
         Body::Piece(piece) => updates.piece(&piece, frame.payload),
         Body::TakeState(_) => {
@@ -166,7 +170,9 @@ fn answer(
         }
         Body::Go(go) => {
             let begun = connections.mailbox.now();
+            let applying = Instant::now();
             updates.apply(replica, &go)?;
+            phases.add(Phase::Apply, applying.elapsed());
             if let Some(trouble) = compare(replica, &go).filter(|_| !updates.is_behind()) {
                 let _ = connections.head.send(Body::Trouble(trouble));
             }
@@ -229,9 +235,11 @@ fn work_on(
 /// Sends what a window allows of a push that is under way.
 fn go_on(push: &mut Option<GradientPush>, trainer: &mut Trainer, outbox: &Outbox, window: usize) {
     let Some(going) = push else { return };
-    let Trainer { encoder, gradient, updates, .. } = trainer;
+    let Trainer { encoder, gradient, updates, phases, .. } = trainer;
+    let begun = Instant::now();
     let back = updates.arrived(going.version + 1);
     going.advance(encoder, gradient, 0, window.saturating_add(back), send_to(outbox));
+    phases.add(Phase::Encode, begun.elapsed());
     if going.left == 0 || gradient.weight == 0.0 {
         // A parent that is gone is heard of in the mail.
         let _ = outbox.send(Body::Push(std::mem::take(&mut going.whole)));

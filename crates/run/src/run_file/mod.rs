@@ -5,6 +5,7 @@
 
 pub mod arch;
 pub mod cast;
+mod clients;
 mod local_steps;
 mod ranks;
 mod shares;
@@ -86,6 +87,9 @@ pub struct RunFile {
     /// How many batches a worker trains on by itself between two exchanges.
     #[serde(skip_serializing_if = "LocalSteps::is_default")]
     pub local_steps: LocalSteps,
+    /// With `arch: allreduce`: only so many workers, by chance, work in a round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients_per_round: Option<usize>,
     /// With local steps: the step that all make together after an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outer: Option<Outer>,
@@ -107,6 +111,12 @@ pub struct RunFile {
     /// What the machine of a run on one takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watts: Option<Watts>,
+    /// Whether a page with charts is written into the run folder in the end.
+    #[serde(skip_serializing_if = "is_true")]
+    pub report: bool,
+    /// Whether TensorBoard's files have histograms of the weights, with every evaluation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub histograms: bool,
 }
 
 /// Where a node takes the data from.
@@ -179,6 +189,7 @@ impl Default for RunFile {
             compression: Compression::default(),
             overlap: true,
             local_steps: LocalSteps::default(),
+            clients_per_round: None,
             outer: None,
             easgd: None,
             shares: None,
@@ -187,6 +198,8 @@ impl Default for RunFile {
             silence_s: 5.0,
             min_workers: 1,
             watts: None,
+            report: true,
+            histograms: false,
         }
     }
 }
@@ -289,15 +302,7 @@ impl Settings {
         {
             return Err(tree.wrong("compression", format!("auto {reason}")));
         }
-        if let (Distribute::Own, Topology::Single { .. }) = (file.distribute, &topology) {
-            let message = "own is for nodes that have data of their own: name `arch: allreduce` or a server";
-            return Err(tree.wrong("distribute", message));
-        }
-        if file.distribute == Distribute::Own && file.evaluator {
-            let message =
-                "cannot be given together with `distribute: own`: the head measures, on its own data";
-            return Err(tree.wrong("evaluator", message));
-        }
+        let workers = clients::workers(&tree, &file, &topology)?;
         let outer = local_steps::outer(&tree, &mut file, &topology)?;
         let shares = shares::rule(&tree, &file, &topology)?.unwrap_or_default();
         if file.name.is_empty() {
@@ -338,7 +343,7 @@ impl Settings {
     /// that who has many has large batches.
     pub fn most_samples(&self) -> usize {
         match self.file.distribute {
-            Distribute::Own => self.file.batch_size.saturating_mul(self.workers),
+            Distribute::Own => self.file.batch_size.saturating_mul(self.topology.workers()),
             Distribute::Local | Distribute::Ship => self.file.batch_size,
         }
     }

@@ -80,6 +80,9 @@ pub(super) fn refusal(file: &RunFile, topology: &Topology, rule: &ShareRule) -> 
     if file.distribute == Distribute::Own {
         return Some("cannot be unequal with `distribute: own`: who has more data has larger batches");
     }
+    if file.clients_per_round.is_some() {
+        return Some("cannot be unequal with clients_per_round: workers take turns");
+    }
     let steps_alone = file.local_steps.steps() > 1 || file.local_steps == LocalSteps::Auto;
     let moves = !matches!(rule, ShareRule::Named(_));
     topology.refuses_shares(moves).or(steps_alone

@@ -180,6 +180,10 @@ impl Head<'_> {
                 self.measured(&found);
                 None
             }
+            Notice::Frame(node, Frame { body: Body::Vitals(vitals), .. }) => {
+                self.stats.felt(node, &vitals);
+                None
+            }
             notice => {
                 if let Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. }) = &notice {
                     self.warn(format!("{}: {}", self.name(*node), plain(&trouble.reason)));
@@ -288,6 +292,10 @@ impl Head<'_> {
     /// Says what every node did, now and then.
     fn tell_nodes(&mut self) {
         let round = self.run.progress.round;
+        let samples = self.stats.samples(&self.registry);
+        if !samples.is_empty() {
+            self.run.sample(Instant::now(), samples);
+        }
         let nodes = self.stats.lines(&self.registry, self.mailbox.now());
         if !nodes.is_empty() {
             self.run.tell(Event::Nodes { round, nodes });
