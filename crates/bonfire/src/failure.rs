@@ -2,7 +2,7 @@ use std::fmt;
 
 use anyhow::Error;
 use bonfire_launch::{LabError, LaunchError};
-use bonfire_yaml::YamlError;
+use bonfire_run::YamlError;
 
 /// Marks an error that is not the fault of the input: the program ends with exit code 1 instead of 2.
 #[derive(Debug)]

@@ -39,8 +39,8 @@ impl Room {
     }
 }
 
-/// How many samples fit where so many took some megabytes and others are free. What does not grow with them is taken for
-/// what does: so it is rather too few.
+/// How many samples fit where so many took some megabytes and others are free. What does not grow with them is taken
+/// for what does: so it is rather too few.
 fn most_samples(samples: u64, taken_mb: f64, free_mb: f64) -> u32 {
     if samples == 0 {
         return 0;

@@ -118,8 +118,8 @@ impl RunSchedule {
         epochs.saturating_mul(self.samples as u64).saturating_add(before + share)
     }
 
-    /// How many samples a batch of one worker has, given by its place in its epoch; if it is a part of several, how many
-    /// that part has.
+    /// How many samples a batch of one worker has, given by its place in its epoch; if it is a part of several, how
+    /// many that part has.
     pub fn samples_in(&self, index: u32, cut: Option<&Cut>) -> u64 {
         let between = |from: u64, to: u64| self.samples_of(to) - self.samples_of(from);
         match cut {

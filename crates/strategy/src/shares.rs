@@ -154,8 +154,8 @@ impl Balancer {
         }
     }
 
-    /// All have done a round, which ended so many epochs: how the shares change after it, if they do. It need not be said
-    /// of every round.
+    /// All have done a round, which ended so many epochs: how the shares change after it, if they do. It need not be
+    /// said of every round.
     pub fn round_done(&mut self, round: u64, epochs_ended: u64) -> Option<Change> {
         let before = self.epochs;
         self.epochs += epochs_ended;

@@ -18,7 +18,8 @@ fn shares(record: &Record) -> Vec<(Vec<(String, u64)>, String)> {
         (line["name"].as_str().unwrap_or_default().to_owned(), line["samples"].as_u64().unwrap_or_default())
     };
     let of = |event: &serde_json::Value| {
-        let lines = event["shares"].as_array().expect("shares").iter().map(line).collect();
+        let mut lines: Vec<_> = event["shares"].as_array().expect("shares").iter().map(line).collect();
+        lines.sort();
         (lines, event["reason"].as_str().unwrap_or_default().to_owned())
     };
     record.told("shares").iter().map(of).collect()
@@ -71,25 +72,30 @@ fn shares_that_make_no_sense_are_refused() {
     let check = |settings: &str, expect: &str| {
         dir.bonfire("train --quiet --out run").set(settings).run().refuse(expect);
     };
-    check("shares=auto", "shares: is for workers on several machines");
-    check("dynamic=2", "dynamic: is for workers on several machines");
-    check("shares=fast", "shares: expected equal, auto, or a mapping");
-    check(&format!("{FLAT}\n shares={{thread-1: 0}}"), "shares.thread-1: must be above 0");
+    check("shares=auto", "shares=auto: is for workers on several machines");
+    check("dynamic=2", "dynamic=2: is for workers on several machines");
+    check("shares=fast", "expected equal, auto, or a mapping");
+    check(&format!("{FLAT}\n shares={{thread-1: 0}}"), "must be above 0");
     check(
         &format!("{FLAT}\n shares={{pi3: 1}}"),
-        "shares.pi3: no worker is called pi3: here they are thread-1, thread-2",
+        "no worker is called pi3: here they are thread-1, thread-2",
     );
-    check(&format!("{FLAT}\n dynamic=-3"), "dynamic: must be -1 (off), 0 (once) or a number of epochs");
-    check(&format!("{GROUP}\n local_steps=4\n shares=auto"), "shares: cannot be unequal with local_steps");
+    check(&format!("{FLAT}\n dynamic=-3"), "dynamic=-3: must be -1 (off), 0 (once) or a number of epochs");
+    check(
+        &format!("{GROUP}\n local_steps=4\n shares=auto"),
+        "shares=auto: cannot be unequal with local_steps",
+    );
 }
 
 #[test]
 fn a_share_for_somebody_who_is_not_there_is_wrong_input() {
     let dir = Dir::new();
     let fire = Fire::light(&dir, "run", "--quiet", &format!("{DIGITS}\n{FLAT}\n shares={{n1: 1, pi9: 2}}"));
-    let mut fire = fire.join(&dir, 2);
-    fire.head.wait().refuse("shares.pi9: pi9 is no worker of this run: those are n1, n2");
-    for node in fire.nodes.drain(..) {
+    let fire = fire.join(&dir, 2);
+    let head = fire.head.wait().expect(2);
+    let expect = "pi9 is no worker of this run: those are n1, n2";
+    assert!(head.stderr.contains(expect), "{}", head.stderr);
+    for node in fire.nodes {
         node.wait().expect(1);
     }
 }

@@ -66,6 +66,21 @@ fn the_slow_get_less_and_the_fast_more() {
 }
 
 #[test]
+fn who_is_too_slow_to_help_rests() {
+    for kind in [FLAT, GROUP] {
+        let sample_ms = vec![0.0, 900.0, 10.0, 10.0, 10.0];
+        let (changes, _) = play(&Case { sample_ms, ..case(kind, 1, Vec::new()) });
+        let rest = changes.iter().find(|(_, reason, _)| reason.starts_with("pi1 rests: "));
+        let (shares, reason, _) = rest.unwrap_or_else(|| panic!("{changes:?}"));
+        assert_eq!(
+            (of(shares, "pi1"), shares.iter().map(|line| line.samples).sum::<u32>()),
+            (0, 16),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
 fn unequal_shares_are_quicker() {
     let ended = |kind: Kind| {
         // Slow enough that it is computing that takes the time.

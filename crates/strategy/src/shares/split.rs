@@ -44,7 +44,8 @@ pub(crate) fn last_finish(costs: &[Cost], shares: &[u32]) -> f64 {
     costs.iter().zip(shares).map(|(cost, share)| cost.of(*share)).fold(0.0, f64::max)
 }
 
-/// Splits so many samples by weights: each has its part rounded down or up, and at least one sample if there are enough.
+/// Splits so many samples by weights: each has its part rounded down or up, and at least one sample if there are
+/// enough.
 pub(crate) fn by_weights(weights: &[f64], samples: u32) -> Vec<u32> {
     let sum: f64 = weights.iter().sum();
     let least = u32::from(samples as usize >= weights.len());

@@ -60,6 +60,8 @@ struct Leading<'h, 'a> {
     choosing: Option<Choice>,
     /// Whether the members stop to go on with other shares.
     reshares: bool,
+    /// How many epochs have ended since shares were looked at.
+    ended: usize,
     finished: bool,
     stopping: bool,
 }
@@ -104,6 +106,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             first_rounds: FirstRounds::after(head.run.progress.round),
             choosing: None,
             reshares: false,
+            ended: 0,
             finished: false,
             stopping: false,
             head,

@@ -298,7 +298,19 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.collector.discard(answer);
             return;
         }
-        let Some(awaited) = &self.awaited else { return };
+        self.sum_ahead(index);
+    }
+
+    /// A member has nothing to push: the others' chunks need not wait for it.
+    fn nothing_comes(&mut self, node: u64) {
+        if self.awaited.as_mut().and_then(|awaited| awaited.remove(&node)).is_some() {
+            (0..self.collector.chunks()).for_each(|index| self.sum_ahead(index));
+        }
+    }
+
+    /// Sums a chunk and sends it back, if all have pushed it.
+    fn sum_ahead(&mut self, index: usize) {
+        let Some(awaited) = self.awaited.as_ref().filter(|awaited| !awaited.is_empty()) else { return };
         let answers: Vec<Answer> = awaited.iter().map(|(&member, &order)| (member, order)).collect();
         let (collector, pool) = (&mut self.collector, &self.head.run.job.pool);
         let begun = Instant::now();
@@ -342,6 +354,9 @@ impl<'h, 'a> Serving<'h, 'a> {
         let done: Vec<Unit> = push.units.iter().map(from_proto).collect();
         let unused = push.unused.iter().map(from_proto).collect();
         let empty = wrong.is_some() || push.weight == 0.0;
+        if empty && is_answer {
+            self.nothing_comes(node);
+        }
         self.held.insert(answer, Held { is_fit: wrong.is_none() && is_answer, tally, units: done.clone() });
         self.decide(server::Event::Pushed { member: node, order: push.order, done, unused, empty })
     }
@@ -412,7 +427,7 @@ impl<'h, 'a> Serving<'h, 'a> {
                 tally.answers += held.tally.answers;
                 tally.correct += held.tally.correct;
                 learnt.extend(held.units);
-                answers.push(answer);
+                answers.push((push.empty, answer));
             }
         }
         if answers.is_empty() && !pushes.is_empty() {
@@ -423,6 +438,13 @@ impl<'h, 'a> Serving<'h, 'a> {
             );
         }
         let step = self.step(pushes);
+        // Those that have pushed something, as their chunks were summed.
+        let has_learnt = answers.iter().any(|(empty, _)| !empty);
+        let answers: Vec<Answer> = answers
+            .into_iter()
+            .filter(|(empty, _)| !(has_learnt && *empty))
+            .map(|(_, answer)| answer)
+            .collect();
         self.update(&answers, version, step);
         if self.rule.is_async {
             self.log.add(version, pushes);

@@ -187,7 +187,7 @@ impl Leading<'_, '_> {
             Some(measured) => self.advise(&measured),
             None => {}
         }
-        if is_told_by_all && !is_busy { self.reshare(done.round) } else { Ok(()) }
+        if is_told_by_all { self.reshare(done.round) } else { Ok(()) }
     }
 
     /// Takes what a member tells of a round after the group was formed. How many have told of it.
@@ -202,14 +202,15 @@ impl Leading<'_, '_> {
         round.told
     }
 
-    /// All have done a round. If that makes other shares, the members stop, and go on with them.
+    /// All have done a round. If that makes other shares, the members stop, and go on with them. While the head waits
+    /// for a state, which would be lost with a group that forms anew, that waits too.
     fn reshare(&mut self, round: u64) -> Result<()> {
-        let is_over = self.finished || self.stopping || self.head.exit.is_some();
-        let Some(view) = self.view.as_ref().filter(|_| !is_over && self.choosing.is_none()) else {
-            return Ok(());
-        };
+        let Some(view) = &self.view else { return Ok(()) };
         let ended = plan_of(&self.head.run.job.schedule).epoch_done(view, round);
-        if !self.head.rebalance(round, usize::from(ended.is_some())) {
+        self.ended += usize::from(ended.is_some());
+        let is_busy = self.due.is_some() || self.fetch.is_some() || self.choosing.is_some();
+        let is_over = self.finished || self.stopping || self.head.exit.is_some();
+        if is_busy || is_over || !self.head.rebalance(round, std::mem::take(&mut self.ended)) {
             return Ok(());
         }
         self.reshares = true;
