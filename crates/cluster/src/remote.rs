@@ -229,7 +229,7 @@ pub(crate) fn await_welcome(mailbox: &Mailbox, head_link: u64, wait: Duration) -
 }
 
 /// The same for all processes on a machine, and for no other machine.
-fn machine_id() -> String {
+pub(crate) fn machine_id() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let name = || HostFacts::collect(None).hostname.unwrap_or_default();
     boot.map_or_else(|_| name(), |boot| boot.trim().to_owned())

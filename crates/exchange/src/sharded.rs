@@ -321,7 +321,7 @@ impl ShardedSums {
         gradient: &Gradient,
         settled_from: usize,
     ) -> Result<(), E> {
-        let window = (self.chunks.count() / WINDOW).max(2 * peers.members());
+        let window = window(self.chunks.count(), peers.members());
         while self.sent < self.chunks.count() - self.left + window
             && let Some(&index) = self.order.get(self.sent)
             && self.chunks[index].range.start >= settled_from
@@ -346,8 +346,7 @@ impl ShardedSums {
 
     fn sum_is_here(&mut self, index: usize, sum: &Parcel) {
         self.is_done[index] = true;
-        // Some for the frame.
-        self.loads[index] = sum.payload.len() + 64;
+        self.loads[index] = load(sum.payload.len());
         self.left -= 1;
     }
 
@@ -423,9 +422,19 @@ impl ShardedSums {
     }
 }
 
+/// What a payload of so many bytes loads a link with: some for the frame.
+pub fn load(payload: usize) -> usize {
+    payload + 64
+}
+
+/// How many of so many chunks a member may have on their way at a time.
+pub fn window(chunks: usize, members: usize) -> usize {
+    (chunks / WINDOW).max(2 * members)
+}
+
 /// The order in which a member sends its chunks: from the last to the first, and of each few, one for every member, the
 /// own chunk last and before that those of the members that come after it. So no two send to the same one at a time.
-fn order(owners: &[usize], index: usize, members: usize) -> Vec<usize> {
+pub fn order(owners: &[usize], index: usize, members: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..owners.len()).rev().collect();
     for few in order.chunks_mut(members) {
         few.sort_by_key(|&chunk| (owners[chunk] + members - index - 1) % members);
@@ -434,7 +443,7 @@ fn order(owners: &[usize], index: usize, members: usize) -> Vec<usize> {
 }
 
 /// Who owns which chunk, if each member is to carry such a part of all loads.
-fn owners(loads: &[usize], parts: &[f64]) -> Vec<usize> {
+pub fn owners(loads: &[usize], parts: &[f64]) -> Vec<usize> {
     let mut owned = vec![0.0; parts.len()];
     let mut give = |load: usize| {
         let after = |member: usize| (owned[member] + load as f64) / parts[member];
