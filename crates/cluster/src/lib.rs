@@ -26,10 +26,10 @@ pub fn push_frames(
 ) -> Vec<bonfire_wire::Frame> {
     let chunks = std::sync::Arc::new(bonfire_exchange::chunks::Chunks::of(layout));
     let mut encoder =
-        bonfire_exchange::codec::ChunkEncoder::new(&chunks, bonfire_wire::payload::Precision::F32);
+        bonfire_exchange::codec::ChunkEncoder::new(&chunks, bonfire_exchange::codec::Coding::PLAIN);
     let mut frames = Vec::new();
     let mut push = roles::worker::GradientPush::new(&encoder, order, false);
-    push.advance(&mut encoder, gradient, 0, |frame| frames.push(frame));
+    push.advance(&mut encoder, gradient, 0, usize::MAX, |frame| frames.push(frame));
     frames
 }
 

@@ -11,8 +11,7 @@ use bonfire_wire::proto;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use bonfire_exchange::chunks::Chunks;
-use bonfire_exchange::codec::ChunkEncoder;
-use bonfire_exchange::precision;
+use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::updates::Updates;
 use bonfire_run::crew::round_seed;
 use bonfire_run::loader::{Shares, Sharing};
@@ -73,7 +72,7 @@ impl Trainer {
             shares: Shares::new(Sharing::of(settings, dataset.train.len(), copies)),
             replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
-            encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(file.compression)),
+            encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::of(file.compression)),
             gradient: Gradient::new(&layout),
             settings: settings.clone(),
             pool,
@@ -117,6 +116,11 @@ impl Trainer {
     /// Whether gradients leave while they are computed.
     pub(crate) fn overlaps(&self) -> bool {
         self.settings.file.overlap
+    }
+
+    /// Whether the head sums a chunk, and sends the sum, as soon as all have pushed it.
+    pub(crate) fn hears_sums_meanwhile(&self) -> bool {
+        self.settings.topology.waits_for_all()
     }
 
     /// Whether there is such a unit.

@@ -67,6 +67,7 @@ pub(crate) fn among<T: Send>(members: usize, member: impl Fn(&mut Peers<'_, Gone
                     let mut peers = Peers {
                         index,
                         links: &links,
+                        servers: &[],
                         receive: &mut receive,
                         early: &mut early,
                         generation: 1,

@@ -93,7 +93,7 @@ impl Chunks {
 
     /// No chunk has more bytes on its way.
     pub fn most_bytes(&self) -> usize {
-        self.list.iter().map(|chunk| chunk.schema.most_bytes(Precision::F32)).max().unwrap_or(0)
+        self.list.iter().map(Chunk::most_bytes).max().unwrap_or(0)
     }
 }
 
@@ -124,6 +124,11 @@ impl Chunk {
     /// How many floats that always travel would load a link as much.
     pub fn load(&self) -> usize {
         self.stretches.iter().map(|stretch| stretch.range.len().div_ceil(share(stretch.kind))).sum()
+    }
+
+    /// It never has more bytes on its way.
+    pub fn most_bytes(&self) -> usize {
+        self.schema.most_bytes(Precision::F32)
     }
 
     /// Whether all of its values travel whatever was touched, so that in full precision they need no schema.

@@ -1,22 +1,74 @@
-//! Chunks as payloads, and payloads as something that can be summed.
+//! Chunks of gradients as payloads.
 
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
 use bonfire_learn::Gradient;
 use bonfire_learn::layout::TensorKind;
-use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, Values};
+use bonfire_run::run_file::Compression;
+use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision};
 use bytes::Bytes;
 
 use crate::chunks::{Chunk, Chunks, Stretch};
+use crate::packing::Packer;
 use crate::pages::SendBuffers;
+use crate::received::put_values;
+
+/// How the values of chunks are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Coding {
+    /// All of them, in a precision.
+    All(Precision),
+    /// All of them as they are, packed without loss.
+    Packed,
+    /// This part of them, the largest, as they are.
+    Largest(f32),
+    /// Those that are not zero, as they are.
+    Sparse,
+}
+
+impl Coding {
+    /// As they are.
+    pub const PLAIN: Self = Self::All(Precision::F32);
+    pub const F16: Self = Self::All(Precision::F16);
+    pub const INT8: Self = Self::All(Precision::Int8);
+
+    /// How gradients travel under a compression; under one that is left open, until it is chosen.
+    pub fn of(compression: Compression) -> Self {
+        match compression {
+            // Factors travel as they are.
+            Compression::None | Compression::Auto | Compression::PowerSgd(_) => Self::PLAIN,
+            Compression::Lossless => Self::Packed,
+            Compression::F16 => Self::F16,
+            Compression::Int8 => Self::INT8,
+            Compression::TopK(part) => Self::Largest(part),
+        }
+    }
+
+    /// How sums of what was written so travel: nothing is left out of them once more.
+    pub fn of_sums(self) -> Self {
+        match self {
+            Self::Largest(_) => Self::Sparse,
+            Self::All(_) | Self::Packed | Self::Sparse => self,
+        }
+    }
+
+    /// Whether values lose digits on their way, or wait.
+    fn is_lossy(self) -> bool {
+        match self {
+            Self::All(precision) => precision != Precision::F32,
+            Self::Largest(_) => true,
+            Self::Packed | Self::Sparse => false,
+        }
+    }
+}
 
 /// Turns chunks of gradients into payloads. What rounding loses of a chunk is added to the next one: error feedback.
 #[derive(Debug)]
 pub struct ChunkEncoder {
     chunks: Arc<Chunks>,
-    precision: Precision,
+    coding: Coding,
     encoder: Encoder,
+    packer: Packer,
     pages: SendBuffers,
     /// What was lost of each chunk so far; empty where nothing was.
     residuals: Vec<Vec<f32>>,
@@ -24,8 +76,9 @@ pub struct ChunkEncoder {
     pending: Vec<Option<Vec<f32>>>,
     /// Memory of residuals that were replaced.
     spare: Vec<Vec<f32>>,
-    /// Memory to use: a chunk with its residual, and what will be decoded of it.
+    /// Memory to use: a chunk with its residual, what is written of it, and what will be decoded.
     sent: Vec<f32>,
+    kept: Vec<f32>,
     decoded: Vec<f32>,
 }
 
@@ -40,16 +93,18 @@ pub struct Parcel {
 }
 
 impl ChunkEncoder {
-    pub fn new(chunks: &Arc<Chunks>, precision: Precision) -> Self {
+    pub fn new(chunks: &Arc<Chunks>, coding: Coding) -> Self {
         Self {
             chunks: Arc::clone(chunks),
-            precision,
+            coding,
             encoder: Encoder::default(),
+            packer: Packer::default(),
             pages: SendBuffers::default(),
             residuals: vec![Vec::new(); chunks.count()],
             pending: vec![None; chunks.count()],
             spare: Vec::new(),
             sent: Vec::new(),
+            kept: Vec::new(),
             decoded: Vec::new(),
         }
     }
@@ -58,53 +113,80 @@ impl ChunkEncoder {
         &self.chunks
     }
 
-    /// Rounds otherwise from now on. What was lost so far stays lost.
-    pub fn set_precision(&mut self, precision: Precision) {
-        if precision != self.precision {
-            self.precision = precision;
+    /// Writes otherwise from now on. What was lost so far stays lost.
+    pub fn set_coding(&mut self, coding: Coding) {
+        if coding != self.coding {
+            self.coding = coding;
             self.reset();
         }
     }
 
     /// Whether values lose digits on their way.
     pub fn rounds(&self) -> bool {
-        self.precision != Precision::F32
+        self.coding.is_lossy()
     }
 
     /// A chunk of a gradient. In an exact round nothing is rounded, and what was lost before is made up for.
     pub fn encode(&mut self, gradient: &Gradient, index: usize, exact: bool) -> Parcel {
+        let parcel = self.encode_unpacked(gradient, index, exact);
+        if self.coding == Coding::Packed { self.packer.pack(parcel) } else { parcel }
+    }
+
+    /// The same for who sums it here.
+    pub fn encode_unpacked(&mut self, gradient: &Gradient, index: usize, exact: bool) -> Parcel {
+        match self.rounds() {
+            true => self.encode_lossy(gradient, index, exact),
+            false => self.encode_exact(gradient, index),
+        }
+    }
+
+    fn encode_exact(&mut self, gradient: &Gradient, index: usize) -> Parcel {
+        let (chunk, weight) = (&self.chunks[index], gradient.weight);
+        let values = &gradient.values[chunk.range.clone()];
+        let mut page = self.pages.take();
+        let is_plain = chunk.is_plain() && self.coding != Coding::Sparse;
+        if is_plain {
+            page.put_floats(values);
+        } else {
+            let rows = touched(chunk, gradient, &[]);
+            let lists: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+            let precision = if self.coding == Coding::Sparse { Precision::Sparse } else { Precision::F32 };
+            self.encoder.encode(&chunk.schema, values, &lists, precision, page.bytes());
+        }
+        Parcel { payload: page.freeze(), is_plain, weight }
+    }
+
+    fn encode_lossy(&mut self, gradient: &Gradient, index: usize, exact: bool) -> Parcel {
         let chunks = Arc::clone(&self.chunks);
         let chunk = &chunks[index];
         let mut page = self.pages.take();
-        let weight = gradient.weight;
-        if !self.rounds() && chunk.is_plain() {
-            page.put_floats(&gradient.values[chunk.range.clone()]);
-            return Parcel { payload: page.freeze(), is_plain: true, weight };
-        }
         let lost = &self.residuals[index];
         let rows = touched(chunk, gradient, if exact { lost } else { &[] });
         let lists: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
-        if !self.rounds() {
-            let values = &gradient.values[chunk.range.clone()];
-            self.encoder.encode(&chunk.schema, values, &lists, Precision::F32, page.bytes());
-            return Parcel { payload: page.freeze(), is_plain: false, weight };
-        }
-        let precision = if exact { Precision::F32 } else { self.precision };
         add_lost(chunk, gradient, lost, &rows, &mut self.sent);
-        self.encoder.encode(&chunk.schema, &self.sent, &lists, precision, page.bytes());
+        let (values, precision) = match self.coding {
+            Coding::Largest(part) if !exact => {
+                keep_largest(chunk, &self.sent, part, &mut self.kept);
+                (&self.kept, Precision::Sparse)
+            }
+            Coding::All(precision) if !exact => (&self.sent, precision),
+            _ => (&self.sent, Precision::F32),
+        };
+        self.encoder.encode(&chunk.schema, values, &lists, precision, page.bytes());
         let payload = page.freeze();
         let mut pending = self.pending[index].take().unwrap_or_else(|| self.spare.pop().unwrap_or_default());
         pending.clone_from(&self.residuals[index]);
         pending.resize(chunk.range.len(), 0.0);
         self.subtract(chunk, &payload, &rows, &mut pending);
         self.pending[index] = Some(pending);
-        Parcel { payload, is_plain: false, weight }
+        Parcel { payload, is_plain: false, weight: gradient.weight }
     }
 
     /// Whether [`sum_as_is`](Self::sum_as_is) can sum a chunk: all of its values are dense, and none is rounded.
     pub fn sums_as_is(&self, index: usize) -> bool {
         let is_dense = |stretch: &Stretch| stretch.kind == TensorKind::Dense;
-        cfg!(target_endian = "little") && !self.rounds() && self.chunks[index].stretches.iter().all(is_dense)
+        let is_as_is = cfg!(target_endian = "little") && self.coding == Coding::PLAIN;
+        is_as_is && self.chunks[index].stretches.iter().all(is_dense)
     }
 
     /// The sum of a chunk of several gradients as they lie in memory, in their order: into `total`, and as a payload,
@@ -141,8 +223,8 @@ impl ChunkEncoder {
             let lost = &mut lost[place];
             match (stretch.kind, view.section(i)) {
                 (TensorKind::Buffer, _) => {}
-                (TensorKind::Dense, EncodedSection::Dense(values)) => {
-                    values.copy_to(decoded);
+                (TensorKind::Dense, part) => {
+                    put_values(part, decoded);
                     difference(sent, decoded, lost);
                 }
                 (TensorKind::Rows { width }, part) => {
@@ -156,7 +238,6 @@ impl ChunkEncoder {
                         difference(&sent[row.clone()], &decoded[row.clone()], &mut lost[row]);
                     }
                 }
-                (TensorKind::Dense, EncodedSection::Rows { .. }) => unreachable!("a view fits its schema"),
             }
         }
     }
@@ -195,6 +276,32 @@ fn add_first(first: Option<&[[u8; 4]]>, second: Option<&[[u8; 4]]>, sum: &mut [f
         }
         (Some(only), None) => sum.iter_mut().zip(only).for_each(|(sum, a)| *sum = f32::from_le_bytes(*a)),
         _ => sum.fill(0.0),
+    }
+}
+
+/// Of every dense stretch of a chunk only this part of its values, the largest; of those that are equally large the
+/// first. All others are zero.
+fn keep_largest(chunk: &Chunk, values: &[f32], part: f32, kept: &mut Vec<f32>) {
+    kept.clear();
+    kept.extend_from_slice(values);
+    let mut magnitudes = Vec::new();
+    for stretch in chunk.stretches.iter().filter(|stretch| stretch.kind == TensorKind::Dense) {
+        let place = stretch.range.start - chunk.range.start..stretch.range.end - chunk.range.start;
+        let kept = &mut kept[place];
+        let count = ((kept.len() as f64 * f64::from(part)).ceil() as usize).clamp(1, kept.len());
+        // They are in the order of their bits, and what is no number is above them all.
+        magnitudes.clear();
+        magnitudes.extend(kept.iter().map(|value| value.abs().to_bits()));
+        let (_, &mut least, above) = magnitudes.select_nth_unstable(kept.len() - count);
+        let mut equal = count - above.iter().filter(|magnitude| **magnitude > least).count();
+        for value in kept {
+            let magnitude = value.abs().to_bits();
+            let is_among = magnitude == least && equal > 0;
+            equal -= usize::from(is_among);
+            if magnitude < least || (magnitude == least && !is_among) {
+                *value = 0.0;
+            }
+        }
     }
 }
 
@@ -262,147 +369,6 @@ fn add_lost(chunk: &Chunk, gradient: &Gradient, lost: &[f32], rows: &[Vec<u32>],
                         gradient.rows(stretch.tensor).is_some_and(|rows| rows.is_touched(first + row));
                     let place = begin + row as usize * width..begin + (row as usize + 1) * width;
                     add(place.clone(), &mut sum[place], is_touched);
-                }
-            }
-        }
-    }
-}
-
-/// A chunk that came, checked.
-#[derive(Debug)]
-pub struct ReceivedChunk<'a> {
-    parts: Vec<EncodedSection<'a>>,
-    weight: f64,
-}
-
-impl<'a> ReceivedChunk<'a> {
-    /// Reads a chunk where it lies. Whatever came, nothing is allocated beyond a list of its stretches.
-    pub fn read(chunk: &Chunk, parcel: &'a Parcel) -> Result<Self> {
-        let Parcel { payload, is_plain, weight } = parcel;
-        let parts = if *is_plain {
-            let len = chunk.range.len() * 4;
-            ensure!(chunk.is_plain() && payload.len() == len, "{} bytes are not this chunk", payload.len());
-            let part = |stretch: &Stretch| {
-                let start = (stretch.range.start - chunk.range.start) * 4;
-                EncodedSection::Dense(Values::plain(&payload[start..start + stretch.range.len() * 4]))
-            };
-            chunk.stretches.iter().map(part).collect()
-        } else {
-            let view = EncodedVector::parse(&chunk.schema, payload)?;
-            (0..chunk.stretches.len()).map(|i| view.section(i)).collect()
-        };
-        Ok(Self { parts, weight: *weight })
-    }
-
-    /// Whether all of its values are numbers.
-    pub fn is_finite(&self) -> bool {
-        self.parts.iter().all(|part| match part {
-            EncodedSection::Dense(values) | EncodedSection::Rows { values, .. } => values.is_finite(),
-        })
-    }
-}
-
-/// Replaces a chunk of `total`, in which no row of it may count yet, by the sum of some that came, in their order; of
-/// statistics it holds the mean. Those that weigh nothing are left out.
-pub fn sum_chunk(chunk: &Chunk, arrived: &[ReceivedChunk<'_>], total: &mut Gradient) {
-    let heavy = || arrived.iter().filter(|arrived| arrived.weight > 0.0);
-    let weight: f64 = heavy().map(|arrived| arrived.weight).sum();
-    for (i, stretch) in chunk.stretches.iter().enumerate() {
-        match stretch.kind {
-            TensorKind::Dense => {
-                let sum = &mut total.write(stretch.tensor)[stretch.within()];
-                let mut parts = heavy().map(|arrived| dense(arrived.parts[i]));
-                match parts.next() {
-                    Some(first) => first.copy_to(sum),
-                    None => sum.fill(0.0),
-                }
-                parts.for_each(|part| part.add_to(sum));
-            }
-            TensorKind::Buffer => {
-                let mean = &mut total.write(stretch.tensor)[stretch.within()];
-                mean.fill(0.0);
-                for arrived in heavy() {
-                    dense(arrived.parts[i]).scaled_add_to(mean, (arrived.weight / weight) as f32);
-                }
-            }
-            TensorKind::Rows { width } => {
-                heavy().for_each(|arrived| add_rows(arrived.parts[i], stretch, width, total));
-            }
-        }
-    }
-}
-
-/// Adds a chunk that came to a gradient, whose weight is without it yet; of statistics it holds the mean.
-pub fn add_chunk(chunk: &Chunk, arrived: &ReceivedChunk<'_>, total: &mut Gradient) {
-    let weight = total.weight + arrived.weight;
-    let (before, share) = ((total.weight / weight) as f32, (arrived.weight / weight) as f32);
-    for (i, stretch) in chunk.stretches.iter().enumerate() {
-        match stretch.kind {
-            TensorKind::Dense => {
-                dense(arrived.parts[i]).add_to(&mut total.write(stretch.tensor)[stretch.within()])
-            }
-            TensorKind::Buffer => {
-                let mean = &mut total.write(stretch.tensor)[stretch.within()];
-                mean.iter_mut().for_each(|value| *value *= before);
-                dense(arrived.parts[i]).scaled_add_to(mean, share);
-            }
-            TensorKind::Rows { width } => add_rows(arrived.parts[i], stretch, width, total),
-        }
-    }
-}
-
-fn dense(part: EncodedSection<'_>) -> Values<'_> {
-    match part {
-        EncodedSection::Dense(values) => values,
-        EncodedSection::Rows { .. } => unreachable!("a view fits its schema"),
-    }
-}
-
-/// Adds rows to those of a table.
-fn add_rows(part: EncodedSection<'_>, stretch: &Stretch, width: usize, total: &mut Gradient) {
-    let first = stretch.rows(width).start;
-    let mut add = |row: u32, values: Values<'_>| {
-        let is_touched = total.rows(stretch.tensor).is_some_and(|rows| rows.is_touched(first + row));
-        let sum = total.touch(stretch.tensor, first + row);
-        match is_touched {
-            true => values.add_to(sum),
-            false => values.copy_to(sum),
-        }
-    };
-    match part {
-        EncodedSection::Rows { rows, values } => {
-            for (k, row) in rows.iter().enumerate() {
-                add(row, values.slice(k * width..(k + 1) * width));
-            }
-        }
-        EncodedSection::Dense(values) => {
-            for row in 0..stretch.rows(width).len() {
-                add(row as u32, values.slice(row * width..(row + 1) * width));
-            }
-        }
-    }
-}
-
-/// Replaces what `total` has of a chunk by what came of it: in the end all have the same, also the one that summed it.
-pub fn replace_chunk(chunk: &Chunk, arrived: &ReceivedChunk<'_>, total: &mut Gradient) {
-    for (i, stretch) in chunk.stretches.iter().enumerate() {
-        let TensorKind::Rows { width } = stretch.kind else {
-            dense(arrived.parts[i]).copy_to(&mut total.write(stretch.tensor)[stretch.within()]);
-            continue;
-        };
-        let first = stretch.rows(width).start;
-        match arrived.parts[i] {
-            EncodedSection::Rows { rows, values } => {
-                for (k, row) in rows.iter().enumerate() {
-                    values
-                        .slice(k * width..(k + 1) * width)
-                        .copy_to(total.touch(stretch.tensor, first + row));
-                }
-            }
-            EncodedSection::Dense(values) => {
-                for row in 0..stretch.rows(width).len() {
-                    let to = total.touch(stretch.tensor, first + row as u32);
-                    values.slice(row * width..(row + 1) * width).copy_to(to);
                 }
             }
         }

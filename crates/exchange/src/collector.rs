@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use bonfire_learn::{Gradient, Layout};
-use bonfire_wire::payload::Precision;
 use bonfire_wire::proto;
 use bytes::Bytes;
 
 use crate::chunks::Chunks;
-use crate::codec::{ChunkEncoder, Parcel, ReceivedChunk, add_chunk, replace_chunk, sum_chunk};
+use crate::codec::{ChunkEncoder, Coding, Parcel};
+use crate::received::{ReceivedChunk, add_chunk, replace_chunk, sum_chunk};
 
 /// A member and the order that it answers.
 pub type Answer = (u64, u64);
@@ -51,10 +51,10 @@ pub struct Summed {
 }
 
 impl Collector {
-    pub fn new(layout: &Layout, precision: Precision) -> Self {
+    pub fn new(layout: &Layout, coding: Coding) -> Self {
         let chunks = Arc::new(Chunks::of(layout));
         Self {
-            encoder: ChunkEncoder::new(&chunks, precision),
+            encoder: ChunkEncoder::new(&chunks, coding.of_sums()),
             total: Gradient::new(layout),
             pushes: BTreeMap::new(),
             answers: Vec::new(),
@@ -75,6 +75,7 @@ impl Collector {
         ensure!(index < self.chunks.count(), "it has chunk {index} of {}", self.chunks.count());
         let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
         ensure!(parcel.weight.is_finite() && parcel.weight >= 0.0, "it weighs {}", parcel.weight);
+        let parcel = parcel.unpacked(&self.chunks[index])?;
         if parcel.weight > 0.0 {
             let arrived = ReceivedChunk::read(&self.chunks[index], &parcel)?;
             ensure!(arrived.is_finite(), "it has values that are no numbers");

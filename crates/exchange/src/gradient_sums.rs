@@ -3,11 +3,10 @@
 use bonfire_learn::{Gradient, Layout};
 use bonfire_run::run_file::Compression;
 use bonfire_wire::Closed;
-use bonfire_wire::payload::Precision;
 use rayon::ThreadPool;
 
+use crate::codec::Coding;
 use crate::low_rank::LowRankSums;
-use crate::precision;
 use crate::sharded::{Peers, ShardedSums};
 
 /// What a member needs to sum gradients with the others, from round to round.
@@ -23,10 +22,8 @@ impl GradientSums {
     /// For gradients of a run with this seed.
     pub fn new(layout: &Layout, compression: Compression, seed: u64) -> Self {
         match compression {
-            Compression::None | Compression::F16 | Compression::Int8 | Compression::Auto => {
-                Self::Sharded(Box::new(ShardedSums::new(layout, precision(compression))))
-            }
             Compression::PowerSgd(rank) => Self::LowRank(Box::new(LowRankSums::new(layout, rank, seed))),
+            _ => Self::Sharded(Box::new(ShardedSums::new(layout, Coding::of(compression)))),
         }
     }
 
@@ -47,9 +44,9 @@ impl GradientSums {
     }
 
     /// Values travel otherwise from now on. Factors stay as they are.
-    pub fn set_precision(&mut self, precision: Precision) {
+    pub fn set_coding(&mut self, coding: Coding) {
         if let Self::Sharded(sums) = self {
-            sums.set_precision(precision);
+            sums.set_coding(coding);
         }
     }
 

@@ -2,18 +2,19 @@
 //! as something that can be summed.
 //!
 //! Three things are apart. What travels is a flat vector in chunks ([`chunks`]). How a chunk is written is its codec
-//! ([`codec`]; [`parameters`] for what is never rounded). Who sums it is a way: a server ([`collector`]), all members,
-//! each some chunks ([`sharded`]; [`low_rank`] for factors of matrices), or an MPI library ([`world`]). Nobody waits
-//! here: the roles of `bonfire-cluster` do.
+//! ([`codec`], and [`received`] for who reads it; [`parameters`] for what is never rounded). Who sums it is a way: a
+//! server ([`collector`]), all members, each some chunks ([`sharded`]; [`low_rank`] for factors of matrices), or an MPI
+//! library ([`world`]). Nobody waits here: the roles of `bonfire-cluster` do.
 //!
-//! Read in this order: [`chunks`], [`codec`], [`collector`], [`updates`] (what a server sends back), [`sharded`],
-//! [`low_rank`], [`gradient_sums`], [`sums`] (other ways to combine gradients), [`state`] (what a newcomer needs).
+//! Read in this order: [`chunks`], [`codec`], [`received`], [`collector`], [`updates`] (what a server sends back),
+//! [`sharded`], [`low_rank`], [`gradient_sums`], [`sums`] (other ways to combine gradients), [`state`] (what a newcomer
+//! needs).
 //!
 //! ```
 //! use std::sync::Arc;
-//! use bonfire_exchange::{chunks::Chunks, codec::ChunkEncoder, collector::Collector};
+//! use bonfire_exchange::{chunks::Chunks, codec::{ChunkEncoder, Coding}, collector::Collector};
 //! use bonfire_learn::{Gradient, Layout, layout::Init};
-//! use bonfire_wire::{payload::Precision, proto};
+//! use bonfire_wire::proto;
 //!
 //! let mut layout = Layout::default();
 //! layout.vector("weights".into(), 8, Init::Constant(0.0));
@@ -21,9 +22,9 @@
 //! (gradient.weight, gradient.values) = (1.0, vec![0.5; 8]);
 //!
 //! // Two workers push the same gradient; the server adds them up.
-//! let mut collector = Collector::new(&layout, Precision::F32);
+//! let mut collector = Collector::new(&layout, Coding::PLAIN);
 //! for worker in [1, 2] {
-//!     let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Precision::F32);
+//!     let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::PLAIN);
 //!     let parcel = encoder.encode(&gradient, 0, false);
 //!     let piece = proto::Piece { round: 1, weight: 1.0, plain: parcel.is_plain, ..proto::Piece::default() };
 //!     collector.take(worker, &piece, parcel.payload)?;
@@ -42,8 +43,11 @@ pub mod codec;
 pub mod collector;
 pub mod gradient_sums;
 pub mod low_rank;
+pub mod owners;
+mod packing;
 mod pages;
 pub mod parameters;
+pub mod received;
 pub mod sharded;
 pub mod state;
 pub mod sums;
@@ -60,19 +64,7 @@ mod spoilt;
 static COUNTING: bonfire_spoil::Counting = bonfire_spoil::Counting;
 
 use anyhow::{Result, ensure};
-use bonfire_run::run_file::Compression;
-use bonfire_wire::payload::Precision;
 use bytes::Bytes;
-
-/// How values travel under a compression; under one that is left open, until it is chosen.
-pub fn precision(compression: Compression) -> Precision {
-    match compression {
-        // Factors travel as they are.
-        Compression::None | Compression::Auto | Compression::PowerSgd(_) => Precision::F32,
-        Compression::F16 => Precision::F16,
-        Compression::Int8 => Precision::Int8,
-    }
-}
 
 /// Vectors of floats, one after the other, in little-endian order.
 pub fn floats_to_bytes<'a>(vectors: impl IntoIterator<Item = &'a [f32]>) -> Bytes {

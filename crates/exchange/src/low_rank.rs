@@ -14,10 +14,10 @@ use bonfire_learn::layout::{Init, Tensor, TensorKind};
 use bonfire_learn::random::Random;
 use bonfire_learn::{Gradient, Layout};
 use bonfire_wire::Closed;
-use bonfire_wire::payload::Precision;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use crate::codec::Coding;
 use crate::sharded::{Peers, ShardedSums};
 
 /// What a member needs to sum gradients of low rank with the others, from round to round.
@@ -101,7 +101,7 @@ impl LowRankSums {
         Self {
             matrices,
             whole,
-            exact: ShardedSums::new(layout, Precision::F32),
+            exact: ShardedSums::new(layout, Coding::PLAIN),
             left: FactorSums::new(&left),
             right: FactorSums::new(&right),
             lost: vec![0.0; lost],
@@ -251,11 +251,7 @@ impl LowRankSums {
 
 impl FactorSums {
     fn new(layout: &Layout) -> Self {
-        Self {
-            layout: layout.clone(),
-            sums: ShardedSums::new(layout, Precision::F32),
-            gradient: Gradient::new(layout),
-        }
+        Self { sums: ShardedSums::new(layout, Coding::PLAIN), gradient: Gradient::new(layout) }
     }
 
     fn begin(&mut self, weight: f64) {

@@ -1,6 +1,6 @@
 //! Members that have links to each other, and sums sharded over all of them.
 //!
-//! Every chunk has an owner. All members send it theirs; it adds them in the order of the members and sends the sum to
+//! Every chunk has an owner: a member, or a server, which only sums. All members send it theirs; it adds them in the order of the members and sends the sum to
 //! all. So a vector is summed in two hops, each member sends and receives 2 (n - 1) / n of it, and because every chunk
 //! is added once, by one, in one order, all members end with the same bits: those of one process with as many workers.
 
@@ -9,19 +9,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use bonfire_learn::{Gradient, Layout};
-use bonfire_wire::payload::Precision;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 use bytes::Bytes;
 
 use crate::chunks::{Chunk, Chunks};
-use crate::codec::{ChunkEncoder, Parcel, ReceivedChunk, replace_chunk, sum_chunk};
+use crate::codec::{ChunkEncoder, Coding, Parcel};
+use crate::owners::{order, owners};
+use crate::received::{ReceivedChunk, replace_chunk, sum_chunk};
 
 /// One member's place among all, in one round.
 pub struct Peers<'a, E> {
     pub index: usize,
     /// To every member; none to this one.
     pub links: &'a [Option<Outbox>],
+    /// To every server. They are counted after the members.
+    pub servers: &'a [Outbox],
     pub receive: Receive<'a, E>,
     /// What came before it was wanted: others may be one exchange ahead.
     pub early: &'a mut Early,
@@ -66,6 +69,14 @@ impl<E> fmt::Debug for Peers<'_, E> {
 impl<E: From<Closed>> Peers<'_, E> {
     fn members(&self) -> usize {
         self.links.len()
+    }
+
+    /// To the owner of a chunk; none if that is this one.
+    fn owner(&self, owner: usize) -> Option<&Outbox> {
+        match owner.checked_sub(self.members()) {
+            Some(server) => self.servers.get(server),
+            None => self.links[owner].as_ref(),
+        }
     }
 
     fn others(&self) -> impl Iterator<Item = &Outbox> {
@@ -161,14 +172,14 @@ pub struct ShardedSums {
 }
 
 impl ShardedSums {
-    pub fn new(layout: &Layout, precision: Precision) -> Self {
+    pub fn new(layout: &Layout, coding: Coding) -> Self {
         let chunks = Arc::new(Chunks::of(layout));
         Self {
             parts: Vec::new(),
             owners: Vec::new(),
             loads: Vec::new(),
-            own: ChunkEncoder::new(&chunks, precision),
-            sums: ChunkEncoder::new(&chunks, precision),
+            own: ChunkEncoder::new(&chunks, coding),
+            sums: ChunkEncoder::new(&chunks, coding.of_sums()),
             total: Gradient::new(layout),
             there: Vec::new(),
             is_done: Vec::new(),
@@ -198,9 +209,9 @@ impl ShardedSums {
     }
 
     /// Values travel otherwise from now on. Every piece says how, so members need not agree on when that is.
-    pub fn set_precision(&mut self, precision: Precision) {
-        self.own.set_precision(precision);
-        self.sums.set_precision(precision);
+    pub fn set_coding(&mut self, coding: Coding) {
+        self.own.set_coding(coding);
+        self.sums.set_coding(coding.of_sums());
     }
 
     /// Forgets what was lost: what is summed from now on is of another kind.
@@ -234,7 +245,7 @@ impl ShardedSums {
         self.there.resize_with(self.chunks.count(), || vec![None; peers.members()]);
         self.is_done.clear();
         self.is_done.resize(self.chunks.count(), false);
-        self.order = order(&self.owners, peers.index, peers.members());
+        self.order = order(&self.owners, peers.index, self.parts.len());
         (self.sent, self.left, self.exact) = (0, self.chunks.count(), exact);
     }
 
@@ -267,7 +278,10 @@ impl ShardedSums {
                     self.own.reset();
                 }
                 self.sums.commit();
-                self.even_out();
+                if peers.servers.is_empty() {
+                    // Servers do not hear of all sums.
+                    self.even_out();
+                }
                 self.total.finish();
                 std::mem::swap(gradient, &mut self.total);
                 peers.step += 1;
@@ -275,6 +289,34 @@ impl ShardedSums {
             Err(_) => self.roll_back(),
         }
         summed
+    }
+
+    /// Sums the chunks of a server for all members, in an exchange in which it has nothing of its own.
+    pub fn serve<E: From<Closed>>(&mut self, peers: &mut Peers<'_, E>, exact: bool) -> Result<(), E> {
+        self.begin(peers, exact);
+        self.left = self.owners.iter().filter(|&&owner| owner == peers.index).count();
+        let served = self.serve_chunks(peers);
+        match served {
+            Ok(()) => {
+                self.sums.commit();
+                peers.step += 1;
+            }
+            Err(_) => self.roll_back(),
+        }
+        served
+    }
+
+    fn serve_chunks<E: From<Closed>>(&mut self, peers: &mut Peers<'_, E>) -> Result<(), E> {
+        let nothing = Gradient::new(&Layout::default());
+        while self.left > 0 {
+            let Some((from, way, index, parcel)) = peers.piece(true)? else { break };
+            if way != THERE || self.owners.get(index) != Some(&peers.index) {
+                return Err(Closed.into());
+            }
+            let parcel = parcel.unpacked(&self.chunks[index]).map_err(|_| Closed)?;
+            self.take(peers, from, index, parcel, &nothing)?;
+        }
+        Ok(())
     }
 
     fn roll_back(&mut self) {
@@ -296,15 +338,17 @@ impl ShardedSums {
                 break;
             }
             let Some((from, way, index, parcel)) = peers.piece(wait)? else { break };
-            let owner = self.owners.get(index).copied();
+            let Some(&owner) = self.owners.get(index) else { return Err(Closed.into()) };
+            let load = parcel.payload.len();
+            let parcel = parcel.unpacked(&self.chunks[index]).map_err(|_| Closed)?;
             match way {
-                THERE if owner == Some(peers.index) => self.take(peers, from, index, parcel, gradient)?,
-                BACK if owner == Some(from) && !self.is_done[index] => {
+                THERE if owner == peers.index => self.take(peers, from, index, parcel, gradient)?,
+                BACK if owner == from && !self.is_done[index] => {
                     let chunk = &self.chunks[index];
                     let arrived = ReceivedChunk::read(chunk, &parcel).map_err(|_| Closed)?;
                     replace_chunk(chunk, &arrived, &mut self.total);
                     self.total.weight = parcel.weight;
-                    self.sum_is_here(index, &parcel);
+                    self.sum_is_here(index, load);
                 }
                 // A member with other chunks, or that says something twice, is none.
                 _ => return Err(Closed.into()),
@@ -333,10 +377,11 @@ impl ShardedSums {
                 true if is_own && self.own.sums_as_is(index) => {
                     Parcel { payload: Bytes::new(), is_plain: true, weight: gradient.weight }
                 }
+                true if is_own => self.own.encode_unpacked(gradient, index, self.exact),
                 true => self.own.encode(gradient, index, self.exact),
                 false => Parcel { payload: Bytes::new(), is_plain: false, weight: 0.0 },
             };
-            match &peers.links[self.owners[index]] {
+            match peers.owner(self.owners[index]) {
                 Some(owner) => peers.send(owner, THERE, index, parcel)?,
                 None => self.take(peers, peers.index, index, parcel, gradient)?,
             }
@@ -344,9 +389,10 @@ impl ShardedSums {
         Ok(())
     }
 
-    fn sum_is_here(&mut self, index: usize, sum: &Parcel) {
+    fn sum_is_here(&mut self, index: usize, load: usize) {
         self.is_done[index] = true;
-        self.loads[index] = load(sum.payload.len());
+        // Some for the frame.
+        self.loads[index] = load + 64;
         self.left -= 1;
     }
 
@@ -374,7 +420,7 @@ impl ShardedSums {
         for other in peers.others() {
             peers.send(other, BACK, index, sum.clone())?;
         }
-        self.sum_is_here(index, &sum);
+        self.sum_is_here(index, sum.payload.len());
         Ok(())
     }
 
@@ -420,39 +466,6 @@ impl ShardedSums {
         }
         Ok(sum)
     }
-}
-
-/// What a payload of so many bytes loads a link with: some for the frame.
-pub fn load(payload: usize) -> usize {
-    payload + 64
-}
-
-/// How many of so many chunks a member may have on their way at a time.
-pub fn window(chunks: usize, members: usize) -> usize {
-    (chunks / WINDOW).max(2 * members)
-}
-
-/// The order in which a member sends its chunks: from the last to the first, and of each few, one for every member, the
-/// own chunk last and before that those of the members that come after it. So no two send to the same one at a time.
-pub fn order(owners: &[usize], index: usize, members: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..owners.len()).rev().collect();
-    for few in order.chunks_mut(members) {
-        few.sort_by_key(|&chunk| (owners[chunk] + members - index - 1) % members);
-    }
-    order
-}
-
-/// Who owns which chunk, if each member is to carry such a part of all loads.
-pub fn owners(loads: &[usize], parts: &[f64]) -> Vec<usize> {
-    let mut owned = vec![0.0; parts.len()];
-    let mut give = |load: usize| {
-        let after = |member: usize| (owned[member] + load as f64) / parts[member];
-        let member = (0..parts.len()).filter(|&member| parts[member] > 0.0);
-        let member = member.min_by(|&a, &b| after(a).total_cmp(&after(b))).unwrap_or(0);
-        owned[member] += load as f64;
-        member
-    };
-    loads.iter().map(|&load| give(load)).collect()
 }
 
 #[cfg(test)]

@@ -7,13 +7,12 @@ use bonfire_learn::layout::Init;
 use bonfire_learn::{Gradient, Layout, OptimizerSpec};
 use bonfire_run::replica::Replica;
 use bonfire_spoil::{Chance, Trial};
-use bonfire_wire::payload::Precision;
 use bonfire_wire::{Outbox, memory_link, proto};
 use bytes::Bytes;
 
 use crate::bytes_to_floats;
 use crate::chunks::Chunks;
-use crate::codec::{ChunkEncoder, Parcel};
+use crate::codec::{ChunkEncoder, Coding, Parcel};
 use crate::collector::Collector;
 use crate::parameters::{ParameterEncoder, put_parameters};
 use crate::state::{Intake, piece_of};
@@ -76,15 +75,21 @@ fn adam() -> OptimizerSpec {
 }
 
 /// A gradient on its way as one chunk: all that the layout takes.
-fn parcel(precision: Precision, chance: &mut Chance) -> Parcel {
-    ChunkEncoder::new(&Arc::new(Chunks::of(&layout())), precision).encode(&gradient(chance), 0, false)
+fn parcel(coding: Coding, chance: &mut Chance) -> Parcel {
+    ChunkEncoder::new(&Arc::new(Chunks::of(&layout())), coding).encode(&gradient(chance), 0, false)
 }
 
 #[test]
 fn no_gradient_takes_a_head_down() {
-    let precisions = [("gradients", Precision::F32), ("halves", Precision::F16), ("bytes", Precision::Int8)];
-    for (name, precision) in precisions {
-        let goods: Vec<Parcel> = (0..8).map(|seed| parcel(precision, &mut Chance::new(name, seed))).collect();
+    let codings = [
+        ("gradients", Coding::PLAIN),
+        ("halves", Coding::F16),
+        ("bytes", Coding::INT8),
+        ("packed", Coding::Packed),
+        ("few", Coding::Largest(0.1)),
+    ];
+    for (name, coding) in codings {
+        let goods: Vec<Parcel> = (0..8).map(|seed| parcel(coding, &mut Chance::new(name, seed))).collect();
         let make = |chance: &mut Chance| {
             let good = chance.pick(&goods).clone();
             let weight = if chance.percent(80) { good.weight } else { chance.float() };
@@ -99,7 +104,7 @@ fn no_gradient_takes_a_head_down() {
             ((piece, Bytes::from(chance.spoil(&good.payload)), weight), vectors(6))
         };
         let mut total = Gradient::new(&layout());
-        let mut collector = Collector::new(&layout(), precision);
+        let mut collector = Collector::new(&layout(), coding);
         Trial { name, cases: 20_000 }.run(make, |(piece, payload, weight)| {
             let is_taken = collector.take(1, &piece, payload).is_ok();
             let is_whole = is_taken && collector.check((1, 7), weight).is_ok();

@@ -7,8 +7,9 @@ use bonfire_wire::proto;
 use bytes::Bytes;
 
 use crate::chunks::Chunks;
-use crate::codec::{Parcel, ReceivedChunk, replace_chunk};
+use crate::codec::Parcel;
 use crate::parameters::put_parameters;
+use crate::received::{ReceivedChunk, replace_chunk};
 use crate::state::Intake;
 
 /// What a piece between a server and its members is.
@@ -63,6 +64,7 @@ impl Updates {
             self.parameters.push((index, parcel));
             return Ok(());
         }
+        let parcel = parcel.unpacked(chunk)?;
         let attempt = (piece.round, piece.generation);
         if attempt != self.coming {
             self.sum.clear();
@@ -72,6 +74,11 @@ impl Updates {
         replace_chunk(chunk, &ReceivedChunk::read(chunk, &parcel)?, &mut self.sum);
         self.has[index] = true;
         Ok(())
+    }
+
+    /// How many chunks have come of the sum that makes a version.
+    pub fn arrived(&self, version: u64) -> usize {
+        if self.coming.0 == version { self.has.iter().filter(|has| **has).count() } else { 0 }
     }
 
     /// Brings the replica to the version that `go` says. Of a member that is behind, only what it has of the state.

@@ -17,6 +17,8 @@ pub enum ProcessRole {
     HeadAndRelay,
     Relay,
     Worker,
+    /// Only sums for the workers.
+    Server,
     Evaluator,
 }
 
@@ -26,7 +28,7 @@ impl ProcessRole {
         match self {
             Self::HeadAndWorker => Some(Self::Worker),
             Self::HeadAndRelay => Some(Self::Relay),
-            Self::Head | Self::Relay | Self::Worker | Self::Evaluator => None,
+            Self::Head | Self::Relay | Self::Worker | Self::Server | Self::Evaluator => None,
         }
     }
 }
@@ -39,6 +41,7 @@ impl fmt::Display for ProcessRole {
             Self::HeadAndRelay => "head and relay 0",
             Self::Relay => "relay",
             Self::Worker => "worker",
+            Self::Server => "server",
             Self::Evaluator => "evaluator",
         })
     }
@@ -76,7 +79,9 @@ pub(crate) fn fastest_first(
     let mut free = slots.to_vec();
     let mut by_speed: Vec<usize> = (0..slots.len()).collect();
     by_speed.sort_by(|&a, &b| speeds[b].total_cmp(&speeds[a]));
-    let leads = |role: &ProcessRole| !matches!(role, ProcessRole::Worker | ProcessRole::Evaluator);
+    let leads = |role: &ProcessRole| {
+        !matches!(role, ProcessRole::Worker | ProcessRole::Server | ProcessRole::Evaluator)
+    };
     let mut quick = by_speed.iter().copied().filter(|&host| slots[host] > 0).cycle();
     let mut places: Vec<Option<usize>> = Vec::new();
     for role in roles {
@@ -98,6 +103,7 @@ fn in_words(roles: &[ProcessRole]) -> String {
         (ProcessRole::HeadAndRelay, "head that is a relay"),
         (ProcessRole::Relay, "relay"),
         (ProcessRole::Worker, "worker"),
+        (ProcessRole::Server, "server"),
         (ProcessRole::Evaluator, "evaluator"),
     ];
     let count = |role| roles.iter().filter(|&&other| other == role).count();

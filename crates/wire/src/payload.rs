@@ -4,7 +4,7 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 3 + 1 | `bfp`, and the precision: 0 is `f32`, 1 is `f16`, 2 is `int8` |
+//! | 3 + 1 | `bfp`, and the precision: 0 is `f32`, 1 is `f16`, 2 is `int8`, 3 is sparse `f32` |
 //! | 4 | how many sections follow |
 //! | 1 + 1 + 2 | of each section: 0 is dense, 1 is rows; a zero; the exponent of its scale, 0 but for `f16` |
 //! | 4 | how many values follow, or how many rows |
@@ -12,7 +12,7 @@
 //! | 4 a block | for `int8`: the scale of every 512 values, or of every row of a table |
 //! | 4, 2 or 1 a value | the values; zeros up to the next multiple of four |
 //!
-//! Exact sections are `f32` in every precision.
+//! Exact sections are `f32` in every precision. A dense section in sparse precision may be rows of one value.
 //!
 //! Both ends know the [`Schema`] of the vector, so nothing in the bytes decides how much memory is used: what does not
 //! fit the schema is refused.
@@ -61,7 +61,8 @@ pub struct EncodedVector<'a> {
 pub enum EncodedSection<'a> {
     /// All values of the part; of a table too, where its rows alone would have been more bytes.
     Dense(Values<'a>),
-    /// Some rows of a table, and their values one row after the other.
+    /// Some rows of a table, and their values one row after the other; of a dense part its values that are not zero, as
+    /// rows of one.
     Rows { rows: RowNumbers<'a>, values: Values<'a> },
 }
 
@@ -198,6 +199,18 @@ impl Encoder {
 }
 
 fn encode_dense(values: &[f32], precision: Precision, out: &mut Vec<u8>) {
+    let is_none = |value: f32| value.to_bits() == 0;
+    let is_sparse = || {
+        let some = values.iter().filter(|value| !is_none(**value)).count();
+        !is_sent_whole(some, values.len(), 1, precision)
+    };
+    if precision == Precision::Sparse && is_sparse() {
+        let places = || (0..values.len()).filter(|&place| !is_none(values[place]));
+        write_part_header(ROWS, 0, places().count(), out);
+        out.extend(places().flat_map(|place| (place as u32).to_le_bytes()));
+        out.extend(places().flat_map(|place| values[place].to_le_bytes()));
+        return;
+    }
     let exponent = precision.exponent([values].into_iter());
     write_part_header(DENSE, exponent, values.len(), out);
     let begin = out.len();
@@ -337,6 +350,10 @@ impl<'a> Rest<'a> {
                     values: self.values(count * width, *width, precision, exponent)?,
                 })
             }
+            (ROWS, Section::Dense { .. }) if precision == Precision::Sparse => {
+                let rows = self.rows(count, 1, len, precision)?;
+                Ok(EncodedSection::Rows { rows, values: self.values(count, 1, precision, exponent)? })
+            }
             (ROWS, Section::Dense { .. } | Section::Exact { .. }) => {
                 Err(wrong("has rows, expected all values"))
             }
@@ -379,7 +396,7 @@ impl<'a> Rest<'a> {
     ) -> Result<Values<'a>, PayloadError> {
         let before = self.bytes.len();
         let values = match precision {
-            Precision::F32 => Values::of_singles(self.take(count)?),
+            Precision::F32 | Precision::Sparse => Values::of_singles(self.take(count)?),
             Precision::F16 => Values::of_halves(self.take(count)?, exponent),
             Precision::Int8 => {
                 let scales = self.take(count.div_ceil(block))?;

@@ -24,6 +24,7 @@ mod exchange;
 mod faults;
 mod formats;
 mod full_disk;
+mod group_servers;
 mod house;
 mod instructions;
 mod interchange;

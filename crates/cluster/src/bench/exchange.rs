@@ -23,9 +23,8 @@ use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::feed::piece;
 use crate::roles::network::{Grpc, Network};
 use bonfire_exchange::chunks::Chunks;
-use bonfire_exchange::codec::ChunkEncoder;
+use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::collector::{Answer, Collector};
-use bonfire_exchange::precision;
 use bonfire_exchange::sharded::{Early, Gather, Peers, ShardedSums};
 use bonfire_exchange::updates::{Updates, step};
 use bonfire_run::run_file::Compression;
@@ -308,6 +307,7 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
     let mut peers = Peers {
         index: party.index,
         links: &outboxes,
+        servers: &[],
         receive: &mut receive,
         early: &mut early,
         generation: 1,
@@ -315,7 +315,7 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
         step: 0,
     };
     let layout = layout(bytes);
-    let mut sums = ShardedSums::new(&layout, precision(compression));
+    let mut sums = ShardedSums::new(&layout, Coding::of(compression));
     sums.share_out(&vec![1.0; workers]);
     let mut gradient = Gradient::new(&layout);
     gradient.values.fill(1.0);
@@ -363,7 +363,7 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
     let server = party.connect(peers, workers)?;
     links.push(server.clone());
     let layout = layout(bytes);
-    let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), precision(compression));
+    let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::of(compression));
     let mut updates = Updates::new(&layout, None);
     let mut gradient = Gradient::new(&layout);
     gradient.values.fill(1.0);
@@ -412,7 +412,7 @@ fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Resu
 /// enough. The seconds of an exchange.
 fn serve(party: &Party, callers: &mut Vec<Outbox>) -> Result<f64> {
     let Task { workers, bytes, compression, .. } = party.task;
-    let mut collector = Collector::new(&layout(bytes), precision(compression));
+    let mut collector = Collector::new(&layout(bytes), Coding::of(compression));
     // Every worker gives its number as its order.
     let answers: Vec<Answer> = (0..workers as u64).map(|worker| (worker, worker)).collect();
     let (started, mut count) = (Instant::now(), 0);

@@ -1,25 +1,24 @@
 //! A member of an all-reduce: computes, sums its gradient with the others', and steps as all of them do.
 
-pub(crate) mod apart;
-mod incoming;
+mod apart;
+pub(super) mod incoming;
 mod summing;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
-use bonfire_run::schedule::RunSchedule;
+use bonfire_run::schedule::{Due, RunSchedule};
 use bonfire_strategy::group;
-use bonfire_wire::payload::Precision;
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Closed, Frame, Outbox, proto};
-use bytes::Bytes;
+use bonfire_wire::{Closed, Outbox, proto};
 
-use super::node::{Caller, Connections, Next};
+use super::node::{Connections, Next};
 use crate::trainer::{Computed, Trainer};
 use apart::Apart;
+use bonfire_exchange::codec::Coding;
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::precision;
+use bonfire_exchange::owners::parts;
 use bonfire_exchange::sharded::Early;
 use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
@@ -51,7 +50,7 @@ pub(crate) fn take_part(
                 member.answer(connections, member.generation, &reason)?;
             }
             // The head's word to this member is on its way.
-            Err(Break::Parted) => member.formed = None,
+            Err(Break::Parted | Break::Named(_)) => member.formed = None,
             Err(Break::Failed(error)) => return Err(error),
         }
     }
@@ -65,7 +64,7 @@ pub(crate) fn plan_of(schedule: &RunSchedule) -> group::Plan {
 }
 
 /// Why a round, or a wait, was left.
-enum Break {
+pub(super) enum Break {
     /// The node has another role, or none.
     Over(Next),
     /// The head wants to know how far this member is.
@@ -74,6 +73,8 @@ enum Break {
     Neighbour(String),
     /// Another member was told to leave, and so all stop.
     Parted,
+    /// The members were named anew while a server was at work.
+    Named(proto::Group),
     Failed(anyhow::Error),
 }
 
@@ -103,7 +104,7 @@ struct Participant<'w> {
     /// The newest generation that was heard of.
     generation: u64,
     /// As the run file says.
-    precision: Precision,
+    coding: Coding,
     sums: GradientSums,
     memory: sums::Memory,
     apart: Apart,
@@ -119,6 +120,8 @@ struct Formed {
     index: usize,
     /// To every member; none to this one.
     links: Vec<Option<Outbox>>,
+    /// To every machine that only sums.
+    servers: Vec<Outbox>,
     /// Whether the head wants to know what an exchange of nothing takes.
     is_measured: bool,
 }
@@ -139,7 +142,7 @@ impl<'w> Participant<'w> {
             round: 0,
             formed: None,
             generation: 0,
-            precision: precision(settings.file.compression),
+            coding: Coding::of(settings.file.compression),
             sums: GradientSums::new(trainer.layout(), settings.file.compression, settings.file.seed),
             memory: sums::Memory::default(),
             apart: Apart::default(),
@@ -177,14 +180,8 @@ impl<'w> Participant<'w> {
         let members: Vec<u64> = group.members.iter().map(|peer| peer.node).collect();
         let index = members.iter().position(|&node| node == connections.node);
         let index = index.context("the head named members without this one")?;
-        let parts = vec![1.0; members.len()];
-        let view = group::View {
-            generation: group.generation,
-            members,
-            round: group.round,
-            units_done: group.units_done,
-            pace: group::Pace { after: group.steps_after, steps: group.steps.max(1) },
-        };
+        let parts = parts(members.len(), group.servers.len());
+        let view = view_of(group);
         if group.behind {
             self.round = 0;
         }
@@ -194,20 +191,45 @@ impl<'w> Participant<'w> {
         // Links of the group before close when they are dropped.
         self.incoming.members.clear();
         self.early.clear();
+        let servers = self.call(connections, group, &group.servers, group.members.len())?;
         let links = self.connect(connections, trainer, group, index)?;
         if group.behind && group.round > 0 {
             self.take_state(connections, trainer, group.round)?;
         }
         self.sums.share_out(&parts);
-        self.sums.set_precision(if group.int8 { Precision::Int8 } else { self.precision });
+        self.sums.set_coding(if group.int8 { Coding::INT8 } else { self.coding });
         self.round = group.round;
-        let formed = Formed { view, index, links, is_measured: group.measured };
+        let formed = Formed { view, index, links, servers, is_measured: group.measured };
         if group.behind {
             // The head counts on this member only from here on.
             let _ = connections.head.send(Body::GroupRound(self.done(&formed, Computed::default())));
         }
         self.formed = Some(formed);
         Ok(())
+    }
+
+    /// Calls others, the first of whom has this number.
+    fn call(
+        &mut self,
+        connections: &mut Connections,
+        group: &proto::Group,
+        peers: &[proto::Peer],
+        first: usize,
+    ) -> Result<Vec<Outbox>, Break> {
+        let mut links = Vec::with_capacity(peers.len());
+        for (other, peer) in (first..).zip(peers) {
+            let link = connections.post.number();
+            let outbox = connections
+                .network
+                .connect(peer, connections.post.sink(link))
+                .map_err(|error| Break::Neighbour(format!("{error:#}")))?;
+            outbox
+                .send(Body::Hello(proto::Hello { node: connections.node, generation: group.generation }))?;
+            outbox.accept_payloads_up_to(self.sums.most_bytes());
+            self.incoming.members.insert(link, (other, peer.node));
+            links.push(outbox);
+        }
+        Ok(links)
     }
 
     /// Links to all others: those with a higher number are called, those with a lower one call.
@@ -222,32 +244,15 @@ impl<'w> Participant<'w> {
         if self.world.is_some() {
             return Ok(links);
         }
-        for (other, peer) in group.members.iter().enumerate().skip(index + 1) {
-            let link = connections.post.number();
-            let outbox = connections
-                .network
-                .connect(peer, connections.post.sink(link))
-                .map_err(|error| Break::Neighbour(format!("{error:#}")))?;
-            outbox
-                .send(Body::Hello(proto::Hello { node: connections.node, generation: group.generation }))?;
-            outbox.accept_payloads_up_to(self.sums.most_bytes());
-            self.incoming.members.insert(link, (other, peer.node));
-            links[other] = Some(outbox);
-        }
+        let after = &group.members[index + 1..];
+        let called = self.call(connections, group, after, index + 1)?;
+        links[index + 1..].iter_mut().zip(called).for_each(|(link, called)| *link = Some(called));
         while links[..index].iter().any(Option::is_none) {
-            let place = |caller: &Caller| {
-                let is_now = caller.hello.generation == group.generation;
-                group.members[..index].iter().position(|peer| is_now && peer.node == caller.hello.node)
-            };
-            let called =
-                connections.callers.iter().enumerate().find_map(|(at, caller)| Some((at, place(caller)?)));
-            if let Some((at, other)) = called {
-                let caller = connections.callers.swap_remove(at);
-                let said = caller.said.into_iter().filter_map(piece);
-                self.early.extend(said.map(|(piece, payload)| (other, piece, payload)));
-                caller.outbox.accept_payloads_up_to(self.sums.most_bytes());
-                self.incoming.members.insert(caller.link, (other, caller.hello.node));
-                links[other] = Some(caller.outbox);
+            let most = self.sums.most_bytes();
+            if let Some((other, outbox)) =
+                self.incoming.answer_call(connections, group, index, most, &mut self.early)
+            {
+                links[other] = Some(outbox);
                 continue;
             }
             self.giver.give(&mut self.incoming, connections, &trainer.replica, self.round);
@@ -302,14 +307,12 @@ impl<'w> Participant<'w> {
     ) -> Result<(), Break> {
         let (view, round) = (&formed.view, self.round + 1);
         let units = self.plan.units_done(view, self.round);
-        let epoch = self.plan.epoch_done(view, round).map(|epoch| epoch + 1);
-        let due = self.schedule.due(round, epoch.as_slice(), self.plan.is_last(view, round));
+        let due = due_after(&self.schedule, &self.plan, view, round);
         let is_apart = view.pace.steps_in(round) > 1;
         if self.apart.turn(is_apart) {
             self.sums.forget();
         }
-        // Checkpoints do not have what rounding has lost: so nothing is lost by then, nor when what is summed changes.
-        let exact = due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round);
+        let exact = is_exact(due, view, round);
         let latency_s = self.measure_latency(connections, trainer, formed)?;
         let before = sent_bytes(formed);
         let unit = self.plan.units_of(view, round, formed.index).next();
@@ -418,15 +421,31 @@ impl<'w> Participant<'w> {
 const FETCHED: Duration = Duration::from_secs(120);
 
 /// How long a wait lasts at a time.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
-fn sent_bytes(formed: &Formed) -> u64 {
-    formed.links.iter().flatten().map(|link| link.traffic().sent_bytes).sum()
+/// The members of a group, and where they begin.
+pub(super) fn view_of(group: &proto::Group) -> group::View {
+    group::View {
+        generation: group.generation,
+        members: group.members.iter().map(|peer| peer.node).collect(),
+        round: group.round,
+        units_done: group.units_done,
+        pace: group::Pace { after: group.steps_after, steps: group.steps.max(1) },
+    }
 }
 
-fn piece(frame: Frame) -> Option<(proto::Piece, Bytes)> {
-    match frame.body {
-        Body::Piece(piece) => Some((piece, frame.payload)),
-        _ => None,
-    }
+/// What is due after a round of a view.
+pub(super) fn due_after(schedule: &RunSchedule, plan: &group::Plan, view: &group::View, round: u64) -> Due {
+    let epoch = plan.epoch_done(view, round).map(|epoch| epoch + 1);
+    schedule.due(round, epoch.as_slice(), plan.is_last(view, round))
+}
+
+/// Whether nothing is rounded in a round. Checkpoints do not have what rounding has lost: so nothing is lost by then, nor
+/// when what is summed changes.
+pub(super) fn is_exact(due: Due, view: &group::View, round: u64) -> bool {
+    due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round)
+}
+
+fn sent_bytes(formed: &Formed) -> u64 {
+    formed.links.iter().flatten().chain(&formed.servers).map(|link| link.traffic().sent_bytes).sum()
 }

@@ -4,6 +4,7 @@ pub(crate) mod claim;
 pub(crate) mod cpus;
 pub(crate) mod evaluator;
 pub(crate) mod feed;
+mod group_server;
 pub(crate) mod head;
 pub(crate) mod member;
 pub(crate) mod network;

@@ -12,7 +12,7 @@ use bonfire_wire::{Frame, Outbox, proto};
 
 use super::network::Network;
 use super::registry::turned_away;
-use super::{evaluator, member, relay, worker};
+use super::{evaluator, group_server, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::trainer::Trainer;
 use bonfire_exchange::world::World;
@@ -207,6 +207,7 @@ fn perform(
             Role::Relay(_) => "a relay",
             Role::Evaluator(_) => "the evaluator",
             Role::GroupMember(_) => "a member of the group",
+            Role::GroupServer(_) => "a server of the group",
         });
         next = match role {
             Role::Worker(role) => {
@@ -218,6 +219,7 @@ fn perform(
                 let job = Job::on(settings.clone(), Arc::clone(&dataset), Scale::Nodes);
                 evaluator::evaluate(connections, &mut job?)?
             }
+            Role::GroupServer(role) => group_server::sum(connections, &settings, &layout, &role)?,
             Role::GroupMember(_) => {
                 let mut trainer = trainer()?;
                 member::take_part(connections, &settings, &mut trainer, world.as_ref())?

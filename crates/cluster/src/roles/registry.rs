@@ -86,6 +86,10 @@ pub(crate) enum Role {
     GroupMember {
         number: usize,
     },
+    /// Only sums for the members.
+    GroupServer {
+        number: usize,
+    },
     Evaluator,
 }
 
@@ -123,6 +127,7 @@ impl std::fmt::Display for Role {
             Self::Worker { number, .. } => write!(f, "worker {number}"),
             Self::Relay { number } => write!(f, "relay {number}"),
             Self::GroupMember { number } => write!(f, "group member {number}"),
+            Self::GroupServer { number } => write!(f, "group server {number}"),
             Self::Evaluator => f.write_str("evaluator"),
         }
     }

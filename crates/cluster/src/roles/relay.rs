@@ -18,10 +18,9 @@ use super::node::{Connections, Next};
 use super::worker::{ask, from_proto, is_for_a_worker};
 use crate::mail::{Mail, News};
 use crate::trainer::compare;
-use bonfire_exchange::codec::Parcel;
+use bonfire_exchange::codec::{Coding, Parcel};
 use bonfire_exchange::collector::{Answer, Collector};
 use bonfire_exchange::parameters::ParameterEncoder;
-use bonfire_exchange::precision;
 use bonfire_exchange::updates::{Updates, step};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
@@ -128,7 +127,7 @@ impl Relaying {
     fn new(parent: Outbox, settings: &Settings, layout: &Layout, role: &proto::Relay) -> Self {
         let file = &settings.file;
         let rule = relay::Rule { is_async: role.is_async, workers: role.workers as usize };
-        let precision = precision(file.compression);
+        let coding = Coding::of(file.compression);
         Self {
             parent,
             strategy: Relay::new(rule),
@@ -145,10 +144,10 @@ impl Relaying {
             parameters: ParameterEncoder::new(layout),
             workers: BTreeMap::new(),
             behind: BTreeSet::new(),
-            collector: Collector::new(layout, precision),
+            collector: Collector::new(layout, coding),
             pushes: BTreeMap::new(),
             task: ParentOrder::default(),
-            sum: Sum::new(layout, precision),
+            sum: Sum::new(layout, coding.of_sums()),
         }
     }
 

@@ -28,13 +28,23 @@ pub(crate) fn work(
             Reached::Word(next) => return Ok(next),
         },
     };
+    let window = match parent.is_none() && trainer.hears_sums_meanwhile() {
+        true => (trainer.encoder.chunks().count() / WINDOW).max(LEAST_WINDOW),
+        false => usize::MAX,
+    };
+    let mut push = None;
     loop {
-        let Some(mail) = connections.mailbox.next(Duration::from_secs(1)) else { continue };
+        let Some(mail) = connections.mailbox.next(SILENCE) else {
+            // Nobody knows what the sums wait for: they shall not wait for this worker.
+            go_on(&mut push, trainer, &outbox, usize::MAX);
+            continue;
+        };
         let is_parent = mail.link == link;
         match mail.news {
             News::Frame(frame) if is_parent && is_for_a_worker(&frame.body) => {
-                answer(connections, trainer, &outbox, frame)
+                answer(connections, trainer, &outbox, (&mut push, window), frame)
                     .context("the parent sent something that does not fit")?;
+                go_on(&mut push, trainer, &outbox, window);
             }
             News::Closed(_) if is_parent && parent.is_some() => return word_or_again(connections),
             news => {
@@ -121,8 +131,24 @@ fn close(parent: Option<&proto::Peer>, outbox: &Outbox) {
     }
 }
 
-/// Takes what is new, and computes what is asked for.
-fn answer(connections: &Connections, trainer: &mut Trainer, outbox: &Outbox, frame: Frame) -> Result<()> {
+/// This part of all chunks may be on its way at a time, to a server that sends sums back meanwhile: so no worker's
+/// chunks lag behind the others', and the server's link is busy both ways.
+const WINDOW: usize = 8;
+
+/// And so many at least.
+const LEAST_WINDOW: usize = 4;
+
+/// After such a silence what is left of a push is sent, whether or not sums come back.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Takes what is new, and computes what is asked for: that is pushed then, as a window allows.
+fn answer(
+    connections: &Connections,
+    trainer: &mut Trainer,
+    outbox: &Outbox,
+    (push, window): (&mut Option<GradientPush>, usize),
+    frame: Frame,
+) -> Result<()> {
     let Trainer { replica, updates, .. } = trainer;
     match frame.body {
         Body::Piece(piece) => updates.piece(&piece, frame.payload),
@@ -143,7 +169,10 @@ fn answer(connections: &Connections, trainer: &mut Trainer, outbox: &Outbox, fra
                 let _ = connections.head.send(Body::Trouble(trouble));
             }
             // Without an order it was news only.
-            go.order.map_or(Ok(()), |order| work_on(trainer, outbox, order, &go))
+            if let Some(order) = go.order {
+                *push = work_on(trainer, outbox, order, &go, window)?;
+            }
+            Ok(())
         }
         _ => Ok(()),
     }
@@ -157,39 +186,57 @@ pub(crate) fn ask(outbox: &Outbox, wanted: Vec<proto::StateWanted>) {
     }
 }
 
-/// Computes what an order asks for, and pushes it.
-fn work_on(trainer: &mut Trainer, outbox: &Outbox, order: u64, go: &proto::Go) -> Result<()> {
+/// Computes what an order asks for. What is settled leaves meanwhile, as the window allows; the rest is to be pushed.
+fn work_on(
+    trainer: &mut Trainer,
+    outbox: &Outbox,
+    order: u64,
+    go: &proto::Go,
+    window: usize,
+) -> Result<Option<GradientPush>> {
     match go.dropped {
         true => trainer.encoder.roll_back(),
         false => trainer.encoder.commit(),
     }
-    for unit in &go.units {
-        ensure!(trainer.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
-        let mut push = GradientPush::new(&trainer.encoder, order, go.exact);
+    let Some(unit) = go.units.first() else { return Ok(None) };
+    ensure!(trainer.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
+    let mut push = GradientPush::new(&trainer.encoder, order, go.exact);
+    let overlaps = trainer.overlaps();
+    let computed = trainer.compute_by_layers(from_proto(unit), &mut |encoder, gradient, settled_from| {
+        if overlaps {
+            push.advance(encoder, gradient, settled_from, window, send_to(outbox));
+        }
+    });
+    push.version = go.version;
+    push.whole = proto::Push {
+        order,
+        weight: trainer.gradient.weight,
+        tally: Some(computed.tally),
+        units: vec![*unit],
+        compute_s: computed.seconds,
+        ..proto::Push::default()
+    };
+    Ok(Some(push))
+}
+
+/// Sends what a window allows of a push that is under way.
+fn go_on(push: &mut Option<GradientPush>, trainer: &mut Trainer, outbox: &Outbox, window: usize) {
+    let Some(going) = push else { return };
+    let Trainer { encoder, gradient, updates, .. } = trainer;
+    let back = updates.arrived(going.version + 1);
+    going.advance(encoder, gradient, 0, window.saturating_add(back), send_to(outbox));
+    if going.left == 0 || gradient.weight == 0.0 {
         // A parent that is gone is heard of in the mail.
-        let send = |frame| {
-            let _ = outbox.send(frame);
-        };
-        let overlaps = trainer.overlaps();
-        let computed = trainer.compute_by_layers(from_proto(unit), &mut |encoder, gradient, settled_from| {
-            if overlaps {
-                push.advance(encoder, gradient, settled_from, send);
-            }
-        });
-        let Trainer { encoder, gradient, .. } = trainer;
-        push.advance(encoder, gradient, 0, send);
-        let push = proto::Push {
-            order,
-            weight: gradient.weight,
-            tally: Some(computed.tally),
-            units: vec![*unit],
-            compute_s: computed.seconds,
-            ..proto::Push::default()
-        };
-        // A parent that is gone is heard of in the mail.
-        let _ = outbox.send(Body::Push(push));
+        let _ = outbox.send(Body::Push(std::mem::take(&mut going.whole)));
+        *push = None;
     }
-    Ok(())
+}
+
+fn send_to(outbox: &Outbox) -> impl FnMut(Frame) {
+    // A parent that is gone is heard of in the mail.
+    |frame| {
+        let _ = outbox.send(frame);
+    }
 }
 
 /// A gradient that is pushed to answer an order, chunk by chunk: what the last layers have learnt first. Nothing of one
@@ -199,22 +246,29 @@ pub(crate) struct GradientPush {
     exact: bool,
     /// How many chunks are not sent yet.
     left: usize,
+    /// Of the parameters that it was computed with.
+    version: u64,
+    /// What is said of it once all has been sent.
+    whole: proto::Push,
 }
 
 impl GradientPush {
     pub(crate) fn new(encoder: &ChunkEncoder, order: u64, exact: bool) -> Self {
-        Self { order, exact, left: encoder.chunks().count() }
+        Self { order, exact, left: encoder.chunks().count(), version: 0, whole: proto::Push::default() }
     }
 
-    /// Sends the chunks of a gradient that is settled from a place on.
+    /// Sends the chunks of a gradient that is settled from a place on, until so many have been sent.
     pub(crate) fn advance(
         &mut self,
         encoder: &mut ChunkEncoder,
         gradient: &Gradient,
         settled_from: usize,
+        most: usize,
         mut send: impl FnMut(Frame),
     ) {
+        let count = encoder.chunks().count();
         while gradient.weight > 0.0
+            && count - self.left < most
             && let Some(index) = self.left.checked_sub(1)
             && encoder.chunks()[index].range.start >= settled_from
         {

@@ -45,7 +45,6 @@ struct Kind {
 /// Two epochs of as small a run as has everything, several chunks of a gradient included.
 const SMALL: &str = "
 model: {mlp: {hidden: [12]}}
-optimizer: {adam: {lr: 0.01}}
 batch_size: 4
 epochs: 2
 eval_every: 1 epoch
@@ -58,7 +57,9 @@ seed: 7
 impl Kind {
     fn settings(&self, evaluator: bool) -> Settings {
         let data = format!("data: {{name: digits, train: {}, test: 10}}", self.samples);
-        let text = format!("{SMALL}{data}\n{}\nevaluator: {evaluator}\n", self.arch);
+        let optimizer = if self.arch.contains("top_k") { "sgd: {lr: 0.05}" } else { "adam: {lr: 0.01}" };
+        let keys = format!("{data}\noptimizer: {{{optimizer}}}\n{}", self.arch);
+        let text = format!("{SMALL}{keys}\nevaluator: {evaluator}\n");
         Settings::read("simulated.yml", &text, &Overrides::default(), 1).expect("a run file")
     }
 

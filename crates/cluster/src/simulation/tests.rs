@@ -35,6 +35,12 @@ const ASYNC_HIERARCHY: Kind = Kind {
 
 const GROUP: Kind = Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}", nodes: 3, samples: 90 };
 
+const SERVERS: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3, servers: 2}\ncompression: int8",
+    nodes: 5,
+    samples: 90,
+};
+
 const ADASUM: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3, op: adasum}", nodes: 3, samples: 90 };
 
@@ -54,17 +60,36 @@ const LOW_RANK: Kind = Kind {
     samples: 90,
 };
 
+const TOP_K: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: {top_k: 0.1}",
+    nodes: 3,
+    samples: 90,
+};
+
 const AUTO: Kind = Kind {
     arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: auto\nlocal_steps: auto",
     nodes: 3,
     samples: 240,
 };
 
-const ALL: [Kind; 11] =
-    [SYNC, BACKUP, ASYNC, HIERARCHY, ASYNC_HIERARCHY, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, AUTO];
+const ALL: [Kind; 13] = [
+    SYNC,
+    BACKUP,
+    ASYNC,
+    HIERARCHY,
+    ASYNC_HIERARCHY,
+    GROUP,
+    SERVERS,
+    ADASUM,
+    INT8,
+    LOCAL_STEPS,
+    LOW_RANK,
+    TOP_K,
+    AUTO,
+];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
-const IN_CI: u64 = 600;
+const IN_CI: u64 = 500;
 
 /// Simulates a kind of cluster under many seeds.
 fn simulate(kind: Kind) {
@@ -136,6 +161,16 @@ fn a_group_of_low_rank_survives() {
 }
 
 #[test]
+fn a_group_with_servers_survives() {
+    simulate(SERVERS);
+}
+
+#[test]
+fn a_group_of_few_values_survives() {
+    simulate(TOP_K);
+}
+
+#[test]
 fn a_group_with_local_steps_survives() {
     simulate(LOCAL_STEPS);
 }
@@ -181,7 +216,7 @@ fn result(case: &Case) -> Vec<u8> {
 
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
-    for kind in [SYNC, GROUP, ADASUM, INT8, LOCAL_STEPS, LOW_RANK] {
+    for kind in [SYNC, GROUP, SERVERS, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, TOP_K] {
         let case =
             |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
         let expect = result(&case(0));

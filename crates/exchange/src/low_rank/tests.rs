@@ -215,6 +215,7 @@ fn a_round_that_breaks_off_changes_nothing() {
             let mut peers = Peers {
                 index: peers.index,
                 links: peers.links,
+                servers: &[],
                 receive: &mut receive,
                 early: &mut Early::new(),
                 generation: round,

@@ -6,6 +6,7 @@ use bonfire_spoil::{Chance, Trial};
 use super::*;
 use crate::adasum::adasum;
 use crate::among::{Gone, among};
+use crate::owners::parts;
 use crate::spoilt::outbox;
 use crate::sums::combined;
 
@@ -39,9 +40,9 @@ fn gradient(layout: &Layout, member: usize, round: u64) -> Gradient {
 }
 
 /// The sums of some rounds as every member has them, the last of them exact.
-fn rounds(layout: &Layout, members: usize, rounds: u64, precision: Precision) -> Vec<Vec<Gradient>> {
+fn rounds(layout: &Layout, members: usize, rounds: u64, coding: Coding) -> Vec<Vec<Gradient>> {
     among(members, |peers| {
-        let mut sums = ShardedSums::new(layout, precision);
+        let mut sums = ShardedSums::new(layout, coding);
         sums.share_out(&vec![1.0; members]);
         let mut all = Vec::new();
         for round in 1..=rounds {
@@ -72,9 +73,12 @@ fn bits(layout: &Layout, gradient: &Gradient) -> (Vec<u32>, Vec<u32>, u64) {
 #[test]
 fn a_sum_is_that_of_one_process() {
     for members in 1..=5 {
-        for size in [60, 3000, 100_000] {
+        for (size, coding) in [60, 3000, 100_000]
+            .into_iter()
+            .flat_map(|size| [Coding::PLAIN, Coding::Packed, Coding::Sparse].map(|coding| (size, coding)))
+        {
             let layout = layout(size);
-            let ends = rounds(&layout, members, 3, Precision::F32);
+            let ends = rounds(&layout, members, 3, coding);
             for round in 1..=3 {
                 let all: Vec<Gradient> =
                     (0..members).map(|member| gradient(&layout, member, round)).collect();
@@ -82,7 +86,66 @@ fn a_sum_is_that_of_one_process() {
                 sum(&layout, &all, &mut expect);
                 for end in &ends {
                     let found = &end[round as usize - 1];
-                    assert_eq!(bits(&layout, found), bits(&layout, &expect), "{members} members, {size}");
+                    assert_eq!(
+                        bits(&layout, found),
+                        bits(&layout, &expect),
+                        "{members} members, {size}, {coding:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The sums of some rounds as every member has them, with so many servers, the last round exact.
+fn rounds_with_servers(
+    layout: &Layout,
+    (members, servers): (usize, usize),
+    coding: Coding,
+) -> Vec<Vec<Gradient>> {
+    let mut ends = among(members + servers, |peers| {
+        let serving: Vec<Outbox> = peers.links[members..].iter().flatten().cloned().collect();
+        let is_server = peers.index >= members;
+        let mut peers = Peers {
+            index: peers.index,
+            links: &peers.links[..members],
+            servers: if is_server { &[] } else { &serving },
+            receive: &mut *peers.receive,
+            early: &mut *peers.early,
+            generation: 1,
+            round: 0,
+            step: 0,
+        };
+        let mut sums = ShardedSums::new(layout, coding);
+        sums.share_out(&parts(members, servers));
+        let mut all = Vec::new();
+        for round in 1..=4 {
+            (peers.round, peers.step) = (round, 0);
+            if is_server {
+                sums.serve(&mut peers, round == 4).expect("sums");
+                continue;
+            }
+            let mut own = gradient(layout, peers.index, round);
+            sums.sum(&mut peers, &mut own, round == 4).expect("a sum");
+            all.push(own);
+        }
+        all
+    });
+    ends.truncate(members);
+    ends
+}
+
+#[test]
+fn servers_sum_as_members_do() {
+    for (members, servers) in [(2, 1), (3, 2), (3, 3), (4, 1)] {
+        for coding in [Coding::PLAIN, Coding::Packed, Coding::INT8, Coding::Largest(0.1)] {
+            let layout = layout(30_000);
+            let ends = rounds_with_servers(&layout, (members, servers), coding);
+            let expect = rounds(&layout, members, 4, coding);
+            for (round, ends) in (0..4).map(|round| (round, ends.iter().map(move |end| &end[round]))) {
+                for found in ends {
+                    let expect = bits(&layout, &expect[0][round]);
+                    assert!(bits(&layout, found) == expect, "{members} and {servers}, {coding:?}, {round}");
                 }
             }
         }
@@ -91,11 +154,11 @@ fn a_sum_is_that_of_one_process() {
 
 #[test]
 fn a_gradient_that_leaves_in_parts_gives_the_same_sum() {
-    for precision in [Precision::F32, Precision::Int8] {
+    for coding in [Coding::PLAIN, Coding::INT8, Coding::Packed, Coding::Largest(0.1)] {
         let layout = layout(40_000);
-        let whole = rounds(&layout, 3, 4, precision);
+        let whole = rounds(&layout, 3, 4, coding);
         let in_parts = among(3, |peers| {
-            let mut sums = ShardedSums::new(&layout, precision);
+            let mut sums = ShardedSums::new(&layout, coding);
             sums.share_out(&[1.0; 3]);
             let mut all = Vec::new();
             for round in 1..=4 {
@@ -114,7 +177,7 @@ fn a_gradient_that_leaves_in_parts_gives_the_same_sum() {
             all
         });
         for (a, b) in whole.iter().flatten().zip(in_parts.iter().flatten()) {
-            assert_eq!(bits(&layout, a), bits(&layout, b), "{precision:?}");
+            assert_eq!(bits(&layout, a), bits(&layout, b), "{coding:?}");
         }
     }
 }
@@ -125,7 +188,7 @@ fn who_has_the_rows_that_all_touch_gets_less_of_the_rest() {
     layout.rows("table".into(), 80_000, 10, Init::Uniform(1.0));
     layout.vector("dense".into(), 200_000, Init::Uniform(1.0));
     let loads = among(3, |peers| {
-        let mut sums = ShardedSums::new(&layout, Precision::F32);
+        let mut sums = ShardedSums::new(&layout, Coding::PLAIN);
         sums.share_out(&[1.0; 3]);
         peers.round = 1;
         let mut own = Gradient::new(&layout);
@@ -146,12 +209,12 @@ fn who_has_the_rows_that_all_touch_gets_less_of_the_rest() {
 
 #[test]
 fn rounded_sums_are_the_same_for_all_and_lose_nothing_in_the_end() {
-    for precision in [Precision::F16, Precision::Int8] {
+    for coding in [Coding::F16, Coding::INT8, Coding::Largest(0.02)] {
         let (members, layout) = (3, layout(20_000));
-        let ends = rounds(&layout, members, 12, precision);
+        let ends = rounds(&layout, members, 12, coding);
         for end in &ends {
             for (a, b) in end.iter().zip(&ends[0]) {
-                assert_eq!(bits(&layout, a), bits(&layout, b), "{precision:?}");
+                assert_eq!(bits(&layout, a), bits(&layout, b), "{coding:?}");
             }
         }
         // What every round has lost came in a later one: all rounds together have lost nothing.
@@ -171,7 +234,7 @@ fn rounded_sums_are_the_same_for_all_and_lose_nothing_in_the_end() {
             add(&mut found, sum);
         }
         for (at, (expect, found)) in expect.iter().zip(&found).enumerate() {
-            assert!((expect - found).abs() < 2e-5, "{precision:?}: {found} for {expect} at {at}");
+            assert!((expect - found).abs() < 2e-5, "{coding:?}: {found} for {expect} at {at}");
         }
     }
 }
@@ -180,7 +243,7 @@ fn rounded_sums_are_the_same_for_all_and_lose_nothing_in_the_end() {
 fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
     let layout = layout(20_000);
     let (mut one, mut other) =
-        (ShardedSums::new(&layout, Precision::Int8), ShardedSums::new(&layout, Precision::Int8));
+        (ShardedSums::new(&layout, Coding::INT8), ShardedSums::new(&layout, Coding::INT8));
     let (right, _there) = outbox();
     let links = [None, Some(right)];
     let run = |sums: &mut ShardedSums, round: u64| {
@@ -189,6 +252,7 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
         let mut peers = Peers {
             index: 0,
             links: &links,
+            servers: &[],
             receive: &mut |_| Err(Gone),
             early: &mut Early::new(),
             generation: 1,
@@ -210,7 +274,7 @@ fn a_broken_exchange_leaves_what_was_lost_as_it_was() {
 fn who_has_nothing_to_send_in_an_exact_round_owes_nothing_after_it() {
     let layout = layout(20_000);
     among(2, |peers| {
-        let mut sums = ShardedSums::new(&layout, Precision::Int8);
+        let mut sums = ShardedSums::new(&layout, Coding::INT8);
         sums.share_out(&[1.0, 1.0]);
         for round in 1..=3 {
             (peers.round, peers.step) = (round, 0);
@@ -222,7 +286,7 @@ fn who_has_nothing_to_send_in_an_exact_round_owes_nothing_after_it() {
             sums.sum(peers, &mut own, round == 3).expect("a sum");
         }
         // A run that goes on from here after it was killed knows of nothing that was lost.
-        let (next, mut fresh) = (gradient(&layout, 0, 4), ShardedSums::new(&layout, Precision::Int8));
+        let (next, mut fresh) = (gradient(&layout, 0, 4), ShardedSums::new(&layout, Coding::INT8));
         for index in 0..sums.chunks.count() {
             let (one, other) = (sums.own.encode(&next, index, false), fresh.own.encode(&next, index, false));
             assert_eq!(one.payload, other.payload, "chunk {index}");
@@ -290,11 +354,11 @@ fn adasum_is_the_same_for_all() {
 }
 
 /// What the two others of three members say in a round, mostly as they should, and then they leave.
-fn said(chance: &mut Chance, layout: &Layout, precision: Precision) -> Vec<(usize, proto::Piece, Bytes)> {
+fn said(chance: &mut Chance, layout: &Layout, coding: Coding) -> Vec<(usize, proto::Piece, Bytes)> {
     let chunks = Arc::new(Chunks::of(layout));
     let loads: Vec<usize> = chunks.iter().map(Chunk::load).collect();
     let owners = owners(&loads, &[1.0; 3]);
-    let mut encoder = ChunkEncoder::new(&chunks, precision);
+    let mut encoder = ChunkEncoder::new(&chunks, coding);
     let mut all = Vec::new();
     for (index, &owner) in owners.iter().enumerate() {
         let froms = if owner == 0 { vec![1, 2] } else { vec![owner] };
@@ -327,15 +391,16 @@ fn no_piece_takes_a_member_down() {
     let layout = layout(15_000);
     let (right, _there) = outbox();
     let links = [None, Some(right.clone()), Some(right)];
-    for (name, precision) in [("pieces", Precision::F32), ("bytes", Precision::Int8)] {
-        let make = |chance: &mut Chance| (said(chance, &layout, precision), 1 << 20);
-        let mut sums = ShardedSums::new(&layout, precision);
+    for (name, coding) in [("pieces", Coding::PLAIN), ("bytes", Coding::INT8), ("packed", Coding::Packed)] {
+        let make = |chance: &mut Chance| (said(chance, &layout, coding), 1 << 20);
+        let mut sums = ShardedSums::new(&layout, coding);
         Trial { name, cases: 3_000 }.run(make, |said| {
             sums.share_out(&[1.0; 3]);
             let mut said = said.into_iter();
             let mut peers = Peers {
                 index: 0,
                 links: &links,
+                servers: &[],
                 receive: &mut |_| said.next().map(Some).ok_or(Gone),
                 early: &mut Early::new(),
                 generation: 1,

@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use bonfire_learn::OptimizerSpec;
 use bonfire_learn::layout::Init;
-use bonfire_wire::payload::Precision;
 
 use super::*;
 use crate::codec::ChunkEncoder;
@@ -32,7 +31,7 @@ fn sum(layout: &Layout, version: u64) -> Gradient {
 
 /// Sends an update to a member.
 fn send(layout: &Layout, version: u64, attempt: u64, updates: &mut Updates) {
-    let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(layout)), Precision::F32);
+    let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(layout)), crate::codec::Coding::PLAIN);
     for index in 0..encoder.chunks().count() {
         let Parcel { payload, is_plain: plain, weight } =
             encoder.encode(&sum(layout, version + attempt), index, false);

@@ -86,6 +86,9 @@ pub struct LocalServer {
 #[serde(deny_unknown_fields)]
 pub struct Allreduce {
     pub num_workers: usize,
+    /// So many machines more that only sum.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub servers: usize,
     #[serde(default)]
     pub op: ReduceOp,
     #[serde(default)]
@@ -136,8 +139,8 @@ pub enum Topology {
     Flat { rule: ServerRule, workers: usize, backup: usize },
     /// Workers under relays under a head.
     Hierarchical { rule: ServerRule, relays: Vec<RelayPlan> },
-    /// Workers that sum among themselves.
-    Allreduce { workers: usize, op: ReduceOp, engine: Engine },
+    /// Workers that sum among themselves, and machines that help them with that.
+    Allreduce { workers: usize, servers: usize, op: ReduceOp, engine: Engine },
 }
 
 /// When the head updates.
@@ -168,8 +171,8 @@ impl Topology {
     pub(super) fn refuses_compression(&self, compression: Compression) -> Option<&'static str> {
         let is_of_low_rank = match compression {
             Compression::None => return None,
-            Compression::F16 | Compression::Int8 | Compression::Auto => false,
             Compression::PowerSgd(_) => true,
+            _ => false,
         };
         match self {
             Self::Allreduce { engine: Engine::Mpi, .. } => {
@@ -228,7 +231,9 @@ impl Topology {
             (_, Some(global), _) => hierarchical(tree, global)?,
             (.., Some(group)) => {
                 at_least_1(tree, "allreduce.num_workers", group.num_workers)?;
-                Self::Allreduce { workers: group.num_workers, op: group.op, engine: group.engine }
+                check_servers(tree, group, file.compression)?;
+                let &Allreduce { num_workers: workers, servers, op, engine } = group;
+                Self::Allreduce { workers, servers, op, engine }
             }
             (None, None, None) => Self::Single { workers: *file.workers.get_or_insert(workers) },
         };
@@ -255,7 +260,8 @@ impl Topology {
         match self {
             Self::Flat { workers, backup, .. } => workers + backup,
             Self::Hierarchical { relays, .. } => relays.len() + self.workers(),
-            Self::Single { workers } | Self::Allreduce { workers, .. } => *workers,
+            Self::Allreduce { workers, servers, .. } => workers + servers,
+            Self::Single { workers } => *workers,
         }
     }
 
@@ -267,6 +273,13 @@ impl Topology {
                 ServerRule { is_async: false, max_staleness: 0, damping: 0.0, straggler: None }
             }
         }
+    }
+
+    /// Whether every update of the head waits for all of its members.
+    pub fn waits_for_all(&self) -> bool {
+        let rule = self.rule();
+        let takes_some = matches!(self, Self::Flat { backup: 1.., .. });
+        rule.max_staleness == 0 && rule.straggler.is_none() && !takes_some
     }
 
     /// Whether its workers sum by MPI.
@@ -351,6 +364,26 @@ struct Patience {
     max_staleness: Option<u64>,
     damping: Option<f64>,
     straggler_s: Option<f64>,
+}
+
+/// Machines that only sum are for sums, and of use as long as a worker's own link is not what all wait for.
+fn check_servers(tree: &Tree, group: &Allreduce, compression: Compression) -> Result<(), YamlError> {
+    let most = group.num_workers;
+    let reason = match group {
+        Allreduce { servers: 0, .. } => return Ok(()),
+        Allreduce { servers, .. } if *servers > most => {
+            format!("must be at most num_workers, which is {most}: more machines cannot make the sums faster")
+        }
+        Allreduce { engine: Engine::Mpi, .. } => "is not for `engine: mpi`, which sums by itself".to_owned(),
+        Allreduce { op: ReduceOp::Adasum, .. } => {
+            "is only for `op: mean`: adasum needs all gradients".to_owned()
+        }
+        _ if matches!(compression, Compression::PowerSgd(_)) => {
+            "is not for `compression: {powersgd: …}`, whose sums are small: leave one of them out".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(tree.wrong("allreduce.servers", reason))
 }
 
 fn rule(tree: &Tree, server: &str, patience: &Patience) -> Result<ServerRule, YamlError> {

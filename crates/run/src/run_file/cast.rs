@@ -9,6 +9,8 @@ pub enum Wanted {
     Worker,
     Relay(RelayPlan),
     GroupMember,
+    /// Only sums for the members.
+    GroupServer,
     Evaluator,
 }
 
@@ -17,7 +19,9 @@ pub fn wanted(topology: &Topology, evaluator: bool) -> Vec<Wanted> {
     let mut wanted = match topology {
         Topology::Single { workers } => vec![Wanted::Worker; *workers],
         Topology::Flat { workers, backup, .. } => vec![Wanted::Worker; workers + backup],
-        Topology::Allreduce { workers, .. } => vec![Wanted::GroupMember; *workers],
+        Topology::Allreduce { workers, servers, .. } => {
+            [vec![Wanted::GroupMember; *workers], vec![Wanted::GroupServer; *servers]].concat()
+        }
         Topology::Hierarchical { relays, .. } => relays
             .iter()
             .flat_map(|relay| {
@@ -41,9 +45,11 @@ pub fn in_words(missing: &[Wanted]) -> String {
     };
     let relays = missing.iter().filter(|wanted| matches!(wanted, Wanted::Relay(_))).count();
     let evaluators = missing.iter().filter(|wanted| **wanted == Wanted::Evaluator).count();
+    let servers = missing.iter().filter(|wanted| **wanted == Wanted::GroupServer).count();
     let parts = [
         count("relay", relays),
         count("worker", missing.iter().filter(is_worker).count()),
+        count("server", servers),
         count("evaluator", evaluators),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")

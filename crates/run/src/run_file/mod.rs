@@ -110,18 +110,23 @@ pub enum Distribute {
 }
 
 /// How gradients travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// As they are.
     #[default]
     None,
+    /// As they are, packed.
+    Lossless,
     /// In half the bytes, rounded to 11 bits.
     F16,
     /// In a quarter of the bytes, rounded to 127 steps of the largest value of a block.
     Int8,
     /// Matrices as two factors of this rank.
     PowerSgd(usize),
+    /// This part of the values, the largest; the others are added to the next ones.
+    #[serde(rename = "top_k")]
+    TopK(f32),
     /// As they are at first; then what suits the network, by what the first rounds took.
     Auto,
 }
@@ -338,6 +343,25 @@ fn check_ranges(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
     {
         return Err(tree.wrong("compression.powersgd", format!("must be from 1 to {MOST_RANK}")));
     }
+    if let Compression::TopK(part) = file.compression {
+        if !(part > 0.0 && part <= 1.0) {
+            return Err(
+                tree.wrong("compression.top_k", "must be above 0 and at most 1; 0.01 is one value of 100")
+            );
+        }
+        if file.local_steps != LocalSteps::default() {
+            let message = "top_k is for gradients: leave out `local_steps`, or name int8 instead";
+            return Err(tree.wrong("compression", message));
+        }
+        if !matches!(file.optimizer, OptimizerSpec::Sgd(_)) {
+            let message = format!(
+                "top_k is for `optimizer: sgd`: {} would divide what comes late and together by what came before; \
+                 name int8 instead",
+                file.optimizer.name()
+            );
+            return Err(tree.wrong("compression", message));
+        }
+    }
     if let Some((key, rule)) = file.watts.and_then(|watts| watts.check().err()) {
         return Err(tree.wrong(&format!("watts.{key}"), rule));
     }
@@ -376,7 +400,7 @@ fn set_workers(file: &mut RunFile, workers: usize) -> Result<(), YamlError> {
             Some(group) => group.num_workers = workers,
             none => {
                 let (op, engine) = Default::default();
-                *none = Some(Allreduce { num_workers: workers, op, engine });
+                *none = Some(Allreduce { num_workers: workers, servers: 0, op, engine });
             }
         },
         (Arch::Hierarchical, _) => {

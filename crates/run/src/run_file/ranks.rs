@@ -42,6 +42,9 @@ fn asked(topology: &Topology) -> Vec<String> {
         _ => format!("{number} {what}s"),
     };
     match topology {
+        Topology::Allreduce { workers, servers: servers @ 1.., .. } => {
+            vec![count(*workers, "worker"), count(*servers, "server")]
+        }
         Topology::Single { workers }
         | Topology::Allreduce { workers, .. }
         | Topology::Flat { workers, backup: 0, .. } => {

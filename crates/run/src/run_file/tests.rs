@@ -243,7 +243,7 @@ fn every_architecture_comes_to_a_topology() {
     );
     let relay = |is_async, workers| RelayPlan { is_async, workers };
     check(HIERARCHY, Topology::Hierarchical { rule: sync, relays: vec![relay(true, 2), relay(false, 3)] });
-    let group = |op| Topology::Allreduce { workers: 3, op, engine: Engine::Grpc };
+    let group = |op| Topology::Allreduce { workers: 3, servers: 0, op, engine: Engine::Grpc };
     check("arch: allreduce\nallreduce: {num_workers: 3}", group(ReduceOp::Mean));
     check("arch: allreduce\nallreduce: {num_workers: 3, op: adasum, engine: grpc}", group(ReduceOp::Adasum));
 }

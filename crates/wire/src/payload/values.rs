@@ -21,6 +21,8 @@ pub enum Precision {
     F16,
     /// Rounded to 127 steps up to the largest value of a block, or of a row, to the nearest, ties to even.
     Int8,
+    /// As they are, and of dense sections only those that are not zero, with their places, if that is fewer bytes.
+    Sparse,
 }
 
 /// Some values that came.
@@ -64,17 +66,20 @@ impl Precision {
             Self::F32 => 0,
             Self::F16 => 1,
             Self::Int8 => 2,
+            Self::Sparse => 3,
         }
     }
 
     pub(super) fn of_code(code: u8) -> Option<Self> {
-        [Self::F32, Self::F16, Self::Int8].into_iter().find(|precision| precision.code() == code)
+        [Self::F32, Self::F16, Self::Int8, Self::Sparse]
+            .into_iter()
+            .find(|precision| precision.code() == code)
     }
 
     /// The bytes of a value.
     pub(super) fn size(self) -> usize {
         match self {
-            Self::F32 => 4,
+            Self::F32 | Self::Sparse => 4,
             Self::F16 => 2,
             Self::Int8 => 1,
         }
@@ -89,7 +94,7 @@ impl Precision {
     /// Whether a part can have this scale.
     pub(super) fn allows(self, exponent: i16) -> bool {
         match self {
-            Self::F32 | Self::Int8 => exponent == 0,
+            Self::F32 | Self::Sparse | Self::Int8 => exponent == 0,
             Self::F16 => EXPONENTS.contains(&i32::from(exponent)),
         }
     }
@@ -97,7 +102,7 @@ impl Precision {
     /// The exponent of the scale for a part of these pieces.
     pub(super) fn exponent<'a>(self, pieces: impl Iterator<Item = &'a [f32]>) -> i16 {
         let largest = match self {
-            Self::F32 | Self::Int8 => 0.0,
+            Self::F32 | Self::Sparse | Self::Int8 => 0.0,
             Self::F16 => f32::from_bits(pieces.map(largest_bits).max().unwrap_or(0)),
         };
         if largest == 0.0 {
@@ -118,7 +123,7 @@ impl Precision {
     /// Appends values: in half precision times the scale, as bytes those of one block.
     pub(super) fn write(self, values: &[f32], exponent: i16, out: &mut Vec<u8>) {
         match self {
-            Self::F32 => {
+            Self::F32 | Self::Sparse => {
                 let mut bytes = [[0; 4]; CONVERTED];
                 for values in values.chunks(CONVERTED) {
                     for (bytes, value) in bytes.iter_mut().zip(values) {
@@ -218,6 +223,15 @@ impl<'a> Values<'a> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// One after the other: singles, of which few came.
+    pub fn iter(&self) -> impl Iterator<Item = f32> + use<'a> {
+        let singles = match self.0 {
+            RawValues::Singles(singles) => singles,
+            RawValues::Halves { .. } | RawValues::Codes { .. } => &[],
+        };
+        singles.iter().map(|&single| f32::from_le_bytes(single))
     }
 
     /// The values where they lie: single precision on a machine that keeps floats as they were sent, in memory that is

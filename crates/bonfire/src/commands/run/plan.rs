@@ -187,6 +187,7 @@ fn roles(settings: &Settings, works: bool) -> Vec<ProcessRole> {
     let role = |wanted: &Wanted| match wanted {
         Wanted::Relay(_) => ProcessRole::Relay,
         Wanted::Worker | Wanted::GroupMember => ProcessRole::Worker,
+        Wanted::GroupServer => ProcessRole::Server,
         Wanted::Evaluator => ProcessRole::Evaluator,
     };
     let nodes = wanted(&settings.topology, settings.file.evaluator);

@@ -126,7 +126,7 @@ impl Head<'_> {
 
     fn assign(&mut self, wanted: &[Wanted]) {
         let ready = self.registry.queue();
-        let (mut relay, mut relays, mut workers) = (None, 0, 0);
+        let (mut relay, mut relays, mut workers, mut servers) = (None, 0, 0, 0);
         let mut roles = Vec::new();
         for (&node, wanted) in ready.iter().zip(wanted) {
             let role = match wanted {
@@ -142,6 +142,10 @@ impl Head<'_> {
                 Wanted::GroupMember => {
                     workers += 1;
                     Role::GroupMember { number: workers - 1 }
+                }
+                Wanted::GroupServer => {
+                    servers += 1;
+                    Role::GroupServer { number: servers - 1 }
                 }
                 Wanted::Evaluator => Role::Evaluator,
             };
@@ -179,6 +183,10 @@ impl Head<'_> {
                 assignment::Role::Relay(proto::Relay { is_async, workers })
             }
             Role::GroupMember { .. } => assignment::Role::GroupMember(proto::GroupMember {}),
+            Role::GroupServer { .. } => {
+                let samples = self.run.job.dataset.train.len() as u64;
+                assignment::Role::GroupServer(proto::GroupServer { samples })
+            }
             Role::Evaluator => assignment::Role::Evaluator(proto::Evaluator {}),
         };
         let Some(node) = self.registry.get(number) else { return };

@@ -1,6 +1,7 @@
 //! A head whose workers are a group: it keeps membership, the log and the checkpoints; the parameters are the members'.
 
 mod choosing;
+mod forming;
 mod rounds;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -156,10 +157,18 @@ impl<'h, 'a> Leading<'h, 'a> {
                 self.turn_away(node);
                 Ok(())
             }
-            Notice::Ready(node) => match self.head.employ(node, |number| Role::GroupMember { number }) {
-                Role::GroupMember { .. } => self.decide(group::Event::Joined { member: node }),
-                _ => Ok(()),
-            },
+            Notice::Ready(node) => {
+                let vacant = self.vacant_server();
+                let role = |number| match vacant {
+                    Some(number) => Role::GroupServer { number },
+                    None => Role::GroupMember { number },
+                };
+                match self.head.employ(node, role) {
+                    Role::GroupMember { .. } => self.decide(group::Event::Joined { member: node }),
+                    Role::GroupServer { .. } => self.decide(group::Event::Changed { pace: None }),
+                    _ => Ok(()),
+                }
+            }
             Notice::Lost { node, reason } => self.lost(&node, reason),
             Notice::Frame(node, Frame { body, payload }) => match body {
                 Body::GroupRound(done) => self.done(node, &done),
@@ -199,7 +208,7 @@ impl<'h, 'a> Leading<'h, 'a> {
             );
         }
         let consequence = match node.role {
-            Some(Role::GroupMember { .. }) => "the group forms anew without it",
+            Some(Role::GroupMember { .. } | Role::GroupServer { .. }) => "the group forms anew without it",
             Some(Role::Evaluator) => "the head measures instead",
             _ => "the run goes on",
         };
@@ -207,7 +216,10 @@ impl<'h, 'a> Leading<'h, 'a> {
         if node.role == Some(Role::Evaluator) {
             self.head.evaluator_lost();
         }
-        self.decide(group::Event::Lost { member: node.number, reason })?;
+        self.decide(match node.role {
+            Some(Role::GroupServer { .. }) => group::Event::Changed { pace: None },
+            _ => group::Event::Lost { member: node.number, reason },
+        })?;
         if let Some(node) = self.head.recruit(Role::GroupMember { number: 0 }) {
             self.decide(group::Event::Joined { member: node })?;
         }
@@ -298,43 +310,6 @@ impl<'h, 'a> Leading<'h, 'a> {
             // One that is gone is heard of in the mail.
             let _ = node.outbox.send(body.clone());
         }
-    }
-
-    fn form(&mut self, view: group::View, source: Option<u64>, behind: Vec<u64>) {
-        let peers: Vec<proto::Peer> = view
-            .members
-            .iter()
-            .filter_map(|&member| self.head.registry.get(member))
-            .map(Node::peer)
-            .collect();
-        // Without a source all begin from a checkpoint, which only the head has, or from the seed, which all have.
-        let from_head = source.is_none() && view.round > 0;
-        // What is due with the state of an earlier round is lost with the member that had it.
-        self.due = self.due.take_if(|(round, _)| *round == view.round);
-        self.asked.clear();
-        self.fetch = None;
-        self.settle(&view);
-        self.first_rounds.begin_again(view.round);
-        for &member in &view.members {
-            let group = proto::Group {
-                generation: view.generation,
-                members: peers.clone(),
-                round: view.round,
-                units_done: view.units_done,
-                behind: from_head || behind.contains(&member),
-                steps: view.pace.steps,
-                steps_after: view.pace.after,
-                int8: self.head.run.job.schedule.int8,
-                measured: self.is_open(),
-            };
-            self.send(&[member], &Body::Group(group));
-        }
-        if let Some(source) = source.filter(|_| view.round > 0 && (!behind.is_empty() || self.due.is_some()))
-        {
-            self.fetch(source, view.round, false);
-        }
-        self.rounds.retain(|round, _| *round <= view.round);
-        self.view = Some(view);
     }
 
     /// Begins to take the state of a round from a member; of its last one, if the round is 0.

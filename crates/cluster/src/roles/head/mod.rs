@@ -217,13 +217,13 @@ impl Head<'_> {
         self.registry.nodes().any(works)
     }
 
-    /// When nobody is left who works, the evaluator does, or else a relay.
+    /// When nobody is left who works, the evaluator does, or else one who sums.
     fn recruit(&mut self, role: Role) -> Option<u64> {
         if self.somebody_works() {
             return None;
         }
-        let relay = || self.registry.nodes().find(|node| matches!(node.role, Some(Role::Relay { .. })));
-        let node = self.evaluator().or_else(relay)?.number;
+        let helps = |node: &&Node| matches!(node.role, Some(Role::Relay { .. } | Role::GroupServer { .. }));
+        let node = self.evaluator().or_else(|| self.registry.nodes().find(helps))?.number;
         let former = self.registry.get_mut(node)?.role.replace(role);
         if former == Some(Role::Evaluator) {
             self.evaluator_lost();

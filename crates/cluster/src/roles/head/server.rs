@@ -22,10 +22,9 @@ use super::super::worker::from_proto;
 use super::Head;
 use super::stamps::Stamps;
 use super::update_log::UpdateLog;
-use bonfire_exchange::codec::Parcel;
+use bonfire_exchange::codec::{Coding, Parcel};
 use bonfire_exchange::collector::{Answer, Collector};
 use bonfire_exchange::parameters::ParameterEncoder;
-use bonfire_exchange::precision;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
 use bonfire_run::schedule::Due;
@@ -112,14 +111,13 @@ impl<'h, 'a> Serving<'h, 'a> {
         let server = Server::new(strategy, deck, progress.round);
         let layout = job.layout();
         let touched_only = settings.file.optimizer.changes_touched_rows_only();
-        let waits_for_all = rule.max_staleness == 0 && take.is_none() && rule.straggler.is_none();
         Self {
             server,
             rule,
-            collector: Collector::new(layout, precision(settings.file.compression)),
+            collector: Collector::new(layout, Coding::of(settings.file.compression)),
             feed: Feed::default(),
             held: HashMap::new(),
-            awaited: waits_for_all.then(BTreeMap::new),
+            awaited: settings.topology.waits_for_all().then(BTreeMap::new),
             orders: BTreeMap::new(),
             exact: is_exact(schedule, progress.round + 1),
             stamps: (rule.max_staleness > 0 && touched_only).then(|| Stamps::new(layout)),

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bonfire_run::replica::Replica;
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Frame, proto};
+use bonfire_wire::{Frame, Outbox, proto};
 use bytes::Bytes;
 
 use super::Break;
 use crate::mail::{Mail, News};
-use crate::roles::node::Connections;
+use crate::roles::node::{Caller, Connections};
+use bonfire_exchange::sharded::Early;
 use bonfire_exchange::state::{Snapshot, nothing};
 
 /// What comes to a member, from the head and from the others.
@@ -59,6 +60,31 @@ impl Incoming {
             }
             (news, _) => overhear(connections, mail.link, news),
         }
+    }
+
+    /// Takes the link of one of the first members who has called, if any has: its number, and the way to it.
+    pub(crate) fn answer_call(
+        &mut self,
+        connections: &mut Connections,
+        group: &proto::Group,
+        first: usize,
+        most_bytes: usize,
+        early: &mut Early,
+    ) -> Option<(usize, Outbox)> {
+        let place = |caller: &Caller| {
+            let is_now = caller.hello.generation == group.generation;
+            group.members[..first].iter().position(|peer| is_now && peer.node == caller.hello.node)
+        };
+        let called = connections.callers.iter().enumerate();
+        let (at, other) = called.into_iter().find_map(|(at, caller)| Some((at, place(caller)?)))?;
+        let caller = connections.callers.swap_remove(at);
+        early.extend(caller.said.into_iter().filter_map(|frame| match frame.body {
+            Body::Piece(piece) => Some((other, piece, frame.payload)),
+            _ => None,
+        }));
+        caller.outbox.accept_payloads_up_to(most_bytes);
+        self.members.insert(caller.link, (other, caller.hello.node));
+        Some((other, caller.outbox))
     }
 
     /// Takes what came while this member did not wait for anybody.

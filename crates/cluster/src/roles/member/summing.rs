@@ -171,7 +171,8 @@ impl Formed {
         early: &'a mut Early,
         round: u64,
     ) -> Peers<'a, Break> {
-        let (index, links, generation) = (self.index, &self.links, self.view.generation);
-        Peers { index, links, receive, early, generation, round, step: 0 }
+        let (index, generation) = (self.index, self.view.generation);
+        let (links, servers) = (&self.links, &self.servers);
+        Peers { index, links, servers, receive, early, generation, round, step: 0 }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use anyhow::Result;
 use bonfire_learn::{Gradient, Layout};
 use bonfire_strategy::{Unit, relay};
-use bonfire_wire::payload::Precision;
 use bonfire_wire::proto;
 use bonfire_wire::proto::frame::Body;
 
@@ -13,7 +12,7 @@ use super::super::feed;
 use super::super::worker::to_proto;
 use super::Relaying;
 use bonfire_exchange::chunks::Chunks;
-use bonfire_exchange::codec::ChunkEncoder;
+use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::collector::{Answer, Summed};
 use bonfire_exchange::updates::step;
 
@@ -104,10 +103,10 @@ impl Relaying {
 }
 
 impl Sum {
-    pub(super) fn new(layout: &Layout, precision: Precision) -> Self {
+    pub(super) fn new(layout: &Layout, coding: Coding) -> Self {
         let mut gradient = Gradient::new(layout);
         gradient.finish();
-        let encoder = ChunkEncoder::new(&Arc::new(Chunks::of(layout)), precision);
+        let encoder = ChunkEncoder::new(&Arc::new(Chunks::of(layout)), coding);
         Self { gradient, encoder, tally: proto::Tally::default(), seconds: 0.0 }
     }
 

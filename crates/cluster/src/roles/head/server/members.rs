@@ -45,7 +45,7 @@ impl Serving<'_, '_> {
             Some(Role::Worker { .. }) => "its relay goes on without it".to_owned(),
             Some(Role::Relay { .. }) => "its workers move elsewhere".to_owned(),
             Some(Role::Evaluator) => "the head measures instead".to_owned(),
-            Some(Role::GroupMember { .. }) | None => "the run goes on".to_owned(),
+            Some(Role::GroupMember { .. } | Role::GroupServer { .. }) | None => "the run goes on".to_owned(),
         };
         self.head.tell_lost(node, reason, &consequence);
         self.remove(node.number);
