@@ -241,7 +241,7 @@ fn timeouts(settings: &Settings) -> Timeouts {
 
 /// Listens for peers, which come into a mailbox. Larger payloads than the first ones of all may be only if that is
 /// said.
-fn listen(
+pub(crate) fn listen(
     wire: &Wire,
     address: &str,
     security: ListenSecurity,

@@ -251,7 +251,8 @@ impl LowRankSums {
 
 impl FactorSums {
     fn new(layout: &Layout) -> Self {
-        Self { sums: ShardedSums::new(layout, Coding::PLAIN), gradient: Gradient::new(layout) }
+        let sums = ShardedSums::new(layout, Coding::PLAIN);
+        Self { layout: layout.clone(), sums, gradient: Gradient::new(layout) }
     }
 
     fn begin(&mut self, weight: f64) {

@@ -70,7 +70,7 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
     let work = WorkFigures {
         steps,
         update,
-        codecs: codecs(&trainer),
+        codecs: codecs(&trainer, settings.file.compression),
         factors: factors(&mut trainer, settings.file.seed),
         together: together(&task.text, &mut trainer, (share, most))?,
     };

@@ -4,4 +4,5 @@ mod core_time;
 pub mod exchange;
 pub mod gauge;
 mod gauge_codec;
+pub mod link;
 pub mod mpi;

@@ -37,7 +37,7 @@ impl Candidate {
 
     /// Whether what is learnt is not the same as without it.
     pub fn is_lossy(&self) -> bool {
-        self.compression != Compression::None || self.local_steps > 1
+        !matches!(self.compression, Compression::None | Compression::Lossless) || self.local_steps > 1
     }
 
     /// The hosts that take part, the head's first, as a launcher wants them.
@@ -90,8 +90,8 @@ impl Candidate {
     pub fn in_words(&self, pool: &[HostFigures]) -> String {
         let mut words = match self.arch {
             Arch::Single | Arch::Hierarchical => format!("one machine ({})", pool[self.head].name),
-            Arch::Flat if self.head_works() => format!("server and {} workers, one with it", self.workers()),
-            Arch::Flat => format!("server and {} workers", self.workers()),
+            Arch::Flat if self.head_works() => format!("server of {}, head works", self.workers()),
+            Arch::Flat => format!("server of {}", self.workers()),
             Arch::Allreduce => format!("allreduce of {}", self.workers()),
         };
         if self.compression != Compression::None {
@@ -110,7 +110,9 @@ pub fn name(compression: Compression) -> String {
         Compression::None => "none".to_owned(),
         Compression::F16 => "f16".to_owned(),
         Compression::Int8 => "int8".to_owned(),
+        Compression::Lossless => "lossless".to_owned(),
         Compression::PowerSgd(rank) => format!("powersgd {rank}"),
+        Compression::TopK(part) => format!("top_k {part}"),
         Compression::Auto => "auto".to_owned(),
     }
 }
@@ -118,6 +120,7 @@ pub fn name(compression: Compression) -> String {
 fn compression_in_yaml(compression: Compression) -> String {
     match compression {
         Compression::PowerSgd(rank) => format!("{{powersgd: {rank}}}"),
+        Compression::TopK(part) => format!("{{top_k: {part}}}"),
         other => name(other),
     }
 }

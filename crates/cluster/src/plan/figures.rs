@@ -75,18 +75,17 @@ pub struct WorkFigures {
     pub update: Work,
     /// The step that all make together after local steps, with what it takes to say how far a member went.
     pub together: Work,
-    /// By the names of precisions.
     pub codecs: Vec<CodecFigures>,
     /// Factors of rank 2: before, between and after their two exchanges.
     pub factors: [Work; 3],
 }
 
 /// Seconds of a core for every float that travels.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CodecFigures {
-    /// Of its bits: 32, 16 or 8.
-    pub bits: u32,
+    /// The compression that it is of.
+    pub name: String,
     /// From a gradient into a payload.
     pub encode_s: f64,
     /// From a payload into a sum.
@@ -174,7 +173,7 @@ impl WorkFigures {
     pub(crate) fn at(&self, speed: f64) -> Self {
         let mut there = self.clone();
         there.steps.iter_mut().for_each(|step| step.work = step.work.at(speed));
-        there.codecs.iter_mut().for_each(|codec| *codec = codec.at(speed));
+        there.codecs.iter_mut().for_each(|codec| codec.slow_down(speed));
         there.factors = self.factors.map(|work| work.at(speed));
         (there.update, there.together) = (self.update.at(speed), self.together.at(speed));
         there
@@ -204,16 +203,18 @@ impl WorkFigures {
         self.steps.iter().min_by_key(|step| (step.threads.abs_diff(threads), step.batch.abs_diff(batch)))
     }
 
-    pub(crate) fn codec(&self, bits: u32) -> CodecFigures {
-        let none = CodecFigures { bits, encode_s: 0.0, add_s: 0.0, replace_s: 0.0 };
-        self.codecs.iter().find(|codec| codec.bits == bits).copied().unwrap_or(none)
+    /// What a codec takes; that of values as they are where it was not measured.
+    pub(crate) fn codec(&self, name: &str) -> CodecFigures {
+        let found = self.codecs.iter().find(|codec| codec.name == name).or(self.codecs.first());
+        found.cloned().unwrap_or_default()
     }
 }
 
 impl CodecFigures {
-    fn at(self, speed: f64) -> Self {
-        let Self { bits, encode_s, add_s, replace_s } = self;
-        Self { bits, encode_s: encode_s / speed, add_s: add_s / speed, replace_s: replace_s / speed }
+    fn slow_down(&mut self, speed: f64) {
+        for seconds in [&mut self.encode_s, &mut self.add_s, &mut self.replace_s] {
+            *seconds /= speed;
+        }
     }
 }
 

@@ -189,7 +189,7 @@ impl Scene<'_> {
 
     fn codecs(&self, host: usize) -> [CodecFigures; 2] {
         let work = &self.hosts[host].work;
-        [work.codec(self.exchanges[0].bits), work.codec(32)]
+        [work.codec(&name(self.candidate.compression)), work.codec("none")]
     }
 
     fn play(&self) -> Played {

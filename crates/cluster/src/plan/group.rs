@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bonfire_exchange::sharded;
+use bonfire_exchange::codec::Coding;
+use bonfire_exchange::owners;
 
 use super::figures::{CodecFigures, Work};
 use super::script::Stage;
@@ -68,6 +69,13 @@ impl Books {
         self.busy_s.push(std::mem::take(&mut self.busy_so_far));
         self.carried.push(world.carried);
     }
+}
+
+/// What it takes to sum a chunk of so many workers, and to write the sum. Who rounds it takes what the others will have.
+pub(super) fn sum_s(codec: &CodecFigures, exchange: &Exchange, chunk: usize, workers: usize) -> f64 {
+    let traffic = &exchange.chunks[chunk];
+    let rounded = if exchange.rounds() { codec.replace_s } else { 0.0 };
+    codec.add_s * traffic.there.floats * workers as f64 + (codec.encode_s + rounded) * traffic.back.floats
 }
 
 /// An exchange that goes on.
@@ -174,7 +182,7 @@ impl Member {
     fn turn(&mut self, world: &mut World, exchange: &Exchange, settled_from: usize) -> Turn {
         if self.summing.is_none() {
             let owners = exchange.owners(&vec![1.0; self.members]);
-            let order = sharded::order(&owners, self.index, self.members);
+            let order = owners::order(&owners, self.index, self.members);
             let (count, sent) = (exchange.chunks.len(), 0);
             self.summing = Some(Summing { owners, order, sent, left: count, there: vec![0; count] });
         }
@@ -183,7 +191,7 @@ impl Member {
             return Turn::Over;
         }
         let count = exchange.chunks.len();
-        let window = sharded::window(count, self.members);
+        let window = owners::window(count, self.members);
         if summing.sent < count - summing.left + window
             && let Some(&chunk) = summing.order.get(summing.sent)
             && exchange.chunks[chunk].start >= settled_from
@@ -212,8 +220,8 @@ impl Member {
         Turn::On
     }
 
-    fn codec(&self, exchange: &Exchange) -> CodecFigures {
-        self.codecs[usize::from(!exchange.rounds())]
+    fn codec(&self, exchange: &Exchange) -> &CodecFigures {
+        &self.codecs[usize::from(exchange.coding == Coding::PLAIN)]
     }
 
     /// The next frame of this exchange.
@@ -240,12 +248,8 @@ impl Member {
         if summing.there[chunk] < self.members {
             return;
         }
-        let (codec, traffic) = (self.codec(exchange), &exchange.chunks[chunk]);
-        self.debt += codec.add_s * traffic.there.floats * self.members as f64;
-        self.debt += codec.encode_s * traffic.back.floats;
-        if exchange.rounds() {
-            self.debt += codec.replace_s * traffic.back.floats;
-        }
+        let traffic = &exchange.chunks[chunk];
+        self.debt += sum_s(self.codec(exchange), exchange, chunk, self.members);
         for other in 0..self.members {
             if other != self.index {
                 self.send(world, other, Word::Back, chunk, traffic.back);

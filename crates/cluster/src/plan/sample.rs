@@ -13,7 +13,7 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
         spread: vec![1.0],
     };
     let none = Work { core_s: 0.0, width: 1.0 };
-    let codec = |bits| CodecFigures { bits, encode_s: 0.0, add_s: 0.0, replace_s: 0.0 };
+    let codec = |name: &str| CodecFigures { name: name.to_owned(), ..CodecFigures::default() };
     HostFigures {
         name: name.to_owned(),
         machine: name.to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
             steps: vec![step(16, 0.5), step(32, 1.0), step(64, 2.0)],
             update: none,
             together: none,
-            codecs: vec![codec(32), codec(16), codec(8)],
+            codecs: vec![codec("none"), codec("f16"), codec("int8")],
             factors: [none; 3],
         },
         link: LinkFigures { up: rate, down: rate, burst, latency_s: 0.0, send: free, receive: free },

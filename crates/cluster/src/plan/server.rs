@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 
+use bonfire_exchange::codec::Coding;
+
 use super::figures::{CodecFigures, Work};
-use super::group::{AT_A_TIME, Books};
+use super::group::{AT_A_TIME, Books, sum_s};
 use super::script::Stage;
 use super::traffic::Exchange;
 use super::world::{FRAME_BYTES, Frame, Word, World};
+use crate::roles::worker;
 
 /// The head, which sums and updates.
 #[derive(Debug)]
@@ -70,17 +73,13 @@ impl Server {
     fn took(&mut self, world: &mut World, exchange: &Exchange, chunk: usize) {
         self.there.resize(exchange.chunks.len(), 0);
         self.there[chunk] += 1;
-        let (codec, traffic) = (self.codecs[usize::from(!exchange.rounds())], &exchange.chunks[chunk]);
+        let (codec, traffic) = (codec(&self.codecs, exchange), &exchange.chunks[chunk]);
         // What comes is looked through when it comes.
         self.debt += codec.add_s * traffic.there.floats;
         if self.there[chunk] < self.workers {
             return;
         }
-        self.debt += codec.add_s * traffic.there.floats * self.workers as f64;
-        self.debt += codec.encode_s * traffic.back.floats;
-        if exchange.rounds() {
-            self.debt += codec.replace_s * traffic.back.floats;
-        }
+        self.debt += sum_s(codec, exchange, chunk, self.workers);
         for worker in 0..self.workers {
             self.send(world, worker, Word::Back, chunk, traffic.back.bytes);
         }
@@ -92,6 +91,11 @@ impl Server {
     }
 }
 
+/// That of the run, or of values as they are.
+fn codec<'a>(codecs: &'a [CodecFigures; 2], exchange: &Exchange) -> &'a CodecFigures {
+    &codecs[usize::from(exchange.coding == Coding::PLAIN)]
+}
+
 /// A worker of the server.
 #[derive(Debug)]
 pub(super) struct Worker {
@@ -100,8 +104,9 @@ pub(super) struct Worker {
     codecs: [CodecFigures; 2],
     rounds: VecDeque<(Vec<Stage>, usize)>,
     stage: usize,
-    /// How many chunks of this round have not left yet.
+    /// How many chunks of this round have not left yet, and how many sums have come back.
     left: Option<usize>,
+    back: usize,
     debt: f64,
     pub books: Books,
 }
@@ -114,7 +119,7 @@ impl Worker {
         rounds: VecDeque<(Vec<Stage>, usize)>,
     ) -> Self {
         let (left, books) = (None, Books::default());
-        Self { process, server, codecs, rounds, stage: 0, left, debt: 0.0, books }
+        Self { process, server, codecs, rounds, stage: 0, left, back: 0, debt: 0.0, books }
     }
 
     pub(super) fn wake(&mut self, world: &mut World, exchanges: &[Exchange]) {
@@ -126,7 +131,7 @@ impl Worker {
             let exchange = &exchanges[*exchange];
             let Some(&stage) = stages.get(self.stage) else {
                 self.rounds.pop_front();
-                (self.stage, self.left) = (0, None);
+                (self.stage, self.left, self.back) = (0, None, 0);
                 self.books.end_round(world);
                 continue;
             };
@@ -169,8 +174,8 @@ impl Worker {
     }
 
     fn take(&mut self, exchange: &Exchange, chunk: usize) {
-        let codec = self.codecs[usize::from(!exchange.rounds())];
-        self.debt += codec.replace_s * exchange.chunks[chunk].back.floats;
+        self.debt += codec(&self.codecs, exchange).replace_s * exchange.chunks[chunk].back.floats;
+        self.back += 1;
     }
 
     /// Pushes the next chunk that is settled, the last ones first; false if there is none.
@@ -178,10 +183,11 @@ impl Worker {
         let left = *self.left.get_or_insert(exchange.chunks.len());
         let Some(chunk) = left.checked_sub(1) else { return false };
         let traffic = &exchange.chunks[chunk];
-        if traffic.start < settled_from {
+        let (count, window) = (exchange.chunks.len(), worker::window(exchange.chunks.len()));
+        if traffic.start < settled_from || count - left >= window + self.back {
             return false;
         }
-        self.debt += self.codecs[usize::from(!exchange.rounds())].encode_s * traffic.there.floats;
+        self.debt += codec(&self.codecs, exchange).encode_s * traffic.there.floats;
         self.left = Some(chunk);
         self.send(world, Word::There, chunk, traffic.there.bytes);
         if chunk == 0 {

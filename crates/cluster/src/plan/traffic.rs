@@ -5,22 +5,24 @@ use std::sync::Arc;
 
 use bonfire_data::{Dataset, EpochOrder, Samples};
 use bonfire_exchange::chunks::Chunks;
-use bonfire_exchange::codec::ChunkEncoder;
+use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::low_rank::LowRankSums;
-use bonfire_exchange::{precision, sharded};
+use bonfire_exchange::owners;
 use bonfire_learn::layout::TensorKind;
+use bonfire_learn::random::Random;
 use bonfire_learn::{Batch, Gradient, Inputs, Layout, PADDING};
 use bonfire_run::run_file::Compression;
+
 use bonfire_wire::payload::Precision;
 
+use super::candidate::name;
 use super::world::{FRAME_BYTES, ON_TOP};
 
 /// One sum over all workers.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub chunks: Vec<ChunkTraffic>,
-    /// Which codec, by its bits.
-    pub bits: u32,
+    pub coding: Coding,
     /// Where it is shared out: which part of all each chunk is, by the bytes of its sum.
     loads: Vec<usize>,
 }
@@ -47,11 +49,12 @@ pub(super) struct Parcels {
 impl Exchange {
     /// Who sums which chunk, of members who each take such a part.
     pub(super) fn owners(&self, parts: &[f64]) -> Vec<usize> {
-        sharded::owners(&self.loads, parts)
+        owners::owners(&self.loads, parts)
     }
 
+    /// Whether who sums takes what the others will have of it.
     pub(super) fn rounds(&self) -> bool {
-        self.bits < 32
+        !matches!(self.coding, Coding::All(Precision::F32) | Coding::Packed)
     }
 }
 
@@ -64,7 +67,7 @@ pub(super) struct Traffic<'a> {
     seed: u64,
     /// Whether a local step moves rows only where a batch touches them.
     moves_touched_rows_only: bool,
-    known: BTreeMap<(u32, usize, u64), Vec<Exchange>>,
+    known: BTreeMap<(String, usize, u64), Vec<Exchange>>,
 }
 
 /// So many rounds are looked at for the rows that they touch.
@@ -92,27 +95,24 @@ impl<'a> Traffic<'a> {
         workers: usize,
         steps: u64,
     ) -> Vec<Exchange> {
-        let key = match compression {
-            Compression::PowerSgd(rank) => 100 + rank as u32,
-            _ => bits(precision(compression)),
-        };
+        let key = name(compression);
         let key = if self.has_tables() { (key, workers, steps) } else { (key, 0, 0) };
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
         let (there, back) = (self.touched(1, workers, steps), self.touched(workers, workers, steps));
-        let exchange = |layout: &Layout, precision| {
-            let there: Vec<Vec<Parcels>> =
-                there.iter().map(|rows| parcels(layout, precision, rows)).collect();
-            let back: Vec<Vec<Parcels>> = back.iter().map(|rows| parcels(layout, precision, rows)).collect();
-            Exchange::new(layout, precision, &mean(&there), &mean(&back))
+        let exchange = |layout: &Layout, coding: Coding| {
+            let there: Vec<Vec<Parcels>> = there.iter().map(|rows| parcels(layout, coding, rows)).collect();
+            let sums = coding.of_sums();
+            let back: Vec<Vec<Parcels>> = back.iter().map(|rows| parcels(layout, sums, rows)).collect();
+            Exchange::new(layout, coding, &mean(&there), &mean(&back))
         };
         let exchanges = match compression {
             Compression::PowerSgd(rank) => {
                 let sums = LowRankSums::new(self.layout, rank, self.seed);
-                sums.layouts().map(|layout| exchange(layout, Precision::F32)).into()
+                sums.layouts().map(|layout| exchange(layout, Coding::PLAIN)).into()
             }
-            _ => vec![exchange(self.layout, precision(compression))],
+            _ => vec![exchange(self.layout, Coding::of(compression))],
         };
         self.known.insert(key, exchanges.clone());
         exchanges
@@ -150,14 +150,6 @@ impl<'a> Traffic<'a> {
     }
 }
 
-fn bits(precision: Precision) -> u32 {
-    match precision {
-        Precision::F32 => 32,
-        Precision::F16 => 16,
-        Precision::Int8 => 8,
-    }
-}
-
 /// The words of some samples, each once.
 fn rows_of<'s>(samples: &Samples, shares: impl Iterator<Item = &'s Vec<u32>>) -> Vec<u32> {
     let mut batch = Batch::default();
@@ -174,13 +166,17 @@ fn rows_of<'s>(samples: &Samples, shares: impl Iterator<Item = &'s Vec<u32>>) ->
 }
 
 /// Every chunk of a gradient that touches these rows, as the codec writes it.
-fn parcels(layout: &Layout, precision: Precision, rows: &[u32]) -> Vec<Parcels> {
+fn parcels(layout: &Layout, coding: Coding, rows: &[u32]) -> Vec<Parcels> {
     let mut gradient = Gradient::new(layout);
+    let mut random = Random::new(1);
     gradient.weight = 1.0;
     let mut floats_of = vec![0.0; layout.tensors().len()];
     for (i, tensor) in layout.tensors().iter().enumerate() {
         match tensor.kind {
-            TensorKind::Dense | TensorKind::Buffer => gradient.write(i).fill(1.0),
+            // What values are like makes a difference to how well they can be packed.
+            TensorKind::Dense | TensorKind::Buffer => {
+                gradient.write(i).iter_mut().for_each(|value| *value = random.between(-1.0, 1.0).powi(3));
+            }
             TensorKind::Rows { width } => {
                 let count = (tensor.range.len() / width) as u32;
                 let mut touched = 0;
@@ -194,7 +190,7 @@ fn parcels(layout: &Layout, precision: Precision, rows: &[u32]) -> Vec<Parcels> 
     }
     gradient.finish();
     let chunks = Arc::new(Chunks::of(layout));
-    let mut encoder = ChunkEncoder::new(&chunks, precision);
+    let mut encoder = ChunkEncoder::new(&chunks, coding);
     let parcel = |index: usize| {
         let parcel = encoder.encode(&gradient, index, false);
         let floats = chunks[index].stretches.iter().map(|stretch| match stretch.kind {
@@ -220,16 +216,16 @@ fn mean(all: &[Vec<Parcels>]) -> Vec<Parcels> {
 }
 
 impl Exchange {
-    fn new(layout: &Layout, precision: Precision, there: &[Parcels], back: &[Parcels]) -> Self {
+    fn new(layout: &Layout, coding: Coding, there: &[Parcels], back: &[Parcels]) -> Self {
         let chunks = Chunks::of(layout);
         let traffic = |(index, (&there, &back)): (usize, (&Parcels, &Parcels))| {
             let chunk = &chunks[index];
             let is_dense = chunk.stretches.iter().all(|stretch| stretch.kind == TensorKind::Dense);
-            let is_as_is = is_dense && precision == Precision::F32;
+            let is_as_is = is_dense && coding == Coding::PLAIN;
             ChunkTraffic { start: chunk.range.start, there, back, is_as_is }
         };
-        let loads = back.iter().map(|back| sharded::load(back.bytes as usize)).collect();
+        let loads = back.iter().map(|back| owners::load(back.bytes as usize)).collect();
         let chunks = there.iter().zip(back).enumerate().map(traffic).collect();
-        Self { chunks, bits: bits(precision), loads }
+        Self { chunks, coding, loads }
     }
 }

@@ -1,6 +1,6 @@
 //! A member of an all-reduce: computes, sums its gradient with the others', and steps as all of them do.
 
-mod apart;
+pub(crate) mod apart;
 pub(super) mod incoming;
 mod summing;
 

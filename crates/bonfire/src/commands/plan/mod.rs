@@ -1,3 +1,4 @@
+pub(crate) mod measured;
 mod page;
 mod pool;
 mod table;

@@ -3,24 +3,34 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bonfire_cluster::bench::gauge::{GaugeTask, gauge};
 use bonfire_cluster::plan::described;
 use bonfire_cluster::plan::figures::{HostFigures, Pool};
 use bonfire_data::Dataset;
 
+use super::super::fleet_args::FleetArgs;
 use super::PlannedRun;
+use super::measured::measure_fleet;
 use crate::terminal::say;
 
 /// Which hosts.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
 pub(crate) struct PoolArgs {
+    /// The list of hosts: an inventory of Ansible, a hostfile of MPI, or an address a line
+    #[arg(long, short, value_name = "FILE", group = "pool")]
+    inventory: Option<PathBuf>,
+    /// The hosts themselves: a,b,c:2
+    #[arg(short = 'H', value_name = "LIST", group = "pool")]
+    list: Option<String>,
+    /// The group of the inventory [default: pool if there is one, otherwise all]
+    #[arg(long, value_name = "GROUP", requires = "inventory")]
+    group: Option<String>,
     /// Hosts in figures, instead of machines
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "pool")]
     hosts: Option<PathBuf>,
     /// Hosts that were measured before, as --save wrote them
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "pool")]
     measured: Option<PathBuf>,
 }
 
@@ -36,7 +46,12 @@ impl PoolArgs {
                 described(&path.display().to_string(), &text, &own, run.settings.file.batch_size)?
             }
             (_, Some(path)) => Pool::read(&path.display().to_string(), &read(path)?, &run.name())?,
-            (None, None) => anyhow::bail!("which hosts? -i FILE, --hosts FILE or --measured FILE"),
+            (None, None) if self.inventory.is_some() || self.list.is_some() => {
+                let fleet = FleetArgs::of(self.inventory.clone(), self.list.clone(), self.group.clone());
+                let mut fleet = fleet.check(fleet.hosts()?, 0)?;
+                measure_fleet(&mut fleet, run, quiet)?
+            }
+            (None, None) => bail!("which hosts? -i FILE, -H a,b,c, --hosts FILE or --measured FILE"),
         };
         Ok(Pool { of: run.name(), ..pool })
     }

@@ -32,7 +32,7 @@ pub(super) fn table(name: &str, plan: &Plan, pool: &Pool) -> Vec<String> {
     let mut lines = vec![
         format!("{name}, {}: seconds an epoch", number::of(pool.hosts.len() as u64, "host")),
         String::new(),
-        format!("  {:NAME$} {:>8}{energy}  █ computing ▒ wire ░ wait", "", "seconds"),
+        format!("  {:NAME$} {:>8}{energy}  █ compute ▒ wire ░ wait", "", "seconds"),
     ];
     for &row in &rows {
         let forecast = &plan.forecasts[row];
