@@ -37,19 +37,29 @@ impl Watch {
 }
 
 const SPIN: Duration = Duration::from_millis(60);
-const SPINS: usize = 5;
+const SPINS: usize = 3;
 
-/// Which part of one core's time a thread gets that never rests: 1 where nobody holds it back.
+/// How long this thread was on a core, and how long it waited for one that others had.
+fn own_times() -> Option<(f64, f64)> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let mut words = text.split_whitespace().map(|word| word.parse::<u64>().map(|ns| ns as f64 / 1e9));
+    Some((words.next()?.ok()?, words.next()?.ok()?))
+}
+
+/// Which part of one core's time a thread gets that never rests: 1 where nobody holds it back. Others who are at work
+/// at the same time do not count: they may be gone when a run is there.
 pub(crate) fn share_of_a_core() -> f64 {
     let spin = || {
-        let watch = Watch::start();
+        let (started, before) = (Instant::now(), own_times());
         let mut number = 1_u64;
-        while watch.started.elapsed() < SPIN {
+        while started.elapsed() < SPIN {
             for _ in 0..1000 {
                 number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
             }
         }
-        watch.core_s() / watch.wall_s()
+        let wall_s = started.elapsed().as_secs_f64();
+        let Some(((on, waited), (on_before, waited_before))) = own_times().zip(before) else { return 1.0 };
+        (on - on_before) / (wall_s - (waited - waited_before)).max(1e-9)
     };
     (0..SPINS).map(|_| spin()).fold(0.0, f64::max).min(1.0)
 }

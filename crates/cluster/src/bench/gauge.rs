@@ -124,6 +124,7 @@ fn step(text: &str, dataset: &Dataset, (threads, batch): (usize, usize), share: 
         trainer.compute(Unit { epoch: 0, index: index as u32 });
     }
     let mut times: Vec<(usize, f64)> = Vec::new();
+    let mut widths = Vec::new();
     let mut profiles: Vec<Vec<(usize, f64)>> = Vec::new();
     let watch = Watch::start();
     while times.len() < STEPS.0 || (watch.wall_s() < STEPS_FOR.as_secs_f64() && times.len() < STEPS.1) {
@@ -137,10 +138,12 @@ fn step(text: &str, dataset: &Dataset, (threads, batch): (usize, usize), share: 
         profile.iter_mut().for_each(|(_, at)| *at /= whole);
         profiles.push(profile);
         times.push((index, one.core_s()));
+        widths.push(times[times.len() - 1].1 / whole);
     }
-    let (wall_s, all) = (watch.wall_s(), times.iter().map(|(_, core_s)| core_s).sum::<f64>());
     let core_s = middle(&times, units);
-    let width = (all / wall_s / share).clamp(0.5, threads as f64);
+    // Those that were disturbed the least.
+    widths.sort_by(f64::total_cmp);
+    let width = (widths[widths.len() * 3 / 4] / share).clamp(0.5, threads as f64);
     Ok(StepFigures {
         threads,
         batch,

@@ -148,16 +148,18 @@ pub(super) fn candidates(
         compression: Compression::None,
         local_steps: 1,
     }];
+    let mut ways = Vec::new();
     for workers in sizes(fastest.len()) {
-        let at_work = |arch| (arch, fastest[..workers].to_vec(), fastest[0]);
-        // A server on the fastest link or processor, and the workers on the others.
-        let apart =
-            (workers < fastest.len()).then(|| (Arch::Flat, fastest[1..=workers].to_vec(), fastest[0]));
-        let ways = [at_work(Arch::Allreduce), at_work(Arch::Flat)].into_iter().chain(apart);
-        for (arch, hosts, head) in ways {
-            for (compression, local_steps) in manners(settings, samples, workers) {
-                all.push(Candidate { arch, hosts: hosts.clone(), head, compression, local_steps });
-            }
+        ways.extend([Arch::Allreduce, Arch::Flat].map(|arch| (arch, &fastest[..workers])));
+    }
+    // A server that does nothing else, and the workers on the other hosts.
+    for workers in sizes(fastest.len() - 1) {
+        ways.push((Arch::Flat, &fastest[1..=workers]));
+    }
+    for (arch, hosts) in ways {
+        for (compression, local_steps) in manners(settings, samples, hosts.len()) {
+            let (hosts, head) = (hosts.to_vec(), fastest[0]);
+            all.push(Candidate { arch, hosts, head, compression, local_steps });
         }
     }
     let is_right = |candidate: &Candidate| candidate.settings(settings, text).is_ok();

@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_told_with_its_line() {
         let check = |text: &str, expect: &str| assert_eq!(read(text), Err(expect.to_owned()), "{text}");
-        check("[]", "hosts.yml: hosts: has no hosts");
+        check("[]", "hosts.yml:1: hosts: has no hosts");
         check(
             "- name: a\n  watts: {idle: -1, full: 3}\n",
             "hosts.yml:2: hosts[0].watts.idle: must be from 0 to 100000",

@@ -67,6 +67,8 @@ struct SimulatedHost {
     wire: Vec<Option<Errand>>,
     /// What waits to leave, by the host that it is for.
     outgoing: VecDeque<(usize, VecDeque<Frame>)>,
+    /// Whose turn it was last.
+    served: Option<usize>,
     is_sending: bool,
     up: Lane,
     down: Lane,
@@ -144,6 +146,7 @@ impl World {
                 // As many as a wire has threads on a machine of so many cores.
                 wire: vec![None; if figures.cores > 2 { 2 } else { 1 }],
                 outgoing: VecDeque::new(),
+                served: None,
                 is_sending: false,
                 up: lane(figures.link.up),
                 down: lane(figures.link.down),
@@ -301,7 +304,11 @@ impl World {
         if it.is_sending {
             return;
         }
+        if it.outgoing.len() > 1 && it.outgoing.front().map(|(to, _)| *to) == it.served {
+            it.outgoing.rotate_left(1);
+        }
         let Some((to, mut queue)) = it.outgoing.pop_front() else { return };
+        it.served = Some(to);
         let Some(frame) = queue.pop_front() else { return };
         if !queue.is_empty() {
             it.outgoing.push_back((to, queue));
