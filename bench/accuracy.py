@@ -26,6 +26,8 @@ WAYS = {
     "local8": "local_steps={after:100 rounds,steps:8}",
     "local8-int8": "local_steps={after:100 rounds,steps:8} compression=int8",
     "local16": "local_steps={after:100 rounds,steps:16}",
+    "local8-delay4": "local_steps={after:100 rounds,steps:8} outer={delay:4}",
+    "easgd8": "local_steps={after:100 rounds,steps:8} easgd={rho:0.2}",
     "powersgd4": "compression={powersgd:4}",
     "top_k": "compression={top_k:0.01}",
     "auto": "compression=auto local_steps=auto",

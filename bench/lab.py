@@ -32,6 +32,8 @@ WAYS = {
     "powersgd4": ["compression={powersgd: 4}"],
     "local16": ["local_steps=16"],
     "local16-int8": ["local_steps=16", "compression=int8"],
+    "local16-int8-delay": ["local_steps=16", "compression=int8", "outer={delay: 12}"],
+    "lossless": ["compression=lossless"],
     "auto": ["local_steps=auto", "compression=auto"],
     "server": ["server"],
     "server-int8": ["server", "compression=int8"],

@@ -4,6 +4,7 @@ mod gate;
 mod local_node;
 mod newcomer;
 mod rendezvous;
+mod supply;
 
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -29,6 +30,7 @@ pub use crate::roles::head::Absent;
 pub use gate::{Access, Gate, Keys};
 use newcomer::{Loaded, Newcomer};
 pub use rendezvous::{Announcement, Point, Refused, Rendezvous};
+pub(crate) use supply::supply;
 
 /// The version that all nodes of a run must share.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -125,7 +127,17 @@ fn attend(
     let (_listener, join) = introduce(wire, ticket, (part, process), &post)?;
     head.send(Body::Join(join))?;
     let welcome = await_welcome(&mailbox, head_link, part.wait)?;
-    let newcomer = Newcomer { head: &head, head_link, mailbox: &mailbox, cache: part.cache.as_deref() };
+    let (secret, head_address) = (ticket.secret.clone(), ticket.address.clone());
+    let (wire, timeouts) = (Arc::clone(wire), Timeouts::default());
+    let mut network = Grpc { wire, secret, timeouts, head: head_address };
+    let mut newcomer = Newcomer {
+        head: (head_link, &head),
+        post: &post,
+        mailbox: &mailbox,
+        network: &network,
+        cache: part.cache.as_deref(),
+        customers: Vec::new(),
+    };
     let equipment = match newcomer.prepare(&welcome, loaded, tell) {
         Ok(equipment) => equipment,
         Err(error) => {
@@ -135,11 +147,11 @@ fn attend(
             return Err(error);
         }
     };
-    let (secret, timeouts) = (ticket.secret.clone(), timeouts(&equipment.settings));
-    let (wire, head_address) = (Arc::clone(wire), ticket.address.clone());
-    let network = Arc::new(Grpc { wire, secret, timeouts, head: head_address });
+    let (customers, pack) = (newcomer.customers(), newcomer.pack(&welcome));
+    network.timeouts = crate::remote::timeouts(&equipment.settings);
     tell(Stage::Ready { name: format!("node {}", welcome.node) });
-    let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, network);
+    let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, Arc::new(network));
+    (connections.waiting, connections.pack) = (customers, pack);
     node::serve(&mut connections, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))
 }
 

@@ -1,8 +1,9 @@
 //! Members that have links to each other, and sums sharded over all of them.
 //!
-//! Every chunk has an owner: a member, or a server, which only sums. All members send it theirs; it adds them in the order of the members and sends the sum to
-//! all. So a vector is summed in two hops, each member sends and receives 2 (n - 1) / n of it, and because every chunk
-//! is added once, by one, in one order, all members end with the same bits: those of one process with as many workers.
+//! Every chunk has an owner: a member, or a server, which only sums. All members send it theirs; it adds them in the
+//! order of the members and sends the sum to all. So a vector is summed in two hops, each member sends and receives
+//! 2 (n - 1) / n of it, and because every chunk is added once, by one, in one order, all members end with the same
+//! bits: those of one process with as many workers.
 
 use std::collections::VecDeque;
 use std::fmt;

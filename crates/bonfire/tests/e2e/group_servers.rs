@@ -31,7 +31,8 @@ fn one_that_dies_is_done_without_and_one_that_comes_helps_again() {
     let dir = Dir::new();
     let settings = format!("{DIGITS} epochs=12\n allreduce={{num_workers: 2, servers: 1}}\n silence_s=1");
     let mut fire = Fire::light(&dir, "run", "--quiet", &settings).join(&dir, 3);
-    fire.nodes[0].until("a role", || fire.nodes.iter().all(|node| node.said().contains("works as")));
+    let Fire { head, nodes, .. } = &mut fire;
+    head.until("roles", || nodes.iter().all(|node| node.said().contains("works as")));
     let server = fire.index_of("a server of the group");
     fire.nodes.remove(server).kill_after(Duration::from_millis(300));
     let record = fire.join(&dir, 1).burn_down();

@@ -306,3 +306,26 @@ fn wrong_input_starts_nothing() {
     dir.bonfire("attach").run().refuse("no run was started from here");
     dir.bonfire("stop --run 2026").run().refuse("no run 2026 was started from here");
 }
+
+#[test]
+fn data_come_from_node_to_node() {
+    if !is_wanted("data_come_from_node_to_node") {
+        return;
+    }
+    let bed = Bed::shaped('t', 6, "--rate 50mbit");
+    let settings = "
+        data={name: digits, train: 10000, test: 64}
+        distribute=ship
+        num_server_rounds=2
+        arch=flat
+        parameter_server={num_workers: 5}
+    ";
+    bed.bonfire("run --quiet --out shipped").set(settings).succeed();
+    let record = Record::of(bed.lab.dir.path("shipped"));
+    // Two of five come out of the head's link, and the gradients.
+    let (sent, data) = (record.number("sent_bytes"), 10_000.0 * 784.0);
+    assert!(sent > 1.5 * data && sent < 3.5 * data, "{sent} bytes sent for {data} bytes of data");
+    let warned = record.told("warned");
+    assert_eq!(warned.len(), 0, "{warned:?}");
+    bed.end();
+}

@@ -34,6 +34,22 @@ fn rare_and_rounded_exchanges_learn_as_much() {
     assert!(fewer < bytes / 4.0, "{fewer} bytes instead of {bytes}");
 }
 
+#[test]
+fn members_that_do_not_wait_or_stay_apart_learn_as_much() {
+    let dir = Dir::new();
+    let waiting = burn(&dir, "waiting", 3, &format!("{DIGITS}{APART}"));
+    // With an evaluation every few rounds the head compares the parameters of all members then.
+    for (name, rule) in [("delayed", "outer={delay: 2}"), ("elastic", "easgd={rho: 0.3}")] {
+        let run = burn(&dir, name, 3, &format!("{DIGITS}{APART} {rule}\n eval_every=7 rounds\n"));
+        assert_eq!(run.told("warned").len(), 0, "{name}: {:?}", run.told("warned"));
+        assert!((run.number("epochs") - 12.0).abs() < 1e-9, "{name}: every sample counts once an epoch");
+        assert_eq!(run.number("rounds"), waiting.number("rounds"), "{name}");
+        let (right, expect) = (run.number("accuracy"), waiting.number("accuracy"));
+        assert!(right > expect - 0.02, "{name}: {right} against {expect}");
+        assert!(run.parameters() != waiting.parameters(), "{name} is something else");
+    }
+}
+
 /// How many bytes the nodes sent, to each other and to the head.
 fn sent(record: &Record) -> f64 {
     let lines = |told: &Value| told["nodes"].as_array().cloned().unwrap_or_default();

@@ -215,9 +215,9 @@ fn together(text: &str, trainer: &mut Trainer, (share, threads): (f64, usize)) -
     // A run that refuses local steps needs no figure of them.
     let Ok(settings) = settings.context("local steps") else { return Ok(Work::default()) };
     trainer.replica = Replica::of(&settings, &trainer.layout().clone());
-    let mut apart = Apart::default();
+    let mut apart = Apart::of(&settings);
     Ok(timed(share, threads, || {
-        apart.begin(&trainer.replica);
+        apart.begin(&mut trainer.replica);
         apart.weight = 1.0;
         apart.end(trainer);
         trainer.step_together();

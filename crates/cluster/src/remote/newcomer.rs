@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,11 @@ use bonfire_wire::{Frame, Outbox, proto};
 use bytes::Bytes;
 
 use super::Stage;
-use crate::mail::{Mailbox, News};
+use super::supply::Customer;
+use crate::mail::{Mailbox, News, Post};
+use crate::roles::network::Network;
 use crate::roles::node::{Equipment, HeadGone};
+use crate::roles::registry::CHUNK;
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::run_file::{Overrides, Settings};
 use bonfire_run::state::data_digest;
@@ -30,17 +33,26 @@ pub(crate) struct Loaded {
 /// What a newcomer has at hand.
 #[derive(Debug)]
 pub(crate) struct Newcomer<'a> {
-    pub head: &'a Outbox,
-    pub head_link: u64,
+    pub head: (u64, &'a Outbox),
+    pub post: &'a Post,
     pub mailbox: &'a Mailbox,
+    pub network: &'a dyn Network,
     /// Where data that were shipped are kept.
     pub cache: Option<&'a Path>,
+    /// Who takes the data from this node.
+    pub customers: Vec<Customer>,
+}
+
+/// Another node that has the data, or is getting them.
+struct Supplier {
+    link: u64,
+    outbox: Outbox,
 }
 
 impl Newcomer<'_> {
     /// Loads data and model, and says that this node is ready.
     pub(crate) fn prepare(
-        &self,
+        &mut self,
         welcome: &proto::Welcome,
         loaded: &mut Option<Loaded>,
         tell: &mut dyn FnMut(Stage),
@@ -58,11 +70,16 @@ impl Newcomer<'_> {
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
         let layout_digest = layout_digest(&layout).into_bytes().into();
         let ready = proto::Ready { data_digest: digest.clone(), layout_digest, error: String::new() };
-        self.head.send(Body::Ready(ready))?;
+        self.head.1.send(Body::Ready(ready))?;
         Ok(Equipment { settings, dataset: Arc::clone(dataset), layout, worker: None })
     }
 
-    fn load(&self, welcome: &proto::Welcome, source: &Source, tell: &mut dyn FnMut(Stage)) -> Result<Loaded> {
+    fn load(
+        &mut self,
+        welcome: &proto::Welcome,
+        source: &Source,
+        tell: &mut dyn FnMut(Stage),
+    ) -> Result<Loaded> {
         let (dataset, digest) = match welcome.ship {
             true => (self.shipped(welcome, tell)?, welcome.data_digest.clone()),
             false => {
@@ -77,16 +94,26 @@ impl Newcomer<'_> {
     }
 
     /// The head's data: from the cache, or over the wire.
-    fn shipped(&self, welcome: &proto::Welcome, tell: &mut dyn FnMut(Stage)) -> Result<Dataset> {
-        let digest: String = welcome.data_digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        let file = self.cache.map(|cache| cache.join(format!("{digest}.pack")));
+    fn shipped(&mut self, welcome: &proto::Welcome, tell: &mut dyn FnMut(Stage)) -> Result<Dataset> {
+        let file = self.pack(welcome);
         let cached = file.as_ref().and_then(|file| read_pack(file, &welcome.data_digest).ok());
         if let Some(dataset) = cached {
             return Ok(dataset);
         }
-        let bytes = self.fetch(welcome.data_bytes, tell)?;
-        let dataset = pack::read(&mut bytes.as_slice())?;
-        ensure!(*data_digest(&dataset)? == *welcome.data_digest, "the data that the head sent are damaged");
+        let is_whole = |bytes: &[u8]| {
+            let dataset = pack::read(&mut &*bytes)?;
+            ensure!(*data_digest(&dataset)? == *welcome.data_digest, "the data that were sent are damaged");
+            Ok(dataset)
+        };
+        let mut bytes = self.fetch(welcome.data_bytes, welcome.supplier.as_ref(), tell)?;
+        let dataset = match is_whole(&bytes) {
+            // Another node's memory, or disk, may be bad.
+            Err(_) if welcome.supplier.is_some() => {
+                bytes = self.fetch(welcome.data_bytes, None, tell)?;
+                is_whole(&bytes)?
+            }
+            dataset => dataset?,
+        };
         if let Some(file) = file {
             // A cache that cannot be written costs time, not the run.
             let _ = keep(&file, &bytes);
@@ -94,35 +121,89 @@ impl Newcomer<'_> {
         Ok(dataset)
     }
 
-    fn fetch(&self, of: u64, tell: &mut dyn FnMut(Stage)) -> Result<Vec<u8>> {
+    /// Where the data are kept as they were shipped, if they are.
+    pub(crate) fn pack(&self, welcome: &proto::Welcome) -> Option<PathBuf> {
+        let digest: String = welcome.data_digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.cache.filter(|_| welcome.ship).map(|cache| cache.join(format!("{digest}.pack")))
+    }
+
+    /// The links of those who take the data from this node.
+    pub(crate) fn customers(&mut self) -> Vec<(u64, Outbox)> {
+        std::mem::take(&mut self.customers).into_iter().map(|one| (one.link, one.outbox)).collect()
+    }
+
+    /// Takes the data from another node, as long as it has them, and from the head.
+    fn fetch(
+        &mut self,
+        of: u64,
+        supplier: Option<&proto::Peer>,
+        tell: &mut dyn FnMut(Stage),
+    ) -> Result<Vec<u8>> {
+        let mut supplier = supplier.and_then(|peer| self.reach(peer));
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < of {
-            self.head.send(Body::Fetch(proto::Fetch { offset: bytes.len() as u64 }))?;
-            let chunk = self.chunk(bytes.len() as u64)?;
-            ensure!(!chunk.is_empty(), "the head's data ended too soon");
-            bytes.extend_from_slice(&chunk);
+            let offset = bytes.len() as u64;
+            let (link, outbox, wait) = match &supplier {
+                Some(Supplier { link, outbox }) => (*link, outbox, SUPPLIER_WAIT),
+                None => (self.head.0, self.head.1, CHUNK_WAIT),
+            };
+            let asked = outbox.send(Body::Fetch(proto::Fetch { offset }));
+            let chunk = match asked {
+                Ok(()) => self.chunk(link, wait, &bytes, of)?,
+                Err(_) => None,
+            };
+            match chunk.filter(|chunk| !chunk.is_empty()) {
+                Some(chunk) => bytes.extend_from_slice(&chunk),
+                None if supplier.take().is_some() => continue,
+                None => bail!("the head sent no data for {} s, or too few", CHUNK_WAIT.as_secs()),
+            }
+            self.customers.iter_mut().for_each(|customer| customer.serve(&bytes, of));
             tell(Stage::Fetching { bytes: bytes.len() as u64, of });
         }
         Ok(bytes)
     }
 
-    fn chunk(&self, offset: u64) -> Result<Bytes> {
-        let deadline = Instant::now() + CHUNK_WAIT;
+    /// Another node; none if it cannot be reached.
+    fn reach(&self, peer: &proto::Peer) -> Option<Supplier> {
+        let link = self.post.number();
+        let outbox = self.network.connect(peer, self.post.sink(link)).ok()?;
+        outbox.accept_payloads_up_to(CHUNK);
+        Some(Supplier { link, outbox })
+    }
+
+    /// The piece from where those end that are here. None if it does not come, or somebody else is to be asked for it.
+    fn chunk(&mut self, from: u64, wait: Duration, bytes: &[u8], of: u64) -> Result<Option<Bytes>> {
+        let deadline = Instant::now() + wait;
         while Instant::now() < deadline {
             let Some(mail) = self.mailbox.next(Duration::from_millis(200)) else { continue };
             match mail.news {
                 News::Frame(Frame { body: Body::Data(data), payload })
-                    if mail.link == self.head_link && data.offset == offset =>
+                    if mail.link == from && data.offset == bytes.len() as u64 =>
                 {
-                    return Ok(payload);
+                    return Ok(Some(payload));
                 }
-                News::Closed(reason) if mail.link == self.head_link => return Err(HeadGone(reason).into()),
+                News::Frame(Frame { body: Body::Fetch(fetch), .. }) => {
+                    let mut customers = self.customers.iter_mut();
+                    if let Some(customer) = customers.find(|customer| customer.link == mail.link) {
+                        customer.wants = Some(fetch.offset);
+                        customer.serve(bytes, of);
+                    }
+                }
+                News::Opened(outbox) => {
+                    self.customers.push(Customer { link: mail.link, outbox, wants: None });
+                }
+                News::Closed(reason) if mail.link == self.head.0 => return Err(HeadGone(reason).into()),
+                News::Closed(_) if mail.link == from => return Ok(None),
+                News::Closed(_) => self.customers.retain(|customer| customer.link != mail.link),
                 _ => {}
             }
         }
-        bail!("the head sent no data for {} s", CHUNK_WAIT.as_secs())
+        Ok(None)
     }
 }
+
+/// How long another node may take for a piece before the head is asked instead: it may be waiting for one itself.
+const SUPPLIER_WAIT: Duration = Duration::from_secs(20);
 
 /// How long a piece of the data may take.
 const CHUNK_WAIT: Duration = Duration::from_secs(60);

@@ -1,5 +1,6 @@
 //! A member of an all-reduce: computes, sums its gradient with the others', and steps as all of them do.
 
+mod ahead;
 pub(crate) mod apart;
 pub(super) mod incoming;
 mod summing;
@@ -145,7 +146,7 @@ impl<'w> Participant<'w> {
             coding: Coding::of(settings.file.compression),
             sums: GradientSums::new(trainer.layout(), settings.file.compression, settings.file.seed),
             memory: sums::Memory::default(),
-            apart: Apart::default(),
+            apart: Apart::of(settings),
             incoming: Incoming::default(),
             early: Early::new(),
             giver: Giver::default(),
@@ -188,6 +189,7 @@ impl<'w> Participant<'w> {
         if group.behind && group.round == 0 {
             trainer.restart();
         }
+        self.apart.forget();
         // Links of the group before close when they are dropped.
         self.incoming.members.clear();
         self.early.clear();
@@ -325,15 +327,25 @@ impl<'w> Participant<'w> {
             Some(unit) => trainer.compute(unit),
             None => trainer.idle(),
         };
+        let is_due = due.evaluation || due.checkpoint;
+        let goes_ahead = is_apart && !is_due && !exact && self.goes_ahead(formed);
+        if goes_ahead {
+            self.go_ahead(connections, trainer, formed, round)?;
+        }
+        if is_apart && !due.checkpoint {
+            self.apart.draw_to_centre(trainer);
+        }
         let started = connections.mailbox.now();
-        self.exchange(connections, trainer, formed, (round, overlaps), exact)?;
+        self.exchange(connections, trainer, formed, (round, overlaps || goes_ahead), exact)?;
         let exchange_s = (connections.mailbox.now() - started).as_secs_f64();
         match is_apart {
-            true => trainer.step_together(),
+            true => {
+                trainer.step_together();
+                self.apart.keep_apart(&trainer.replica);
+            }
             false => trainer.step(self.schedule.step(units).lr),
         }
         self.round = round;
-        let is_due = due.evaluation || due.checkpoint;
         let done = proto::GroupRound {
             exchange_s,
             sent_bytes: sent_bytes(formed) - before,
@@ -359,9 +371,10 @@ impl<'w> Participant<'w> {
     ) -> Result<Computed, Break> {
         let members = formed.view.members.len() as u64;
         let mut place = self.plan.units_done(&formed.view, self.round);
-        let mut all = trainer.idle();
-        self.apart.begin(&trainer.replica);
-        for unit in self.plan.units_of(&formed.view, round, formed.index) {
+        trainer.idle();
+        let (mut all, done) = self.apart.begin(&mut trainer.replica);
+        place += done * members;
+        for unit in self.plan.units_of(&formed.view, round, formed.index).skip(done as usize) {
             all.add(&trainer.compute(unit));
             trainer.step(self.schedule.step(place).lr);
             self.apart.weight += trainer.gradient.weight;
@@ -440,8 +453,8 @@ pub(super) fn due_after(schedule: &RunSchedule, plan: &group::Plan, view: &group
     schedule.due(round, epoch.as_slice(), plan.is_last(view, round))
 }
 
-/// Whether nothing is rounded in a round. Checkpoints do not have what rounding has lost: so nothing is lost by then, nor
-/// when what is summed changes.
+/// Whether nothing is rounded in a round. Checkpoints do not have what rounding has lost: so nothing is lost by then,
+/// nor when what is summed changes.
 pub(super) fn is_exact(due: Due, view: &group::View, round: u64) -> bool {
     due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round)
 }

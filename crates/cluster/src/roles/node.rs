@@ -1,5 +1,6 @@
 //! A node: joins a run, gets the data, and is whatever the head tells it to be.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::network::Network;
 use super::registry::turned_away;
 use super::{evaluator, group_server, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
+use crate::remote::supply;
 use crate::trainer::Trainer;
 use bonfire_exchange::world::World;
 use bonfire_run::job::{Job, Scale, weigh_classes};
@@ -34,6 +36,8 @@ pub(crate) struct Connections {
     pub callers: Vec<Caller>,
     /// Who has connected and not said who it is.
     pub waiting: Vec<(u64, Outbox)>,
+    /// The data as they were shipped, if they are kept: others may ask for them.
+    pub pack: Option<PathBuf>,
 }
 
 /// Somebody who has connected and said who it is.
@@ -92,8 +96,8 @@ impl Connections {
         mailbox: Mailbox,
         network: Arc<dyn Network>,
     ) -> Self {
-        let (callers, waiting) = Default::default();
-        Self { node, head_link, head, post, mailbox, network, callers, waiting }
+        let (callers, waiting, pack) = Default::default();
+        Self { node, head_link, head, post, mailbox, network, callers, waiting, pack }
     }
 
     /// Deals with mail that is not the role's own. Some if the role is over.
@@ -116,6 +120,11 @@ impl Connections {
             News::Closed(_) => {
                 self.waiting.retain(|(link, _)| *link != mail.link);
                 self.callers.retain(|caller| caller.link != mail.link);
+            }
+            News::Frame(Frame { body: Body::Fetch(fetch), .. }) => {
+                if let Some((_, outbox)) = self.waiting.iter().find(|(link, _)| *link == mail.link) {
+                    supply(outbox, self.pack.as_deref(), fetch.offset);
+                }
             }
             News::Frame(frame) => {
                 let caller = self.callers.iter_mut().find(|caller| caller.link == mail.link);

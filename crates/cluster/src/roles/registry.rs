@@ -67,6 +67,8 @@ pub(crate) struct Node {
     pub link: u64,
     pub outbox: Outbox,
     pub is_ready: bool,
+    /// The node that it takes the data from until it is ready, if that is not the head.
+    supplier: Option<u64>,
     /// Whether it is in the head's process.
     pub is_resident: bool,
     pub role: Option<Role>,
@@ -119,7 +121,10 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const ASK: Duration = Duration::from_secs(10);
 
 /// How much data is shipped in one frame.
-const CHUNK: usize = 1 << 20;
+pub(crate) const CHUNK: usize = 1 << 20;
+
+/// To so many at a time data are sent by the head, and by every node that has some of them: a tree.
+const SUPPLIED: usize = 2;
 
 impl std::fmt::Display for Role {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -219,6 +224,7 @@ impl Registry {
             link,
             outbox,
             is_ready: false,
+            supplier: None,
             is_resident: false,
             role: None,
         };
@@ -311,18 +317,36 @@ impl Registry {
             return Some(refuse(&outbox, &join.name, &reason));
         }
         let replaced = former.and_then(|former| self.replace(former));
+        let supplier = self.supplier();
         let welcome = proto::Welcome {
             node: self.next,
             run_file: self.entry.run_file.clone(),
             data_digest: self.entry.data_digest.clone().into(),
             data_bytes: self.entry.shipment.as_ref().map_or(0, |data| data.len() as u64),
             ship: self.entry.shipment.is_some(),
+            supplier: supplier.and_then(|node| self.nodes.get(&node)).map(Node::peer),
         };
         // One that is gone already is heard of in the mail.
         let _ = outbox.send(Body::Welcome(welcome));
-        self.admit(link, outbox, join);
+        let number = self.admit(link, outbox, join);
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.supplier = supplier;
+        }
         // Who hears that a node is lost hears of it again when it is ready.
         Some(replaced.unwrap_or(Notice::Joined))
+    }
+
+    /// Who sends the next newcomer the data: the first of the head and all nodes that has not enough to do with that
+    /// already. None is the head.
+    fn supplier(&self) -> Option<u64> {
+        let supplied = |supplier: Option<u64>| {
+            self.nodes.values().filter(|node| !node.is_ready && node.supplier == supplier).count()
+        };
+        let others = self.nodes.values().filter(|node| !node.is_resident).map(|node| Some(node.number));
+        let mut all = std::iter::once(None).chain(others);
+        all.find(|&supplier| supplied(supplier) < SUPPLIED)
+            .flatten()
+            .filter(|_| self.entry.shipment.is_some())
     }
 
     /// The node that a process was before its link broke, if that link is not given up yet.

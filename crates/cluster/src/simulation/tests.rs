@@ -51,6 +51,12 @@ const LOCAL_STEPS: Kind = Kind {
     samples: 90,
 };
 
+const DELAYED: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 3}\nlocal_steps: 3\nouter: {delay: 2}\ncompression: int8",
+    nodes: 3,
+    samples: 180,
+};
+
 const INT8: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: int8", nodes: 3, samples: 90 };
 
@@ -72,7 +78,7 @@ const AUTO: Kind = Kind {
     samples: 240,
 };
 
-const ALL: [Kind; 13] = [
+const ALL: [Kind; 14] = [
     SYNC,
     BACKUP,
     ASYNC,
@@ -83,6 +89,7 @@ const ALL: [Kind; 13] = [
     ADASUM,
     INT8,
     LOCAL_STEPS,
+    DELAYED,
     LOW_RANK,
     TOP_K,
     AUTO,
@@ -176,6 +183,11 @@ fn a_group_with_local_steps_survives() {
 }
 
 #[test]
+fn a_group_that_computes_while_it_exchanges_survives() {
+    simulate(DELAYED);
+}
+
+#[test]
 fn a_group_that_chooses_survives() {
     simulate(AUTO);
 }
@@ -216,7 +228,7 @@ fn result(case: &Case) -> Vec<u8> {
 
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
-    for kind in [SYNC, GROUP, SERVERS, ADASUM, INT8, LOCAL_STEPS, LOW_RANK, TOP_K] {
+    for kind in [SYNC, GROUP, SERVERS, ADASUM, INT8, LOCAL_STEPS, DELAYED, LOW_RANK, TOP_K] {
         let case =
             |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
         let expect = result(&case(0));

@@ -8,6 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::arch::is_default;
 use super::{RunFile, Span, Topology};
 
 /// How many batches a worker trains on by itself between two exchanges.
@@ -36,6 +37,17 @@ pub struct Outer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f32>,
     pub nesterov: bool,
+    /// So many batches of the next round are computed while the exchange goes on: it is applied after them.
+    #[serde(skip_serializing_if = "is_default")]
+    pub delay: u64,
+}
+
+/// Elastic averaging: workers are drawn to a centre, and it to them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Easgd {
+    /// Which part of the way to the centre a worker goes, and it to every worker.
+    pub rho: f32,
 }
 
 impl Default for LocalSteps {
@@ -46,7 +58,7 @@ impl Default for LocalSteps {
 
 impl Default for Outer {
     fn default() -> Self {
-        Self { lr: 1.0, momentum: None, nesterov: false }
+        Self { lr: 1.0, momentum: None, nesterov: false, delay: 0 }
     }
 }
 
@@ -79,8 +91,9 @@ pub(super) fn outer(
         return Err(tree.wrong(key, "must be at least 1"));
     }
     if steps == 1 && !is_auto {
-        return match file.outer {
-            Some(_) => Err(tree.wrong("outer", "is only for `local_steps` above 1")),
+        let given = [("outer", file.outer.is_some()), ("easgd", file.easgd.is_some())];
+        return match given.iter().find(|(_, given)| *given) {
+            Some((key, _)) => Err(tree.wrong(key, "is only for `local_steps` above 1")),
             None => Ok(None),
         };
     }
@@ -93,7 +106,17 @@ pub(super) fn outer(
                        is not known beforehand: name a number, or give epochs instead";
         return Err(tree.wrong("local_steps", message));
     }
+    if let Some(easgd) = file.easgd {
+        return elastic(tree, file, easgd, topology.workers()).map(Some);
+    }
     let outer = file.outer.get_or_insert_default();
+    if outer.delay > 0 && (is_auto || outer.delay >= steps) {
+        let message = match is_auto {
+            true => "is for a number of local steps: name one instead of auto".to_owned(),
+            false => format!("must be below the number of local steps, which is {steps}"),
+        };
+        return Err(tree.wrong("outer.delay", message));
+    }
     let momentum = *outer.momentum.get_or_insert_with(|| usual_momentum(topology.workers()));
     if !(outer.lr > 0.0 && outer.lr.is_finite()) {
         return Err(tree.wrong("outer.lr", "must be above 0"));
@@ -105,6 +128,26 @@ pub(super) fn outer(
         return Err(tree.wrong("outer.nesterov", "must be used with a momentum above 0"));
     }
     Ok(Some(SgdOptions { lr: outer.lr, momentum, nesterov: outer.nesterov, ..SgdOptions::default() }))
+}
+
+/// The step of the centre by the mean way of all workers.
+fn elastic(
+    tree: &Tree,
+    file: &RunFile,
+    Easgd { rho }: Easgd,
+    workers: usize,
+) -> Result<SgdOptions, YamlError> {
+    if file.outer.is_some() {
+        return Err(tree.wrong("easgd", "is another step than `outer`: leave one of them out"));
+    }
+    let lr = rho * workers as f32;
+    if !(rho > 0.0 && lr <= 1.0) {
+        let most = 1.0 / workers as f64;
+        let message =
+            format!("must be above 0 and at most {most:.3}, one part for each of {workers} workers");
+        return Err(tree.wrong("easgd.rho", message));
+    }
+    Ok(SgdOptions { lr, momentum: 0.0, ..SgdOptions::default() })
 }
 
 /// The more workers, the less a mean of them has moved: Wang et al., SlowMo, 2019.

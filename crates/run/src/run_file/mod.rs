@@ -19,7 +19,7 @@ use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
 pub use arch::{Engine, HeadSpec, ReduceOp, RelayPlan, ServerRule, Topology};
-pub use local_steps::{LaterSteps, LocalSteps, Outer};
+pub use local_steps::{Easgd, LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
 pub use span::Span;
 
@@ -87,6 +87,9 @@ pub struct RunFile {
     /// With local steps: the step that all make together after an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outer: Option<Outer>,
+    /// Instead of it: elastic averaging.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub easgd: Option<Easgd>,
     /// Whether a node of its own measures the checkpoints.
     pub evaluator: bool,
     /// After so long without a sign of life a node counts as lost.
@@ -167,6 +170,7 @@ impl Default for RunFile {
             overlap: true,
             local_steps: LocalSteps::default(),
             outer: None,
+            easgd: None,
             evaluator: false,
             silence_s: 5.0,
             min_workers: 1,

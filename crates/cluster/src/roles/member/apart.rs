@@ -3,34 +3,96 @@
 use bonfire_learn::Gradient;
 use bonfire_learn::layout::{Layout, TensorKind};
 use bonfire_run::replica::Replica;
+use bonfire_run::run_file::Settings;
 
-use crate::trainer::Trainer;
+use crate::trainer::{Computed, Trainer};
 
 /// A round of several steps, from which all come back with how far they went.
 #[derive(Debug, Default)]
 pub(crate) struct Apart {
+    /// So many steps of the next round are made while an exchange goes on.
+    pub delay: u64,
+    /// Which part of the way to the centre a member goes, where it does not go all of it.
+    rho: Option<f32>,
+    /// Where this member is after the exchange, if that is not where all are.
+    pub away: Option<Away>,
     /// The parameters that the round began with.
     start: Vec<f32>,
+    /// Memory to use while an exchange goes on: what is exchanged, and where the member was when it began.
+    pub exchanged: Option<Gradient>,
+    pub here: Vec<f32>,
     /// Of the gradients of all steps so far.
     pub weight: f64,
     /// Whether what was summed last is how far members went, and not their gradients.
     was: bool,
 }
 
+/// Where a member is that does not begin a round where all others do.
+#[derive(Debug, Default)]
+pub(crate) struct Away {
+    /// How far from where they begin, in every parameter.
+    pub way: Vec<f32>,
+    /// What it has done of the round: so many steps, and what came of them.
+    pub steps: u64,
+    pub computed: Computed,
+    pub weight: f64,
+}
+
 impl Apart {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let file = &settings.file;
+        let delay = file.outer.as_ref().map_or(0, |outer| outer.delay);
+        Self { delay, rho: file.easgd.map(|easgd| easgd.rho), ..Self::default() }
+    }
+
+    /// All begin anew where all are.
+    pub(crate) fn forget(&mut self) {
+        self.away = None;
+    }
+
     /// Notes whether the next round is of several steps. True if what is summed is of another kind than before.
     pub(crate) fn turn(&mut self, is: bool) -> bool {
         std::mem::replace(&mut self.was, is) != is
     }
 
-    pub(crate) fn begin(&mut self, replica: &Replica) {
+    /// Begins a round: with what was done of it, and how many steps that were.
+    pub(crate) fn begin(&mut self, replica: &mut Replica) -> (Computed, u64) {
         self.start.clone_from(&replica.parameters);
-        self.weight = 0.0;
+        let Away { way, steps, computed, weight } = self.away.take().unwrap_or_default();
+        for (parameter, way) in replica.parameters.iter_mut().zip(&way) {
+            *parameter -= way;
+        }
+        self.weight = weight;
+        (computed, steps)
+    }
+
+    /// Under elastic averaging: goes a part of the way to the centre, as it is before the exchange. To be called when
+    /// the round has ended.
+    pub(crate) fn draw_to_centre(&mut self, trainer: &Trainer) {
+        let Some(rho) = self.rho else { return };
+        for (own, centre) in self.start.iter_mut().zip(&trainer.replica.parameters) {
+            *own += rho * (centre - *own);
+        }
+        self.away = Some(Away::default());
+    }
+
+    /// Notes how far that is from the centre after the exchange.
+    pub(crate) fn keep_apart(&mut self, replica: &Replica) {
+        if let (Some(_), Some(away)) = (self.rho, &mut self.away) {
+            let way = replica.parameters.iter().zip(&self.start).map(|(centre, own)| centre - own);
+            away.way.clear();
+            away.way.extend(way);
+        }
+    }
+
+    /// Changes between where the member is and where the round began.
+    pub(crate) fn swap(&mut self, replica: &mut Replica) {
+        std::mem::swap(&mut self.start, &mut replica.parameters);
     }
 
     /// Goes back to where the round began.
     pub(crate) fn give_up(&mut self, replica: &mut Replica) {
-        std::mem::swap(&mut self.start, &mut replica.parameters);
+        self.swap(replica);
     }
 
     /// Puts how far the member went into the trainer's gradient, and goes back to where the round began: from there all

@@ -165,7 +165,7 @@ impl Participant<'_> {
 
 impl Formed {
     /// All members as this one sees them in a round.
-    fn peers<'a>(
+    pub(super) fn peers<'a>(
         &'a self,
         receive: Receive<'a, Break>,
         early: &'a mut Early,

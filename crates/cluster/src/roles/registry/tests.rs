@@ -87,6 +87,32 @@ fn data_are_shipped_in_pieces_and_roles_speak_only_when_ready() {
 }
 
 #[test]
+fn data_come_out_of_a_tree_and_not_out_of_one_link() {
+    let mut registry = registry();
+    let mut arrive = |registry: &mut Registry, link: u64| {
+        let (sender, receiver) = channel();
+        let deliver = Box::new(move |incoming| {
+            if let Incoming::Frame(Frame { body: Body::Welcome(welcome), .. }) = incoming {
+                let _ = sender.send(welcome.supplier.map(|peer| peer.node));
+            }
+        });
+        let (there, here) = memory_link(deliver, Box::new(|_| ()));
+        std::mem::forget(there);
+        let now = Instant::now();
+        registry.hear(Mail { link, news: News::Opened(here) }, now);
+        registry.hear(Mail { link, news: News::Frame(join("1.2.3").into()) }, now);
+        receiver.recv().expect("a welcome")
+    };
+    let suppliers: Vec<Option<u64>> = (1..=8).map(|link| arrive(&mut registry, link)).collect();
+    assert_eq!(suppliers, [None, None, Some(1), Some(1), Some(2), Some(2), Some(3), Some(3)]);
+    // Who is ready needs nobody any more, and who is gone is nobody's.
+    let word = News::Frame(ready(b"data", b"layout", "").into());
+    registry.hear(Mail { link: 1, news: word }, Instant::now());
+    registry.hear(Mail { link: 5, news: News::Closed("gone".into()) }, Instant::now());
+    assert_eq!([9, 10].map(|link| arrive(&mut registry, link)), [None, Some(2)]);
+}
+
+#[test]
 fn roles_go_by_rank_and_then_by_who_came_first() {
     let check = |ranks: &[Option<u32>], expect: &[u64]| {
         let mut registry = registry();

@@ -87,6 +87,24 @@ fn local_steps_that_make_no_sense_are_refused() {
         "local_steps: 2\nouter: {nesterov: true}",
         "4: outer.nesterov: must be used with a momentum above 0",
     );
+    member("outer: {delay: 1}", "3: outer: is only for `local_steps` above 1");
+    member(
+        "local_steps: 4\nouter: {delay: 4}",
+        "4: outer.delay: must be below the number of local steps, which is 4",
+    );
+    member(
+        "local_steps: auto\nouter: {delay: 1}",
+        "4: outer.delay: is for a number of local steps: name one instead of auto",
+    );
+    member("easgd: {rho: 0.1}", "3: easgd: is only for `local_steps` above 1");
+    member(
+        "local_steps: 4\neasgd: {rho: 0.5}",
+        "4: easgd.rho: must be above 0 and at most 0.333, one part for each of 3 workers",
+    );
+    member(
+        "local_steps: 4\neasgd: {rho: 0.1}\nouter: {lr: 1}",
+        "4: easgd: is another step than `outer`: leave one of them out",
+    );
     check(
         "local_steps: 2",
         "1: local_steps: above 1 is only for `arch: allreduce`: on one machine exchanges cost nothing",
