@@ -39,6 +39,7 @@ mod local_steps;
 mod memory;
 mod mpi;
 mod output;
+mod plan;
 mod python;
 mod readme;
 mod run_folder;

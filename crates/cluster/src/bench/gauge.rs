@@ -1,5 +1,6 @@
 //! What the work of a run takes on this machine: the figures that a plan needs of every host.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -43,7 +44,7 @@ const HELD_BACK: f64 = 0.85;
 /// When the run file does not fit the data.
 pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
     let settings = settings(&task.text, None)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
     let share = share_of_a_core();
     let is_held_back = share < HELD_BACK;
     let batch = settings.file.batch_size;
@@ -71,6 +72,7 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
         steps,
         update,
         codecs: codecs(&trainer, settings.file.compression),
+        hop_s: hop_s(&trainer),
         factors: factors(&mut trainer, settings.file.seed),
         together: together(&task.text, &mut trainer, (share, most))?,
     };
@@ -205,6 +207,22 @@ pub(super) fn timed(share: f64, threads: usize, mut act: impl FnMut()) -> Work {
     }
     let (wall_s, core_s) = (watch.wall_s(), watch.core_s());
     Work { core_s: core_s / f64::from(times), width: (core_s / wall_s / share).clamp(0.5, threads as f64) }
+}
+
+/// So many hand-overs are measured.
+const HOPS: usize = 200;
+
+/// Until a thread of the worker's pool, which sleeps, has done nothing for this one: the median.
+fn hop_s(trainer: &Trainer) -> f64 {
+    let hop = |_| {
+        thread::sleep(Duration::from_micros(300));
+        let started = Instant::now();
+        trainer.pool.install(|| ());
+        started.elapsed().as_secs_f64()
+    };
+    let mut times: Vec<f64> = (0..HOPS).map(hop).collect();
+    times.sort_by(f64::total_cmp);
+    times[HOPS / 2]
 }
 
 /// What follows local steps: how far a member went, and the step of all.

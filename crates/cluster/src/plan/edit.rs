@@ -5,7 +5,7 @@ use bonfire_run::run_file::{RunFile, Settings};
 use bonfire_yaml::{YamlError, to_yaml};
 
 /// The keys that say who exchanges with whom, and how.
-const OWN: [&str; 10] = [
+const OWN: [&str; 9] = [
     "arch",
     "workers",
     "parameter_server",
@@ -14,9 +14,11 @@ const OWN: [&str; 10] = [
     "head",
     "compression",
     "local_steps",
-    "outer",
     "min_workers",
 ];
+
+/// The keys that are for local steps alone.
+const OF_LOCAL_STEPS: [&str; 2] = ["outer", "easgd"];
 
 /// A run file's text in which these keys alone say who exchanges with whom.
 pub(super) fn with_keys(
@@ -25,7 +27,8 @@ pub(super) fn with_keys(
     keys: &[(&'static str, String)],
 ) -> Result<String, YamlError> {
     let added: String = keys.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
-    let edited = without_own(text);
+    let steps_alone = keys.iter().any(|(key, _)| *key == "local_steps");
+    let edited = without_own(text, steps_alone);
     let separator = if edited.is_empty() || edited.ends_with('\n') { "" } else { "\n" };
     let edited = format!("{edited}{separator}{added}");
     let read = |text: &str| Settings::read("plan", text, &Overrides::default(), 1);
@@ -33,7 +36,7 @@ pub(super) fn with_keys(
     match read(&edited) {
         Ok(found) if is_same(&found.file, &settings.file) => Ok(edited),
         other => {
-            let written = format!("{}{added}", without_own(&to_yaml(&plain(&settings.file))?));
+            let written = format!("{}{added}", without_own(&to_yaml(&plain(&settings.file))?, steps_alone));
             match (read(&written), other) {
                 (Ok(_), _) => Ok(written),
                 // What is wrong with the keys is the same in both.
@@ -60,13 +63,14 @@ fn plain(file: &RunFile) -> RunFile {
         compression: none.compression,
         local_steps: none.local_steps,
         outer: None,
+        easgd: None,
         min_workers: none.min_workers,
         ..file.clone()
     }
 }
 
 /// The lines of a text but for those of these keys, each with what is indented below it.
-fn without_own(text: &str) -> String {
+fn without_own(text: &str, steps_alone: bool) -> String {
     let mut kept = String::new();
     let mut is_dropped = false;
     for line in text.lines() {
@@ -74,7 +78,7 @@ fn without_own(text: &str) -> String {
             line.starts_with([' ', '\t', '#']) || line.starts_with("- ") || line.trim().is_empty();
         if !is_inside {
             let key = line.split(':').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
-            is_dropped = OWN.contains(&key);
+            is_dropped = OWN.contains(&key) || (OF_LOCAL_STEPS.contains(&key) && !steps_alone);
         } else if line.starts_with('#') {
             is_dropped = false;
         }

@@ -76,6 +76,8 @@ pub struct WorkFigures {
     /// The step that all make together after local steps, with what it takes to say how far a member went.
     pub together: Work,
     pub codecs: Vec<CodecFigures>,
+    /// Until a thread that sleeps is at work for another.
+    pub hop_s: f64,
     /// Factors of rank 2: before, between and after their two exchanges.
     pub factors: [Work; 3],
 }
@@ -176,6 +178,7 @@ impl WorkFigures {
         there.codecs.iter_mut().for_each(|codec| codec.slow_down(speed));
         there.factors = self.factors.map(|work| work.at(speed));
         (there.update, there.together) = (self.update.at(speed), self.together.at(speed));
+        there.hop_s /= speed;
         there
     }
 
@@ -246,6 +249,7 @@ mod tests {
             update: none,
             together: none,
             codecs: Vec::new(),
+            hop_s: 0.0,
             factors: [none; 3],
         }
     }

@@ -8,7 +8,7 @@ use bonfire_run::run_file::{Compression, Settings};
 use serde::Serialize;
 
 use super::candidate::{Candidate, name, rounds};
-use super::figures::{CodecFigures, HostFigures, Work};
+use super::figures::{CodecFigures, HostFigures};
 use super::group::{Books, Member};
 use super::script::{Manner, Stage, round};
 use super::server::{Server, Worker};
@@ -228,8 +228,8 @@ impl Scene<'_> {
         let mut all: Vec<Worker> = (0..workers).map(worker).collect();
         let head = self.processes[workers];
         let rounds = self.script(0).into_iter().map(|(_, of)| of[0]).collect();
-        let update: Work = self.hosts[head].work.update;
-        let mut server = Server::new(workers, workers, self.codecs(head), update, rounds);
+        let work = &self.hosts[head].work;
+        let mut server = Server::new(workers, workers, self.codecs(head), (work.update, work.hop_s), rounds);
         while let Some(process) = world.next() {
             match all.get_mut(process) {
                 Some(worker) => worker.wake(world, &self.exchanges),

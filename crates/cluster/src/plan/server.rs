@@ -19,6 +19,8 @@ pub(super) struct Server {
     workers: usize,
     codecs: [CodecFigures; 2],
     update: Work,
+    /// Sums are made by the threads of a pool.
+    hop_s: f64,
     /// The exchanges of the rounds to come.
     rounds: VecDeque<usize>,
     there: Vec<usize>,
@@ -33,11 +35,11 @@ impl Server {
         process: usize,
         workers: usize,
         codecs: [CodecFigures; 2],
-        update: Work,
+        (update, hop_s): (Work, f64),
         rounds: VecDeque<usize>,
     ) -> Self {
         let there = Vec::new();
-        Self { process, workers, codecs, update, rounds, there, pushed: 0, updates: false, debt: 0.0 }
+        Self { process, workers, codecs, update, hop_s, rounds, there, pushed: 0, updates: false, debt: 0.0 }
     }
 
     pub(super) fn wake(&mut self, world: &mut World, exchanges: &[Exchange]) {
@@ -79,7 +81,7 @@ impl Server {
         if self.there[chunk] < self.workers {
             return;
         }
-        self.debt += sum_s(codec, exchange, chunk, self.workers);
+        self.debt += sum_s(codec, exchange, chunk, self.workers) + self.hop_s;
         for worker in 0..self.workers {
             self.send(world, worker, Word::Back, chunk, traffic.back.bytes);
         }

@@ -62,6 +62,7 @@ pub(super) struct World {
 struct SimulatedHost {
     machine: usize,
     link: LinkFigures,
+    hop_s: f64,
     /// What its wire's threads are to do, and what each does.
     errands: VecDeque<Errand>,
     wire: Vec<Option<Errand>>,
@@ -124,6 +125,8 @@ enum Happening {
         host: usize,
     },
     Arrival(Frame),
+    /// Something from another process of the same host is there.
+    Hop(Frame),
 }
 
 impl World {
@@ -142,6 +145,7 @@ impl World {
             SimulatedHost {
                 machine: names.binary_search(&figures.machine.as_str()).unwrap_or(0),
                 link: figures.link,
+                hop_s: figures.work.hop_s,
                 errands: VecDeque::new(),
                 // As many as a wire has threads on a machine of so many cores.
                 wire: vec![None; if figures.cores > 2 { 2 } else { 1 }],
@@ -186,6 +190,7 @@ impl World {
                     self.hosts[host].errands.push_back(Errand::Receive(frame));
                     self.run_errands(host);
                 }
+                Happening::Hop(frame) => self.deliver(frame),
             }
         }
     }
@@ -206,11 +211,12 @@ impl World {
         self.processes[process].inbox.pop_front()
     }
 
-    /// Sends something. Between processes of a host it is there at once.
+    /// Sends something. Between processes of a host it is there as soon as a thread is awake.
     pub(super) fn send(&mut self, frame: Frame) {
         let (from, to) = (self.processes[frame.from].host, self.processes[frame.to].host);
         if from == to {
-            return self.deliver(frame);
+            let at = self.now + self.hosts[to].hop_s;
+            return self.plan(at, Happening::Hop(frame));
         }
         self.carried += frame.bytes;
         self.hosts[from].errands.push_back(Errand::Send(frame));
