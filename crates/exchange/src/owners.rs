@@ -34,9 +34,22 @@ pub fn parts_by_speed(speeds: &[f64]) -> Vec<f64> {
 /// Links whose speeds differ by less than this factor are as fast.
 const DIFFERENT: f64 = 1.5;
 
+/// This part of all chunks may be on its way at a time, to their owners and back.
+const WINDOW: usize = 4;
+
+/// How many of so many chunks a member may have on their way at a time.
+pub fn window(chunks: usize, members: usize) -> usize {
+    (chunks / WINDOW).max(2 * members)
+}
+
+/// What a payload of so many bytes loads a link with: some for the frame.
+pub fn load(payload: usize) -> usize {
+    payload + 64
+}
+
 /// The order in which a member sends its chunks: from the last to the first, and of each few, one for every member, the
 /// own chunk last and before that those of the members that come after it. So no two send to the same one at a time.
-pub(crate) fn order(owners: &[usize], index: usize, members: usize) -> Vec<usize> {
+pub fn order(owners: &[usize], index: usize, members: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..owners.len()).rev().collect();
     for few in order.chunks_mut(members) {
         few.sort_by_key(|&chunk| (owners[chunk] + members - index - 1) % members);
@@ -45,7 +58,7 @@ pub(crate) fn order(owners: &[usize], index: usize, members: usize) -> Vec<usize
 }
 
 /// Who owns which chunk, if each member is to carry such a part of all loads.
-pub(crate) fn owners(loads: &[usize], parts: &[f64]) -> Vec<usize> {
+pub fn owners(loads: &[usize], parts: &[f64]) -> Vec<usize> {
     let mut owned = vec![0.0; parts.len()];
     let mut give = |load: usize| {
         let after = |member: usize| (owned[member] + load as f64) / parts[member];

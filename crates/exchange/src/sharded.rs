@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use crate::chunks::{Chunk, Chunks};
 use crate::codec::{ChunkEncoder, Coding, Parcel};
-use crate::owners::{order, owners};
+use crate::owners::{self, order, owners, window};
 use crate::received::{ReceivedChunk, replace_chunk, sum_chunk};
 
 /// One member's place among all, in one round.
@@ -51,9 +51,6 @@ pub trait Gather<E> {
 const THERE: u32 = 0;
 const BACK: u32 = 1;
 const WAYS: u32 = 2;
-
-/// This part of all chunks may be on its way at a time, to their owners and back.
-const WINDOW: usize = 4;
 
 /// No member can be so far ahead that more pieces of it have to wait.
 const MOST_EARLY: usize = 1 << 16;
@@ -379,7 +376,7 @@ impl ShardedSums {
         gradient: &Gradient,
         settled_from: usize,
     ) -> Result<(), E> {
-        let window = (self.chunks.count() / WINDOW).max(2 * peers.members());
+        let window = window(self.chunks.count(), peers.members());
         while self.sent < self.chunks.count() - self.left + window
             && let Some(&index) = self.order.get(self.sent)
             && self.chunks[index].range.start >= settled_from
@@ -405,8 +402,7 @@ impl ShardedSums {
 
     fn sum_is_here(&mut self, index: usize, load: usize) {
         self.is_done[index] = true;
-        // Some for the frame.
-        self.loads[index] = load + 64;
+        self.loads[index] = owners::load(load);
         self.left -= 1;
     }
 

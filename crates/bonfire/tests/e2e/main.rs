@@ -41,6 +41,7 @@ mod memory;
 mod mpi;
 mod output;
 mod own_data;
+mod plan;
 mod python;
 mod readme;
 mod run_folder;

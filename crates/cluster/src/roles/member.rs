@@ -1,7 +1,7 @@
 //! A member of an all-reduce: computes, sums its gradient with the others', and steps as all of them do.
 
 mod ahead;
-mod apart;
+pub(crate) mod apart;
 pub(super) mod incoming;
 mod summing;
 

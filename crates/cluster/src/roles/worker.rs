@@ -31,7 +31,7 @@ pub(crate) fn work(
         },
     };
     let window = match parent.is_none() && trainer.hears_sums_meanwhile() {
-        true => (trainer.encoder.chunks().count() / WINDOW).max(LEAST_WINDOW),
+        true => window(trainer.encoder.chunks().count()),
         false => usize::MAX,
     };
     let mut push = None;
@@ -142,6 +142,11 @@ const WINDOW: usize = 8;
 
 /// And so many at least.
 const LEAST_WINDOW: usize = 4;
+
+/// How many of so many chunks may be on their way at a time to such a server.
+pub(crate) fn window(chunks: usize) -> usize {
+    (chunks / WINDOW).max(LEAST_WINDOW)
+}
 
 /// After such a silence what is left of a push is sent, whether or not sums come back.
 const SILENCE: Duration = Duration::from_secs(1);

@@ -44,9 +44,18 @@ impl RunPlan {
             }
             None => ("run file".to_owned(), String::new()),
         };
-        let mut set = args.set.clone();
+        Self::of(args, hosts, (&origin, &text), args.set.clone())
+    }
+
+    /// The same for a run file of this origin and text, with `key=value` over it.
+    pub(crate) fn of(
+        args: &RunOnHostsArgs,
+        hosts: &[Host],
+        (origin, text): (&str, &str),
+        mut set: Vec<String>,
+    ) -> Result<Self> {
         let read =
-            |set: &[String]| Settings::read(&origin, &text, &Overrides { set, ..Overrides::default() }, 1);
+            |set: &[String]| Settings::read(origin, text, &Overrides { set, ..Overrides::default() }, 1);
         let settings = read(&set)?;
         if matches!(settings.topology, Topology::Single { .. }) && !settings.says("workers") {
             let slots: usize = hosts.iter().map(|host| host.slots).sum();
@@ -68,7 +77,7 @@ impl RunPlan {
         {
             bail!("{}: is not empty; choose another folder with --out", out.display());
         }
-        Ok(Self { settings, text, set, roles })
+        Ok(Self { settings, text: text.to_owned(), set, roles })
     }
 
     /// The run as the launcher is told of it, whose head is on this host.
