@@ -103,7 +103,8 @@ fn a_slow_host_gets_a_smaller_share() {
         return;
     }
     let bed = Bed::shaped('u', 3, "--cpu 0.4,0.4,0.1");
-    let data = "data={name: digits, train: 6000, test: 100}\n model=lenet\n num_server_rounds=60\n eval_every=100 rounds";
+    let data = "data={name: digits, train: 6000, test: 100}\n model=lenet";
+    let data = format!("{data}\n num_server_rounds=60\n eval_every=100 rounds");
     for (name, arch) in [
         ("group", "arch=allreduce\n allreduce={num_workers: 3}"),
         ("flat", "arch=flat\n parameter_server={num_workers: 3}"),
