@@ -45,6 +45,7 @@ mod python;
 mod readme;
 mod run_folder;
 mod seed;
+mod seeing;
 mod stop;
 mod strangers;
 mod wrong_input;
