@@ -4,13 +4,15 @@
 //! frames between processes are `bonfire-wire`'s; gradients on their way are `bonfire-exchange`'s. Here they meet.
 //!
 //! Read in this order: `mail` (what comes over all links of a node), `roles` (the head and what a node may be told to
-//! be), [`local`] (the roles as threads), [`remote`] (as processes), [`bench`](mod@bench).
+//! be), [`local`] (the roles as threads), [`remote`] (as processes), [`bench`](mod@bench), [`plan`].
 
 pub mod bench;
 pub mod local;
 mod mail;
+pub mod plan;
 pub mod remote;
 mod roles;
+mod room;
 #[cfg(test)]
 mod simulation;
 mod trainer;

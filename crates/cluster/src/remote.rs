@@ -243,7 +243,7 @@ pub(crate) fn await_welcome(mailbox: &Mailbox, head_link: u64, wait: Duration) -
 }
 
 /// The same for all processes on a machine, and for no other machine.
-fn machine_id() -> String {
+pub(crate) fn machine_id() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let name = || HostFacts::collect(None).hostname.unwrap_or_default();
     boot.map_or_else(|_| name(), |boot| boot.trim().to_owned())
@@ -255,7 +255,7 @@ fn timeouts(settings: &Settings) -> Timeouts {
 
 /// Listens for peers, which come into a mailbox. Larger payloads than the first ones of all may be only if that is
 /// said.
-fn listen(
+pub(crate) fn listen(
     wire: &Wire,
     address: &str,
     security: ListenSecurity,

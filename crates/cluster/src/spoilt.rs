@@ -138,7 +138,7 @@ fn no_order_takes_a_worker_down() {
         let mut pieces = pieces.into_iter();
         let is_taken = pieces.all(|(piece, payload)| updates.piece(&piece, payload).is_ok())
             && updates.apply(replica, &go).is_ok();
-        let has = trainer.has(unit);
+        let has = trainer.has(&unit.into());
         if has {
             trainer.compute(unit);
         }

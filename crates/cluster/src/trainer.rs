@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bonfire_data::{Dataset, Samples};
+use bonfire_data::{Cut, Dataset, Samples};
 use bonfire_learn::{Gradient, Layout, Tally};
 use bonfire_report::{Phase, Phases};
 use bonfire_strategy::Unit;
@@ -19,6 +19,8 @@ use bonfire_run::loader::{Shares, Sharing};
 use bonfire_run::replica::{Replica, StepSize};
 use bonfire_run::run_file::{Distribute, Settings};
 use bonfire_run::worker::{UnitSeed, Worker};
+
+use crate::room::Room;
 
 /// A worker and all that it needs.
 #[derive(Debug)]
@@ -38,10 +40,24 @@ pub(crate) struct Trainer {
     /// Of a worker that has data of its own: which round of them comes next.
     own_round: Option<u64>,
     pub pool: ThreadPool,
+    room: Room,
     /// What it spent its time on, since that was last told.
     pub phases: Phases,
     /// Whether it has computed anything.
     has_begun: bool,
+}
+
+/// What to compute: a unit, or in its place a part of several where workers have unequal shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub unit: Unit,
+    pub cut: Option<Cut>,
+}
+
+impl From<Unit> for Task {
+    fn from(unit: Unit) -> Self {
+        Self { unit, cut: None }
+    }
 }
 
 /// What computing a unit took and gave.
@@ -49,6 +65,8 @@ pub(crate) struct Trainer {
 pub(crate) struct Computed {
     pub tally: proto::Tally,
     pub seconds: f64,
+    /// How many samples at a time the memory is for; 0 if that is not known.
+    pub most_samples: u32,
 }
 
 impl Computed {
@@ -60,6 +78,7 @@ impl Computed {
         sum.answers += tally.answers;
         sum.correct += tally.correct;
         sum.samples += tally.samples;
+        sum.words += tally.words;
         self.seconds += other.seconds;
     }
 }
@@ -97,6 +116,7 @@ impl Trainer {
             total,
             own_round: None,
             pool,
+            room: Room::new(),
             phases: Phases::default(),
             has_begun: false,
         })
@@ -107,20 +127,24 @@ impl Trainer {
     }
 
     /// Computes the gradient of a unit.
-    pub(crate) fn compute(&mut self, unit: Unit) -> Computed {
-        self.compute_by_layers(unit, &mut |_, _, _| ())
+    pub(crate) fn compute(&mut self, task: impl Into<Task>) -> Computed {
+        self.compute_by_layers(task, &mut |_, _, _| ())
     }
 
     /// The same. Where the worker has one copy of the model, `settled` hears layer by layer from where on the gradient
     /// will not change any more, and has the encoder at hand.
     pub(crate) fn compute_by_layers(
         &mut self,
-        unit: Unit,
+        task: impl Into<Task>,
         settled: &mut (dyn FnMut(&mut ChunkEncoder, &Gradient, usize) + Send),
     ) -> Computed {
         let started = Instant::now();
+        let Task { unit, cut } = task.into();
         let (round, slot) = self.place(unit);
         self.shares.go_to(&self.samples, round);
+        if let Some(cut) = cut {
+            self.shares.cut(cut);
+        }
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
         let seed = UnitSeed { seed: round_seed(self.settings.file.seed, round), slot };
@@ -140,8 +164,11 @@ impl Trainer {
         self.phases.add(Phase::Compute, (done - loaded).saturating_sub(aside));
         self.phases.add(Phase::Encode, aside);
         self.has_begun = true;
-        let (tally, samples) = (self.worker.tally(), self.worker.samples());
-        Computed { tally: to_proto(tally, samples as u64), seconds: (done - started).as_secs_f64() }
+        let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
+        let (seconds, most_samples) = ((done - started).as_secs_f64(), self.room.after(tally.samples));
+        #[cfg(test)]
+        let seconds = crate::simulation::toil(tally.samples).map_or(seconds, |time| time.as_secs_f64());
+        Computed { tally, seconds, most_samples }
     }
 
     /// Waited for others so long. What comes before its first unit is no part of the training.
@@ -175,11 +202,13 @@ impl Trainer {
         self.settings.topology.waits_for_all()
     }
 
-    /// Whether there is such a unit.
-    pub(crate) fn has(&self, unit: Unit) -> bool {
+    /// Whether there is such a unit, or part of several.
+    pub(crate) fn has(&self, Task { unit, cut }: &Task) -> bool {
         let Sharing { rounds_per_epoch, .. } = Sharing::of(&self.settings, self.total.max(1), 1);
         let per_epoch = rounds_per_epoch.saturating_mul(self.settings.workers as u64);
-        u64::from(unit.index) < per_epoch && unit.epoch.checked_mul(per_epoch).is_some()
+        u64::from(unit.index) < per_epoch
+            && unit.epoch.checked_mul(per_epoch).is_some()
+            && cut.as_ref().is_none_or(|cut| cut.fits(per_epoch))
     }
 
     /// A round without a share: a gradient of nothing.
@@ -225,9 +254,9 @@ pub(crate) fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Troubl
     differs.then(|| proto::Trouble { reason: reason(), unreachable: 0 })
 }
 
-pub(crate) fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {
+pub(crate) fn to_proto(tally: &Tally, samples: u64, words: u64) -> proto::Tally {
     let &Tally { loss, weight, answers, correct, .. } = tally;
-    proto::Tally { loss, weight, answers, correct, samples }
+    proto::Tally { loss, weight, answers, correct, samples, words }
 }
 
 #[cfg(test)]

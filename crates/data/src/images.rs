@@ -41,6 +41,18 @@ impl Images {
         }
     }
 
+    /// Those of the given numbers, in memory.
+    pub(crate) fn some(&self, numbers: &[usize]) -> Self {
+        let image = |&number: &usize| self.pixels.image(number, self.values());
+        let bytes: Vec<u8> = numbers.iter().flat_map(image).copied().collect();
+        Self {
+            pixels: Pixels::new(bytes, 0, 0, self.pixels.format()),
+            labels: numbers.iter().map(|&number| self.labels[number]).collect(),
+            scales: self.scales.clone(),
+            ..*self
+        }
+    }
+
     /// Subtracts the mean and divides by the deviation of each channel from now on.
     pub(crate) fn normalize(&mut self, moments: &Moments) {
         let [unit, _] = self.plain_scale();

@@ -58,7 +58,7 @@ pub use cifar::CifarLabels;
 pub use error::{Error, Result};
 pub use images::Images;
 pub use normalize::{Moments, Normalize};
-pub use order::EpochOrder;
+pub use order::{Cut, EpochOrder};
 pub use pixels::{PixelFormat, Pixels};
 pub use source::Source;
 pub use vocabulary::Vocabulary;
@@ -115,7 +115,50 @@ pub struct Texts {
     pub labels: Vec<u8>,
 }
 
+impl Dataset {
+    /// The same with so many samples to train on, taken evenly from all of them, and none to measure on but one. For
+    /// those who are to find out how fast they are.
+    pub fn excerpt(&self, count: usize) -> Self {
+        let all = self.train.len();
+        let numbers: Vec<usize> = (0..count.min(all)).map(|i| i * all / count.min(all)).collect();
+        Self {
+            name: self.name.clone(),
+            shape: self.shape.clone(),
+            train: Arc::new(self.train.some(&numbers)),
+            test: Arc::new(self.train.some(&numbers[..numbers.len().min(1)])),
+            vocabulary: self.vocabulary.clone(),
+            classes: self.classes.clone(),
+        }
+    }
+}
+
 impl Samples {
+    /// Those of the given numbers, in memory.
+    fn some(&self, numbers: &[usize]) -> Self {
+        let texts = |starts: &[u32], words: &[u32]| {
+            let (mut some_starts, mut some_words) = (vec![0], Vec::new());
+            for &number in numbers {
+                some_words.extend(&words[starts[number] as usize..starts[number + 1] as usize]);
+                some_starts.push(some_words.len() as u32);
+            }
+            (some_starts, some_words)
+        };
+        match self {
+            Self::Images(images) => Self::Images(images.some(numbers)),
+            Self::Sentences(Sentences { starts, words, tags }) => {
+                let tags = numbers.iter().flat_map(|&i| &tags[starts[i] as usize..starts[i + 1] as usize]);
+                let tags = tags.copied().collect();
+                let (starts, words) = texts(starts, words);
+                Self::Sentences(Sentences { starts, words, tags })
+            }
+            Self::Texts(Texts { starts, words, labels }) => {
+                let labels = numbers.iter().map(|&i| labels[i]).collect();
+                let (starts, words) = texts(starts, words);
+                Self::Texts(Texts { starts, words, labels })
+            }
+        }
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Self::Images(images) => images.labels.len(),

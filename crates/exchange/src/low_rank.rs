@@ -43,6 +43,7 @@ pub struct LowRankSums {
 /// Factors, and what sums them.
 #[derive(Debug)]
 struct FactorSums {
+    layout: Layout,
     sums: ShardedSums,
     gradient: Gradient,
 }
@@ -108,6 +109,11 @@ impl LowRankSums {
             own: vec![0.0; initial.len()],
             initial,
         }
+    }
+
+    /// The layouts of what travels in its two exchanges.
+    pub fn layouts(&self) -> [&Layout; 2] {
+        [&self.left.layout, &self.right.layout]
     }
 
     /// Shares the sums out among members who each take such a part of them. All begin with the same right factors.
@@ -245,7 +251,8 @@ impl LowRankSums {
 
 impl FactorSums {
     fn new(layout: &Layout) -> Self {
-        Self { sums: ShardedSums::new(layout, Coding::PLAIN), gradient: Gradient::new(layout) }
+        let sums = ShardedSums::new(layout, Coding::PLAIN);
+        Self { layout: layout.clone(), sums, gradient: Gradient::new(layout) }
     }
 
     fn begin(&mut self, weight: f64) {

@@ -65,7 +65,7 @@ impl Packer {
 
 impl Parcel {
     /// What is inside, if it was packed. Whatever came, no more is allocated than a chunk can have.
-    pub(crate) fn unpacked(self, chunk: &Chunk) -> Result<Self> {
+    pub fn unpacked(self, chunk: &Chunk) -> Result<Self> {
         let Some((header, packed)) = self.payload.split_first_chunk::<HEADER>() else { return Ok(self) };
         let [m0, m1, m2, plain, len @ ..] = *header;
         if self.is_plain || [m0, m1, m2] != MAGIC {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use crate::chunks::{Chunk, Chunks};
 use crate::codec::{ChunkEncoder, Coding, Parcel};
-use crate::owners::{order, owners};
+use crate::owners::{self, order, owners, window};
 use crate::received::{ReceivedChunk, replace_chunk, sum_chunk};
 
 /// One member's place among all, in one round.
@@ -51,9 +51,6 @@ pub trait Gather<E> {
 const THERE: u32 = 0;
 const BACK: u32 = 1;
 const WAYS: u32 = 2;
-
-/// This part of all chunks may be on its way at a time, to their owners and back.
-const WINDOW: usize = 4;
 
 /// No member can be so far ahead that more pieces of it have to wait.
 const MOST_EARLY: usize = 1 << 16;
@@ -125,6 +122,19 @@ impl<E: From<Closed>> Peers<'_, E> {
             let parcel = Parcel { payload, is_plain: piece.plain, weight: piece.weight };
             return Ok(Some((from, piece.step % WAYS, piece.index as usize, parcel)));
         }
+    }
+}
+
+impl<E: From<Closed>> Peers<'_, E> {
+    /// Sends something to the next member, and waits for that of the one before.
+    pub fn pass_on(&mut self, payload: Bytes) -> Result<(), E> {
+        let next = (self.index + 1) % self.members();
+        if let Some(next) = &self.links[next] {
+            self.send(next, THERE, self.index, Parcel { payload, is_plain: false, weight: 0.0 })?;
+            self.piece(true)?;
+        }
+        self.step += 1;
+        Ok(())
     }
 }
 
@@ -366,7 +376,7 @@ impl ShardedSums {
         gradient: &Gradient,
         settled_from: usize,
     ) -> Result<(), E> {
-        let window = (self.chunks.count() / WINDOW).max(2 * peers.members());
+        let window = window(self.chunks.count(), peers.members());
         while self.sent < self.chunks.count() - self.left + window
             && let Some(&index) = self.order.get(self.sent)
             && self.chunks[index].range.start >= settled_from
@@ -392,8 +402,7 @@ impl ShardedSums {
 
     fn sum_is_here(&mut self, index: usize, load: usize) {
         self.is_done[index] = true;
-        // Some for the frame.
-        self.loads[index] = load + 64;
+        self.loads[index] = owners::load(load);
         self.left -= 1;
     }
 

@@ -24,6 +24,9 @@ pub struct Facts {
     pub clock_offset_s: Option<f64>,
     /// The address at which its sshd was reached.
     pub reached_at: Option<IpAddr>,
+    /// The same for all hosts of a machine: emulated ones, or containers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// Of Bonfire's program there, if it is there.
     pub program_sha256: Option<String>,
 }
@@ -36,6 +39,7 @@ echo cores $(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null)
 while read key value unit; do case $key in MemTotal:) echo memory_kb $value;; esac; done < /proc/meminfo 2>/dev/null
 echo home $HOME
 echo reached $SSH_CONNECTION
+echo machine $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
 if test -w "$HOME"; then echo writable yes; fi
 if test -f "$HOME/$1"; then echo sha256 $(sha256sum < "$HOME/$1"); fi
 df -Pk "$HOME"
@@ -76,6 +80,7 @@ impl Facts {
                 "memory_kb" => facts.memory_mb = value.parse::<u64>().ok().map(|kb| kb * 1024 / 1_000_000),
                 "home" => value.clone_into(&mut facts.home),
                 "reached" => facts.reached_at = value.split(' ').nth(2).and_then(|ip| ip.parse().ok()),
+                "machine" => facts.machine = Some(value.to_owned()).filter(|machine| !machine.is_empty()),
                 "writable" => is_writable = true,
                 "sha256" => facts.program_sha256 = value.split(' ').next().map(str::to_owned),
                 _ => facts.free_mb = free_mb(line).or(facts.free_mb),
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
 
     const SAID: &str = "Welcome to pi1!\nfacts-begin\narch aarch64\nsystem Linux\nkernel 6.1.0-rpi7\ncores 4\n\
-        memory_kb 3884324\nhome /home/pi\nreached 192.168.2.7 51234 192.168.2.101 22\nwritable yes\n\
+        memory_kb 3884324\nhome /home/pi\nreached 192.168.2.7 51234 192.168.2.101 22\nmachine 7a-1\nwritable yes\n\
         sha256 ab12cd  -\nFilesystem     1024-blocks    Used Available Capacity Mounted on\n\
         /dev/root         29602752 8019784  20354472      29% /\nfacts-end\n";
 
@@ -146,6 +151,7 @@ mod tests {
             free_mb: Some(20842),
             clock_offset_s: None,
             reached_at: Some("192.168.2.101".parse().expect("an address")),
+            machine: Some("7a-1".into()),
             program_sha256: Some("ab12cd".into()),
         };
         assert_eq!(facts, expect);

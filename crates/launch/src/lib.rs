@@ -73,7 +73,7 @@ pub use lab::{
     throttle,
 };
 pub use live_run::{LiveRun, RunNews};
-pub use measure::SpeedTest;
+pub use measure::{Said, SpeedTest, WaySaid};
 pub use place::{ProcessRole, Shortage, in_order};
 pub use program::Program;
 pub use reach::Speed;
@@ -83,3 +83,4 @@ pub use run_process::{ProcessEnd, RUN_FOLDER, TICKET};
 pub use shipment::Shipment;
 pub use ssh::PATIENCE;
 pub use start::{RunSpec, TicketFormat, run_id};
+pub use trouble::Trouble;

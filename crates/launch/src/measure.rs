@@ -68,6 +68,123 @@ impl CheckedFleet {
     }
 }
 
+/// What somebody on a host was asked said, by the host's number.
+pub type Said = Vec<(usize, Result<Vec<u8>, Trouble>)>;
+
+/// What one host said of the way to another, by their numbers.
+#[derive(Debug)]
+pub struct WaySaid {
+    pub from: usize,
+    pub to: usize,
+    pub said: Result<Vec<u8>, Trouble>,
+}
+
+/// So many partners every host has, of those that there are.
+const PARTNERS: u32 = 2;
+
+impl CheckedFleet {
+    /// Hosts that have the program, together where they share a machine.
+    fn by_machine(&self) -> Vec<Vec<usize>> {
+        let mut machines: Vec<(Option<&String>, Vec<usize>)> = Vec::new();
+        for number in self.with_program() {
+            let machine = self.checkups[number].facts.as_ref().and_then(|facts| facts.machine.as_ref());
+            match machines.iter_mut().find(|(other, _)| machine.is_some() && *other == machine) {
+                Some((_, hosts)) => hosts.push(number),
+                None => machines.push((machine, vec![number])),
+            }
+        }
+        machines.into_iter().map(|(_, hosts)| hosts).collect()
+    }
+
+    /// Calls the program on every host that has it, with an input that depends on how many hosts its machine has. All
+    /// at the same time, but for those of one machine: they would disturb each other.
+    pub fn call_in_turns(
+        &self,
+        arguments: &[&str],
+        input: impl Fn(usize) -> Vec<u8> + Sync,
+        time: Duration,
+    ) -> Said {
+        let (place, machines) = (self.program.place(), self.by_machine());
+        let first: Vec<usize> = machines.iter().map(|hosts| hosts[0]).collect();
+        let said = self.fleet.each_of(&first, |number, _| {
+            let hosts = machines.iter().find(|hosts| hosts[0] == number).cloned().unwrap_or_default();
+            let input = input(hosts.len());
+            let call = |&host: &usize| {
+                let remote = &self.fleet.hosts[host].remote;
+                (host, call(remote, &place, arguments, input.as_slice(), time))
+            };
+            hosts.iter().map(call).collect::<Vec<_>>()
+        });
+        said.into_iter().flatten().collect()
+    }
+
+    /// The ways between hosts in pairs: a program answers on one, and one that measures on the other is told what that
+    /// printed first, and where it may be. Pairs of a round have no host in common; where hosts share a machine they
+    /// take turns all the same.
+    pub fn call_in_pairs(&self, answer: &[&str], measure: &[&str], time: Duration) -> Vec<WaySaid> {
+        let able = self.with_program();
+        let takes_turns = self.by_machine().iter().any(|hosts| hosts.len() > 1);
+        let mut said = Vec::new();
+        for round in 0..PARTNERS {
+            let mut pairs = pairs(able.len(), round);
+            pairs.iter_mut().for_each(|(from, to)| (*from, *to) = (able[*from], able[*to]));
+            let way = |from: usize, to: usize| {
+                let said = self.ask_the_way((from, to), answer, measure, time);
+                WaySaid { from, to, said }
+            };
+            if takes_turns {
+                said.extend(pairs.into_iter().map(|(from, to)| way(from, to)));
+                continue;
+            }
+            let first: Vec<usize> = pairs.iter().map(|(from, _)| *from).collect();
+            let to = |from: usize| pairs.iter().find(|pair| pair.0 == from).map_or(from, |pair| pair.1);
+            said.extend(self.fleet.each_of(&first, |from, _| way(from, to(from))));
+        }
+        said
+    }
+
+    fn ask_the_way(
+        &self,
+        (from, to): (usize, usize),
+        answer: &[&str],
+        measure: &[&str],
+        time: Duration,
+    ) -> Result<Vec<u8>, Trouble> {
+        let (place, other) = (self.program.place(), &self.fleet.hosts[to]);
+        let addresses = self.checkups[to].facts.as_ref().map(|facts| addresses(&other.host, facts));
+        let session = Session::start(&other.remote, &place, answer, "")?;
+        let said = match session.next(Duration::from_secs(20)) {
+            SessionNews::Line(said) => said,
+            SessionNews::Nothing => return Err(Trouble::TimedOut),
+            SessionNews::End => {
+                return session.end().and(Err(Trouble::Other("nobody answers there".to_owned())));
+            }
+        };
+        let other = |error: serde_json::Error| Trouble::Other(error.to_string());
+        let said: serde_json::Value = serde_json::from_str(&said).map_err(other)?;
+        let question = serde_json::json!({"answer": said, "addresses": addresses.unwrap_or_default()});
+        let input = serde_json::to_vec(&question).map_err(other)?;
+        call(&self.fleet.hosts[from].remote, &place, measure, input.as_slice(), time)
+    }
+}
+
+/// Who measures the way to whom in a round, of so many. Everybody is in a pair, the last one perhaps in a second.
+fn pairs(hosts: usize, round: u32) -> Vec<(usize, usize)> {
+    let distance = 1 << round;
+    let mut pairs: Vec<(usize, usize)> = (0..hosts)
+        .filter(|host| host & distance == 0 && host + distance < hosts)
+        .map(|host| if round == 0 { (host, host + distance) } else { (host + distance, host) })
+        .collect();
+    let is_left = |host: &usize| !pairs.iter().any(|&(from, to)| from == *host || to == *host);
+    if round == 0
+        && hosts > 1
+        && let Some(left) = (0..hosts).find(is_left)
+    {
+        pairs.push((left, 0));
+    }
+    pairs
+}
+
 impl SpeedTest {
     fn measure(self, host: &FleetHost, place: &str, cores: usize) -> Result<f64, Trouble> {
         let arguments = (self.arguments)(cores);
@@ -127,6 +244,17 @@ impl Answering {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_host_is_in_a_pair() {
+        assert_eq!(pairs(1, 0), []);
+        assert_eq!(pairs(2, 0), [(0, 1)]);
+        assert_eq!(pairs(2, 1), []);
+        assert_eq!(pairs(3, 0), [(0, 1), (2, 0)]);
+        assert_eq!(pairs(4, 0), [(0, 1), (2, 3)]);
+        assert_eq!(pairs(4, 1), [(2, 0), (3, 1)]);
+        assert_eq!(pairs(5, 1), [(2, 0), (3, 1)]);
+    }
 
     #[test]
     fn a_host_is_reached_where_the_inventory_or_its_sshd_says() {

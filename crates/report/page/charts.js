@@ -1,6 +1,6 @@
 // Charts by uPlot, and the strips of phases.
 
-const MARKS = { joined: 'green', back: 'green', lost: 'red', target: 'purple', resumed: 'grey', chosen: 'sky' };
+const MARKS = { joined: 'green', back: 'green', lost: 'red', target: 'purple', resumed: 'grey', chosen: 'sky', shares: 'sky' };
 
 // Rounds and workers are whole.
 const WHOLE = [1, 2, 5].flatMap((n) => [n, n * 10, n * 100, n * 1e3, n * 1e4, n * 1e5, n * 1e6, n * 1e7]).sort((a, b) => a - b);

@@ -108,7 +108,7 @@ class Run {
     if (kind === 'joined') Object.assign(this.node(name), { lost: null, heard: at });
     if (kind === 'lost' && this.nodes.has(name)) this.nodes.get(name).lost = text;
     if (kind === 'target') this.target = Number(name);
-    if (['joined', 'lost', 'back', 'checkpoint', 'target', 'resumed', 'chosen'].includes(kind)) {
+    if (['joined', 'lost', 'back', 'checkpoint', 'target', 'resumed', 'chosen', 'shares'].includes(kind)) {
       this.marks.push({ at, round, kind, text });
     }
   }

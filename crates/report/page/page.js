@@ -190,7 +190,7 @@ function showRun(main, run, home) {
   } }), by));
   const legend = el('p', { class: 'marks' });
   const kinds = [['green', 'joined, back', ['joined', 'back']], ['red', 'lost', ['lost']], ['purple', 'target', ['target']],
-    ['grey', 'resumed', ['resumed']], ['sky', 'chosen', ['chosen']], ['tick', 'checkpoint', ['checkpoint']]];
+    ['grey', 'resumed', ['resumed']], ['sky', 'chosen, shares', ['chosen', 'shares']], ['tick', 'checkpoint', ['checkpoint']]];
   main.replaceChildren(
     el('header', { class: 'top' }, home && el('a', { href: home, class: 'home' }, '← all runs'), el('div', { class: 'headline' }, title, pill), sentence, bar, numbers),
     el('div', { class: 'controls' }, el('fieldset', { class: 'switch' }, el('legend', {}, 'by'), ...axes), legend),

@@ -48,9 +48,22 @@ impl Watts {
         Ok(())
     }
 
-    fn of_board(root: &Path) -> Option<Self> {
-        let model = fs::read_to_string(root.join("proc/device-tree/model")).ok()?;
+    /// Those of the board of a machine whose system's folders are below `root`, if they are known.
+    #[must_use]
+    pub fn of_board(root: &Path) -> Option<Self> {
+        Self::of_model(&fs::read_to_string(root.join("proc/device-tree/model")).ok()?)
+    }
+
+    /// Those of a board that calls itself so, if they are known.
+    #[must_use]
+    pub fn of_model(model: &str) -> Option<Self> {
         Self::BOARDS.iter().find(|(name, _)| model.starts_with(name)).map(|&(_, watts)| watts)
+    }
+
+    /// The boards whose watts are known.
+    #[must_use]
+    pub fn boards() -> Vec<&'static str> {
+        Self::BOARDS.iter().map(|&(name, _)| name).collect()
     }
 
     fn joules(self, time: Duration, utilisation: f64) -> f64 {

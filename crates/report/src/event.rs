@@ -185,6 +185,14 @@ pub enum Event {
         /// In words: `the wire takes 641 ms of 680 ms: 7.9 MB at 98 Mbit/s; int8 and 8 local steps: 20 ms`.
         reason: String,
     },
+    /// How large a part of every round each worker computes from now on.
+    Shares {
+        /// After which it holds.
+        round: u64,
+        shares: Vec<ShareLine>,
+        /// In words: `pi3 takes 18 % instead of 25 %: its rounds took 310 ms, the others' 205`.
+        reason: String,
+    },
     /// Something the user should know.
     Noted { message: String },
     /// Something the user may want to do something about.
@@ -213,6 +221,15 @@ pub struct NodeLine {
     pub received_bytes: u64,
     /// Gradients of it that came too late and were dropped.
     pub late: u64,
+}
+
+/// A worker of an [`Event::Shares`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareLine {
+    pub node: u64,
+    pub name: String,
+    /// Of a round of all workers.
+    pub samples: u32,
 }
 
 /// A worker or a machine of an [`Event::Sampled`].

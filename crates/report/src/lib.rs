@@ -71,7 +71,7 @@ mod transcript;
 pub use bars::Bars;
 pub use energy::{EnergyLabel, EnergyMeter, Watts};
 pub use error::{Error, ErrorKind, Result};
-pub use event::{Event, NodeLine, SampleLine, Stamped};
+pub use event::{Event, NodeLine, SampleLine, ShareLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
 pub use figures::{csv, write_svgs};
 pub use folder::{FORMAT, PartFile, RunFolder, newer_format, write_atomically, write_json};

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use crate::energy::EnergyLabel;
-use crate::event::{Event, NodeLine, SampleLine};
+use crate::event::{Event, NodeLine, SampleLine, ShareLine};
 use crate::machine::MachineSample;
 use crate::phases::{Phase, Phases};
 use crate::summary::{Exit, Summary};
@@ -142,6 +142,12 @@ pub(crate) fn chosen() -> Event {
     Event::Chosen { round: 402, int8: true, local_steps: 8, after: 405, rounds: 648, reason }
 }
 
+pub(crate) fn shares() -> Event {
+    let line = |node, samples| ShareLine { node, name: format!("pi{node}"), samples };
+    let reason = "pi3 takes 18 % instead of 25 %: its rounds took 310 ms, the others' 205".into();
+    Event::Shares { round: 405, shares: vec![line(1, 35), line(2, 35), line(3, 23), line(4, 35)], reason }
+}
+
 /// A worker that waits, as synchronous ones do.
 pub(crate) fn node_line(node: u64) -> NodeLine {
     NodeLine {
@@ -178,6 +184,7 @@ pub(crate) fn events() -> Vec<Event> {
         Event::Noted { message: "training on 4 of 4 cores".into() },
         chosen(),
         progress(402),
+        shares(),
         Event::Nodes {
             round: 402,
             nodes: vec![node_line(1), NodeLine { wait: None, staleness: Some(1.5), late: 2, ..node_line(2) }],

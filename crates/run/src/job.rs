@@ -84,7 +84,8 @@ impl Job {
             settings.file.threads = Some(settings.threads);
         }
         if scale == Scale::Threads && settings.file.distribute == Distribute::Own {
-            let message = "own is for nodes on machines of their own: start them by `bonfire run`, or `head` and `node`";
+            let message =
+                "own is for nodes on machines of their own, which `bonfire run` or `bonfire node` starts";
             return Err(settings.wrong("distribute", message).into());
         }
         let workers = settings.workers;
@@ -95,7 +96,7 @@ impl Job {
             return Err(settings.wrong("workers", message).into());
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let trains = scale == Scale::Threads && settings.topology.is_in_step();
+        let trains = scale == Scale::Threads && settings.is_in_step();
         let measuring = cores.min(MOST_MEASURING);
         let (crew_size, threads) = match trains {
             true => (workers, settings.threads),

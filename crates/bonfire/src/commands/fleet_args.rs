@@ -23,6 +23,11 @@ pub(crate) struct FleetArgs {
 }
 
 impl FleetArgs {
+    /// The hosts of an inventory, or of a list.
+    pub(crate) fn of(inventory: Option<PathBuf>, hosts: Option<String>, group: Option<String>) -> Self {
+        Self { inventory, hosts, group, timeout: PATIENCE.as_secs() }
+    }
+
     pub(crate) fn hosts(&self) -> Result<Vec<Host>> {
         let inventory = match (&self.hosts, &self.inventory) {
             (Some(list), _) => Inventory::from_list(list)?,

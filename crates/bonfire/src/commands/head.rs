@@ -14,7 +14,7 @@ use super::page_args::{self, PageArgs};
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
 use super::{ranks, stop_on_ctrl_c};
-use crate::failure::Failed;
+use crate::failure;
 use crate::terminal::print;
 
 /// Start a run with workers on other machines.
@@ -89,7 +89,7 @@ pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
         true => gate.lead_at_work(run, stop, args.name.or_else(|| HostFacts::collect(None).hostname)),
         false => gate.lead(run, stop),
     };
-    let summary = led.context(Failed("the run failed".to_owned()))?;
+    let summary = led.map_err(failure::of_run)?;
     Ok(exit_code(&summary))
 }
 

@@ -2,6 +2,9 @@ use std::io::{self, BufReader, BufWriter};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use bonfire_cluster::bench::gauge::{GaugeTask, gauge};
+use bonfire_cluster::bench::link;
+use bonfire_cluster::plan::figures::HostFigures;
 use bonfire_launch::host_side;
 
 use crate::failure::Failed;
@@ -51,6 +54,12 @@ enum HostCommand {
     Answer,
     /// Measure the way to a host that answers
     Measure { address: String },
+    /// Measure what the work of a run takes here: the first line of the input says which, and its data follow
+    Gauge,
+    /// Answer those who measure what the way to this host carries of a run
+    AnswerLink,
+    /// Measure what the way to a host that answers carries of a run
+    MeasureLink,
 }
 
 pub(crate) fn run(args: HostArgs) -> Result<()> {
@@ -78,7 +87,18 @@ pub(crate) fn run(args: HostArgs) -> Result<()> {
         HostCommand::Measure { address } => {
             print_json(&host_side::measure(&address, io::stdin().lock()).with_context(failed)?)
         }
+        HostCommand::Gauge => print_json(&gauge_for(io::stdin().lock()).with_context(failed)?),
+        HostCommand::AnswerLink => link::answer(io::stdin(), &mut io::stdout()).with_context(failed),
+        HostCommand::MeasureLink => print_json(&link::measure_from(io::stdin().lock()).with_context(failed)?),
     }
+}
+
+/// What the work of a run takes here.
+fn gauge_for(mut input: impl io::BufRead) -> Result<HostFigures> {
+    let mut task = String::new();
+    input.read_line(&mut task)?;
+    let task: GaugeTask = serde_json::from_str(&task).context("the task is missing")?;
+    gauge(&task, &bonfire_data::pack::read(&mut input)?)
 }
 
 fn print_json(value: &impl serde::Serialize) -> Result<()> {

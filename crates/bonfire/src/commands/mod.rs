@@ -16,6 +16,7 @@ mod logs;
 mod node;
 mod page;
 mod page_args;
+mod plan;
 mod rank_args;
 mod ranks;
 mod report;
@@ -67,6 +68,8 @@ enum Command {
     Train(train::TrainArgs),
     /// Run on the hosts of an inventory, over ssh
     Run(run::RunOnHostsArgs),
+    /// Say beforehand what would be fastest on some hosts, and what it would take
+    Plan(plan::PlanArgs),
     /// Look at every host of an inventory: can it be reached and used, and how fast is it?
     Check(check::CheckArgs),
     /// Copy this program to every host of an inventory
@@ -110,7 +113,10 @@ const INTERRUPTED: u8 = 130;
 impl Command {
     /// Whether the command itself computes: not what only reads, writes, or asks other processes to.
     fn computes(&self) -> bool {
-        matches!(self, Self::Train(_) | Self::Head(_) | Self::Node(_) | Self::Eval(_) | Self::Bench(_))
+        matches!(
+            self,
+            Self::Train(_) | Self::Head(_) | Self::Node(_) | Self::Eval(_) | Self::Bench(_) | Self::Plan(_)
+        )
     }
 
     fn run(self) -> Result<ExitCode> {
@@ -121,6 +127,7 @@ impl Command {
         match self {
             Self::Train(args) => train::run(args),
             Self::Run(args) => run::run(&args),
+            Self::Plan(args) => plan::run(&args).map(done),
             Self::Check(args) => check::run(&args).map(done),
             Self::Setup(args) => setup::run(&args).map(done),
             Self::Logs(args) => logs::run(&args).map(done),

@@ -14,7 +14,7 @@ use bonfire_report::{PageSource, Summary};
 
 use super::{INTERRUPTED, page_args, stop_on_ctrl_c};
 use crate::Training;
-use crate::failure::Failed;
+use crate::failure::{self, Failed};
 
 /// Launchers tell all ranks to stop at once. A rank waits so long for rank 0, which stops them in order.
 const GRACE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub(crate) fn lead(
     };
     led.map_err(|error| match error.is::<Absent>() {
         true => Error::new(Failed(format!("the run failed: {error:#}; {}", rendezvous.advice()))),
-        false => error.context(Failed("the run failed".to_owned())),
+        false => failure::of_run(error),
     })
 }
 

@@ -43,6 +43,26 @@ fn every_node_goes_through_its_own_once_an_epoch() {
 }
 
 #[test]
+fn nodes_take_turns() {
+    let head = machine("digits", 50, 1);
+    let nodes: Vec<Dir> = (2..6).map(|seed| machine("digits", 400 * seed as usize, seed)).collect();
+    let arch = "arch=allreduce\n allreduce={num_workers: 4}\n clients_per_round=2\n local_steps=4";
+    let record = burn(&head, &nodes, &format!("{arch}\n epochs=10\n eval_every=3 rounds"));
+    assert_eq!(record.number("samples"), 10.0 * 5600.0);
+    assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
+    let accuracy = record.number("accuracy");
+    assert!(accuracy > 0.9, "{accuracy}");
+    let check = |settings: &str, fragment: &str| head.bonfire("train").set(settings).run().refuse(fragment);
+    let group = "arch=allreduce\n allreduce={num_workers: 4}";
+    check(&format!("{group}\n clients_per_round=5"), "must be from 1 to the number of workers, which is 4");
+    check(&format!("{group}\n clients_per_round=0"), "must be from 1 to the number of workers");
+    check(
+        "arch=flat\n parameter_server={num_workers: 4}\n clients_per_round=2",
+        "is only for `arch: allreduce`",
+    );
+}
+
+#[test]
 fn words_and_tags_are_those_of_the_head() {
     let head = machine("grammar", 400, 1);
     let nodes = [machine("grammar", 700, 2), machine("grammar", 300, 3)];

@@ -1,4 +1,8 @@
-//! How fast this machine is at exchanging gradients.
+//! How fast this machine is at exchanging gradients, and at all else that a run asks of it.
 
+mod core_time;
 pub mod exchange;
+pub mod gauge;
+mod gauge_codec;
+pub mod link;
 pub mod mpi;

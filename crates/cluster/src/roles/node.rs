@@ -250,7 +250,7 @@ fn perform(
     }
 }
 
-fn build_worker(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Worker> {
+pub(crate) fn build_worker(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Worker> {
     Worker::build(threads, || {
         let mut model = settings.file.model.build(&dataset.shape)?;
         weigh_classes(settings, &mut *model)?;

@@ -247,7 +247,8 @@ impl Relaying {
         // What answers no order is not looked at.
         let is_whole =
             !self.task.answers.contains(&answer) || self.collector.check(answer, push.weight).is_ok();
-        let is_fit = is_whole && wrong_push(push, self.batch_size).is_none();
+        let is_fit =
+            is_whole && wrong_push(push, self.batch_size.saturating_mul(push.units.len()) as u64).is_none();
         let unit = match push.units.as_slice() {
             [unit] if is_fit => from_proto(unit),
             _ => return self.turn_away(worker),
@@ -395,7 +396,14 @@ impl Relaying {
     fn release(&mut self, worker: u64, number: u64, unit: Unit) {
         self.task.answers.insert((worker, number));
         let exact = self.exact && !self.is_async;
-        let order = Order { number, version: self.version, units: vec![unit], exact, digest: self.digest };
+        let order = Order {
+            number,
+            version: self.version,
+            units: vec![unit],
+            cuts: Vec::new(),
+            exact,
+            digest: self.digest,
+        };
         let has = self.feed.has(worker);
         if !self.sends_parameters() || has == Some(self.version) {
             return self.feed.order(worker, order);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bonfire_data::Cut;
 use bonfire_learn::Gradient;
 use bonfire_report::Phase;
 use bonfire_strategy::Unit;
@@ -12,7 +13,7 @@ use bonfire_wire::{Frame, Outbox, proto};
 use super::feed::piece;
 use super::node::{Connections, Next};
 use crate::mail::{Mail, News};
-use crate::trainer::{Trainer, compare};
+use crate::trainer::{Task, Trainer, compare};
 use bonfire_exchange::codec::ChunkEncoder;
 use bonfire_exchange::updates::step;
 
@@ -30,7 +31,7 @@ pub(crate) fn work(
         },
     };
     let window = match parent.is_none() && trainer.hears_sums_meanwhile() {
-        true => (trainer.encoder.chunks().count() / WINDOW).max(LEAST_WINDOW),
+        true => window(trainer.encoder.chunks().count()),
         false => usize::MAX,
     };
     let mut push = None;
@@ -142,6 +143,11 @@ const WINDOW: usize = 8;
 /// And so many at least.
 const LEAST_WINDOW: usize = 4;
 
+/// How many of so many chunks may be on their way at a time to such a server.
+pub(crate) fn window(chunks: usize) -> usize {
+    (chunks / WINDOW).max(LEAST_WINDOW)
+}
+
 /// After such a silence what is left of a push is sent, whether or not sums come back.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -168,15 +174,19 @@ fn answer(
             Ok(())
         }
         Body::Go(go) => {
-            let begun = Instant::now();
+            let begun = connections.mailbox.now();
+            let applying = Instant::now();
             updates.apply(replica, &go)?;
-            phases.add(Phase::Apply, begun.elapsed());
+            phases.add(Phase::Apply, applying.elapsed());
             if let Some(trouble) = compare(replica, &go).filter(|_| !updates.is_behind()) {
                 let _ = connections.head.send(Body::Trouble(trouble));
             }
             // Without an order it was news only.
             if let Some(order) = go.order {
                 *push = work_on(trainer, outbox, order, &go, window)?;
+                if let Some(push) = push {
+                    push.whole.busy_s = (connections.mailbox.now() - begun).as_secs_f64();
+                }
             }
             Ok(())
         }
@@ -204,11 +214,12 @@ fn work_on(
         true => trainer.encoder.roll_back(),
         false => trainer.encoder.commit(),
     }
-    let Some(unit) = go.units.first() else { return Ok(None) };
-    ensure!(trainer.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
+    let Some(task) = first_task(go) else { return Ok(None) };
+    let unit = task.unit;
+    ensure!(trainer.has(&task), "{unit} is none of this run's");
     let mut push = GradientPush::new(&trainer.encoder, order, go.exact);
     let overlaps = trainer.overlaps();
-    let computed = trainer.compute_by_layers(from_proto(unit), &mut |encoder, gradient, settled_from| {
+    let computed = trainer.compute_by_layers(task, &mut |encoder, gradient, settled_from| {
         if overlaps {
             push.advance(encoder, gradient, settled_from, window, send_to(outbox));
         }
@@ -218,8 +229,9 @@ fn work_on(
         order,
         weight: trainer.gradient.weight,
         tally: Some(computed.tally),
-        units: vec![*unit],
+        units: vec![to_proto(unit)],
         compute_s: computed.seconds,
+        most_samples: computed.most_samples,
         ..proto::Push::default()
     };
     Ok(Some(push))
@@ -292,4 +304,21 @@ pub(crate) fn from_proto(unit: &proto::Unit) -> Unit {
 
 pub(crate) fn to_proto(unit: Unit) -> proto::Unit {
     proto::Unit { epoch: unit.epoch, index: unit.index }
+}
+
+/// Which part of several units each unit is; nothing if each is as it is.
+pub(crate) fn cuts_to_proto(cuts: Vec<Option<Cut>>) -> Vec<proto::Cut> {
+    if cuts.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    let to_proto = |Cut { first, place, shares }| proto::Cut { first, place, shares };
+    cuts.into_iter().map(|cut| cut.map(to_proto).unwrap_or_default()).collect()
+}
+
+/// What an order asks for first.
+fn first_task(go: &proto::Go) -> Option<Task> {
+    let unit = from_proto(go.units.first()?);
+    let cut = go.cuts.first().filter(|cut| !cut.shares.is_empty());
+    let cut = cut.map(|cut| Cut { first: cut.first, place: cut.place, shares: cut.shares.clone() });
+    Some(Task { unit, cut })
 }

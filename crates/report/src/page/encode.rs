@@ -139,6 +139,7 @@ fn told(stamped: &Stamped) -> Option<Value> {
         Event::Chosen { round, .. } => {
             (Some(*round), "chosen", transcript::chosen(&stamped.event).unwrap_or_default(), None)
         }
+        Event::Shares { round, reason, .. } => (Some(*round), "shares", reason.clone(), None),
         Event::Noted { message } => (None, "note", message.clone(), None),
         Event::Warned { message } => (None, "warning", message.clone(), None),
         Event::Interrupted { round } => (Some(*round), "stopped", "by the user".to_owned(), None),

@@ -1,3 +1,4 @@
+mod auto;
 mod plan;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use plan::RunPlan;
                   Examples:\n  bonfire run -i hosts.ini run.yml\n  \
                   bonfire run -H pi1,pi2,pi3,desk:2 run.yml --set epochs=10 --out runs/first\n  \
                   bonfire run -i hosts.ini run.yml --data photos          a folder of this machine\n  \
+                  bonfire run -i hosts.ini run.yml --auto                 plans, says what it chose, and runs that\n  \
                   bonfire run -i hosts.ini run.yml --detach               then: bonfire attach\n\n\
                   Exit codes: 0 done; 1 hosts cannot be used, or the run failed; 2 the input was wrong and nothing was \
                   started; 130 interrupted, checkpoint written."
@@ -63,6 +65,9 @@ pub(crate) struct RunOnHostsArgs {
     /// The name or address by which the other hosts reach the head [default: tried out]
     #[arg(long, value_name = "HOST")]
     address: Option<String>,
+    /// Measure the hosts first, as `bonfire plan` does, and run what is best on them
+    #[arg(long, conflicts_with_all = ["detach", "place", "skip_unreachable"])]
+    auto: bool,
     /// Leave it running and return; `bonfire attach` comes back to it
     #[arg(long)]
     detach: bool,
@@ -89,8 +94,15 @@ enum HostOrder {
 
 pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let listener = args.page.listen()?;
-    let hosts = args.fleet.hosts()?;
-    let plan = RunPlan::read(args, &hosts)?;
+    let mut hosts = args.fleet.hosts()?;
+    let chosen = args.auto.then(|| auto::choose(args, &hosts)).transpose()?;
+    let plan = match &chosen {
+        Some(chosen) => {
+            hosts.clone_from(&chosen.hosts);
+            RunPlan::of(args, &hosts, ("plan", &chosen.text), chosen.set.clone())?
+        }
+        None => RunPlan::read(args, &hosts)?,
+    };
     let data = args.data.as_deref().map(shipment).transpose()?;
     let list = RunList::open()?;
     let fleet = args.fleet.check(hosts, data.as_ref().map_or(0, |data| data.bytes))?;
@@ -127,6 +139,9 @@ pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
         data.restore_path(&live.run.record.out.join("run.yml"));
     }
     show.finish();
+    if let Some(chosen) = chosen.filter(|_| collected.is_ok()) {
+        chosen.compare(&live.run.record.out, args.quiet || args.json);
+    }
     conclude(args, &plan, &live, &end, collected)
 }
 

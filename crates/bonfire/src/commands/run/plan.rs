@@ -11,7 +11,7 @@ use bonfire_launch::{
 };
 use bonfire_report::RunFolder;
 use bonfire_run::run_file::cast::{Wanted, wanted};
-use bonfire_run::run_file::{Distribute, Topology};
+use bonfire_run::run_file::{Distribute, ShareRule, Topology};
 use bonfire_run::{Overrides, Settings};
 use bonfire_wire::Ticket;
 
@@ -44,9 +44,18 @@ impl RunPlan {
             }
             None => ("run file".to_owned(), String::new()),
         };
-        let mut set = args.set.clone();
+        Self::of(args, hosts, (&origin, &text), args.set.clone())
+    }
+
+    /// The same for a run file of this origin and text, with `key=value` over it.
+    pub(crate) fn of(
+        args: &RunOnHostsArgs,
+        hosts: &[Host],
+        (origin, text): (&str, &str),
+        mut set: Vec<String>,
+    ) -> Result<Self> {
         let read =
-            |set: &[String]| Settings::read(&origin, &text, &Overrides { set, ..Overrides::default() }, 1);
+            |set: &[String]| Settings::read(origin, text, &Overrides { set, ..Overrides::default() }, 1);
         let settings = read(&set)?;
         if matches!(settings.topology, Topology::Single { .. }) && !settings.says("workers") {
             let slots: usize = hosts.iter().map(|host| host.slots).sum();
@@ -60,6 +69,7 @@ impl RunPlan {
             set.push("distribute=ship".to_owned());
         }
         let settings = read(&set)?;
+        check_shares(&settings, hosts)?;
         let slots: Vec<usize> = hosts.iter().map(|host| host.slots).collect();
         let roles = cast(&settings, &slots)?;
         if let Some(out) = &args.out
@@ -67,7 +77,7 @@ impl RunPlan {
         {
             bail!("{}: is not empty; choose another folder with --out", out.display());
         }
-        Ok(Self { settings, text, set, roles })
+        Ok(Self { settings, text: text.to_owned(), set, roles })
     }
 
     /// The run as the launcher is told of it, whose head is on this host.
@@ -137,6 +147,19 @@ impl RunPlan {
         } else {
             "; if its data are here: --data PATH copies them there"
         }
+    }
+}
+
+/// Whoever the run file gives a share must be one of the hosts.
+fn check_shares(settings: &Settings, hosts: &[Host]) -> Result<()> {
+    let ShareRule::Named(weights) = &settings.shares else { return Ok(()) };
+    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    match weights.keys().find(|name| !names.contains(&name.as_str())) {
+        Some(unknown) => {
+            let message = format!("no host is called {unknown}; there are {}", names.join(", "));
+            Err(settings.wrong(&format!("shares.{unknown}"), message).into())
+        }
+        None => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The head: owns a run. Waits for nodes, gives them their roles, and leads them to the end.
 
+mod balance;
 mod gather;
 mod group;
 mod server;
@@ -20,6 +21,7 @@ use bonfire_wire::{Frame, proto};
 use super::claim::plain;
 use super::registry::{Node, Notice, Registry, Role};
 use crate::mail::Mailbox;
+use balance::Balance;
 use bonfire_run::run::{Evaluated, NodeTraffic, Run};
 use bonfire_run::run_file::Topology;
 use bonfire_run::schedule::Due;
@@ -39,6 +41,7 @@ pub(crate) struct Head<'a> {
     started: Instant,
     stats: Stats,
     warnings: Warnings,
+    balance: Balance,
     /// What the evaluator was asked to measure and has not answered.
     measuring: Vec<Question>,
     /// How long the evaluator took at most, from the question to the answer.
@@ -87,6 +90,7 @@ pub(crate) fn lead(
     wait: Duration,
 ) -> Result<Exit> {
     let started = mailbox.now();
+    let balance = Balance::of(run);
     let mut head = Head {
         run,
         registry,
@@ -96,6 +100,7 @@ pub(crate) fn lead(
         started,
         stats: Stats::new(started),
         warnings: Warnings::default(),
+        balance,
         measuring: Vec::new(),
         slowest: Duration::ZERO,
         answer_by: None,
@@ -135,6 +140,7 @@ impl Head<'_> {
         if let Some(exit) = self.gather()? {
             return Ok(exit);
         }
+        self.check_names()?;
         self.started = self.mailbox.now();
         self.stats.restart(self.started);
         match self.run.job.settings.topology {

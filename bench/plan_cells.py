@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""How far `bonfire plan` is off: forecasts against runs in labs, 24 cells of four models and six set-ups.
+
+    bench/plan_cells.py                                  all cells, as a table in Markdown
+    bench/plan_cells.py --cells lenet:2 tagger:4         some of them: a model and the number of a set-up
+    bench/plan_cells.py --choices                        also runs what the plan says is best, and what is next to it
+
+Makes its own labs, one after the other, and takes them down again. A cell is measured first: the hosts at the work of
+its run, a few seconds long. Then the run itself goes through some epochs, of which the median without the first counts.
+Root, because labs need it; a quiet machine, because hosts of a lab share its cores.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+BONFIRE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target", "release", "bonfire")
+
+MODELS = {
+    "lenet5": "model: lenet5\ndata: {name: digits, train: %d, test: 64}\nbatch_size: 32\noptimizer: {adam: {lr: 0.001}}\n",
+    "lenet": "model: lenet\ndata: {name: digits, train: %d, test: 64}\nbatch_size: 32\noptimizer: {sgd: {lr: 0.01, momentum: 0.9}}\n",
+    "tagger": "model: tagger\ndata: {name: grammar, train: %d, test: 64}\nbatch_size: 32\noptimizer: {adam: {lr: 0.001}}\n",
+    "mlp": "model: {mlp: {hidden: [512, 512]}}\ndata: {name: digits, train: %d, test: 64}\nbatch_size: 32\noptimizer: {sgd: {lr: 0.01}}\n",
+}
+
+# Hosts, what their links carry, and how they exchange: written down before anything was measured.
+SETUPS = {
+    1: dict(hosts=2, rate="100mbit", arch="allreduce", compression="none", local_steps=1),
+    2: dict(hosts=4, rate="100mbit", arch="allreduce", compression="none", local_steps=1),
+    3: dict(hosts=4, rate="100mbit", arch="allreduce", compression="int8", local_steps=1),
+    4: dict(hosts=4, rate="10mbit", arch="allreduce", compression="none", local_steps=8),
+    5: dict(hosts=4, rate="1gbit", arch="allreduce", compression="none", local_steps=1),
+    6: dict(hosts=4, rate="100mbit", arch="flat", compression="none", local_steps=1),
+}
+
+ROUNDS = 48
+EPOCHS = 4
+
+
+def run_file(model, setup, way):
+    """The run of a cell, exchanged in some way."""
+    text = MODELS[model] % (setup["hosts"] * 32 * ROUNDS)
+    text += f"epochs: {EPOCHS}\neval_every: {EPOCHS} epochs\ncheckpoint_every: {EPOCHS} epochs\n"
+    if way["arch"] == "single":
+        return text + "arch: single\nworkers: 1\nhead: {works: true}\n"
+    workers = way["workers"]
+    key = "allreduce" if way["arch"] == "allreduce" else "parameter_server"
+    text += f"arch: {way['arch']}\n{key}: {{num_workers: {workers}}}\nhead: {{works: {str(way['head_works']).lower()}}}\n"
+    if way["compression"].startswith("powersgd"):
+        text += f"compression: {{powersgd: {way['compression'].split()[1]}}}\n"
+    elif way["compression"] != "none":
+        text += f"compression: {way['compression']}\n"
+    if way["local_steps"] > 1:
+        text += f"local_steps: {way['local_steps']}\n"
+    return text
+
+
+def call(args, words, **options):
+    done = subprocess.run([args.program, *words], capture_output=True, text=True, timeout=900, **options)
+    if done.returncode != 0:
+        raise RuntimeError(f"bonfire {' '.join(words)}: {done.stderr.strip()[-400:]}")
+    return done.stdout
+
+
+def plan(args, folder, inventory, text):
+    """Every forecast of a run, the fastest first."""
+    file = os.path.join(folder, "plan.yml")
+    with open(file, "w") as f:
+        f.write(text)
+    lines = call(args, ["plan", "-i", inventory, file, "--json", "--save", os.path.join(folder, "pool.yml")])
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def seconds(args, folder, inventory, text):
+    """What an epoch takes in truth."""
+    file, out = os.path.join(folder, "run.yml"), os.path.join(folder, "run")
+    with open(file, "w") as f:
+        f.write(text)
+    subprocess.run(["rm", "-rf", out], check=True)
+    call(args, ["run", "-i", inventory, file, "--out", out, "--quiet"])
+    events = [json.loads(line) for line in open(os.path.join(out, "events.jsonl"))]
+    epochs = [event["seconds"] for event in events if event["event"] == "epoch_ended"]
+    return statistics.median(epochs[1:])
+
+
+def is_way(line, way):
+    keys = ("arch", "compression", "local_steps", "workers", "head_works")
+    return all(line[key] == way[key] for key in keys)
+
+
+def cell(args, folder, inventory, model, number):
+    setup = SETUPS[number]
+    way = dict(setup, workers=setup["hosts"], head_works=True)
+    text = run_file(model, setup, way)
+    lines = plan(args, folder, inventory, text)
+    forecast = next(line for line in lines if is_way(line, way))
+    measured = seconds(args, folder, inventory, text)
+    found = dict(model=model, setup=number, forecast=forecast["seconds_per_epoch"], measured=measured,
+                 computing_s=forecast["computing_s"], wire_s=forecast["wire_s"], waiting_s=forecast["waiting_s"])
+    found["error"] = found["forecast"] / measured - 1
+    if args.choices:
+        best = next(line for line in lines if line["best"])
+        rivals = {json.dumps(line, sort_keys=True): line for line in [best] + lines[:args.choices]}
+        times = [(seconds(args, folder, inventory_of(inventory, line, folder), run_file(model, setup, line)), line["best"])
+                 for line in rivals.values()]
+        found["chosen"] = next(time for time, is_best in times if is_best)
+        found["best"] = min([time for time, _ in times] + [measured])
+    return found
+
+
+def inventory_of(inventory, line, folder):
+    """The hosts of a candidate, the head's first."""
+    if line["arch"] != "single":
+        return inventory
+    hosts = [text for text in open(inventory) if text.split()[:1] == line["hosts"][:1]]
+    rest = [text for text in open(inventory) if text.startswith("[") or "=" in text.split(" ")[0]]
+    file = os.path.join(folder, "one.ini")
+    with open(file, "w") as f:
+        f.writelines(hosts + [text for text in rest if text not in hosts])
+    return file
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", nargs="*", help="lenet:2: a model and the number of a set-up")
+    parser.add_argument("--choices", type=int, default=0, metavar="N", help="also run the best and the N fastest")
+    parser.add_argument("--program", default=BONFIRE)
+    parser.add_argument("--lab", default="planlab")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for every cell")
+    args = parser.parse_args()
+    wanted = [tuple(word.split(":")) for word in args.cells or [f"{m}:{s}" for s in SETUPS for m in MODELS]]
+    wanted = [(model, int(number)) for model, number in wanted]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for hosts, rate in dict.fromkeys((SETUPS[n]["hosts"], SETUPS[n]["rate"]) for _, n in wanted):
+            call(args, ["lab", "up", "--name", args.lab, "--hosts", str(hosts), "--rate", rate])
+            inventory = f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini"
+            try:
+                for model, number in wanted:
+                    if (SETUPS[number]["hosts"], SETUPS[number]["rate"]) == (hosts, rate):
+                        found.append(cell(args, folder, inventory, model, number))
+                        print(json.dumps(found[-1]) if args.json else found[-1], file=sys.stderr, flush=True)
+            finally:
+                call(args, ["lab", "down", "--name", args.lab])
+    print("| model | hosts | rate | strategy | forecast s | measured s | error |\n|---|---|---|---|---|---|---|")
+    for line in found:
+        setup = SETUPS[line["setup"]]
+        way = setup["arch"] + ("" if setup["compression"] == "none" else f", {setup['compression']}")
+        way += f", {setup['local_steps']} local steps" if setup["local_steps"] > 1 else ""
+        print(f"| {line['model']} | {setup['hosts']} | {setup['rate']} | {way} | {line['forecast']:.2f} |"
+              f" {line['measured']:.2f} | {line['error']:+.1%} |")
+    errors = [abs(line["error"]) for line in found]
+    print(f"\nmedian error {statistics.median(errors):.1%}, worst {max(errors):.1%}")
+
+
+if __name__ == "__main__":
+    main()

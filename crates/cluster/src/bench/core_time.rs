@@ -1,0 +1,79 @@
+//! Time that the threads of this process were on a core.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// So far, all threads together; none if the system does not tell.
+pub(crate) fn core_s() -> Option<f64> {
+    let mut nanoseconds = 0;
+    for thread in fs::read_dir("/proc/self/task").ok()? {
+        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        nanoseconds += text.split_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    Some(nanoseconds as f64 / 1e9)
+}
+
+/// Measures wall and core time from some moment on.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    started: Instant,
+    core_s: Option<f64>,
+}
+
+impl Watch {
+    pub(crate) fn start() -> Self {
+        Self { started: Instant::now(), core_s: core_s() }
+    }
+
+    pub(crate) fn wall_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Where the system does not tell, as if one core had been at work all the time.
+    pub(crate) fn core_s(&self) -> f64 {
+        let now = core_s();
+        self.core_s.zip(now).map_or_else(|| self.wall_s(), |(before, now)| (now - before).max(1e-9))
+    }
+}
+
+const SPIN: Duration = Duration::from_millis(60);
+const SPINS: usize = 3;
+
+/// How long this thread was on a core, and how long it waited for one that others had.
+fn own_times() -> Option<(f64, f64)> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let mut words = text.split_whitespace().map(|word| word.parse::<u64>().map(|ns| ns as f64 / 1e9));
+    Some((words.next()?.ok()?, words.next()?.ok()?))
+}
+
+/// Which part of one core's time a thread gets that never rests: 1 where nobody holds it back. Others who are at work
+/// at the same time do not count: they may be gone when a run is there.
+pub(crate) fn share_of_a_core() -> f64 {
+    let spin = || {
+        let (started, before) = (Instant::now(), own_times());
+        let mut number = 1_u64;
+        while started.elapsed() < SPIN {
+            for _ in 0..1000 {
+                number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
+            }
+        }
+        let wall_s = started.elapsed().as_secs_f64();
+        let Some(((on, waited), (on_before, waited_before))) = own_times().zip(before) else { return 1.0 };
+        (on - on_before) / (wall_s - (waited - waited_before)).max(1e-9)
+    };
+    (0..SPINS).map(|_| spin()).fold(0.0, f64::max).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_that_never_rests_is_on_a_core() {
+        let before = core_s().expect("the system tells");
+        let share = share_of_a_core();
+        assert!(share > 0.0 && share <= 1.0, "{share}");
+        assert!(core_s().expect("the system tells") > before);
+    }
+}

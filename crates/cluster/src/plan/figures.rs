@@ -1,0 +1,274 @@
+//! What a plan has to know of a host: what its processor takes for the work of a run, and what its link carries.
+//!
+//! Work is counted in seconds of one core, and how many cores it can use at a time. So it says the same of a host that
+//! is alone on its machine and of one that shares it: how long something takes there is up to the simulated processor.
+
+use bonfire_report::{EnergyLabel, Watts};
+use bonfire_yaml::{Tree, YamlError, to_yaml};
+use serde::{Deserialize, Serialize};
+
+/// All that is known of a pool of hosts, for one model and its data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    /// The model and the data that it was measured with.
+    pub of: String,
+    pub hosts: Vec<HostFigures>,
+}
+
+/// A host in figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostFigures {
+    pub name: String,
+    /// Hosts of the same machine share its cores.
+    pub machine: String,
+    /// Of the machine.
+    pub cores: usize,
+    /// How many cores' time the host gets at most.
+    pub allowance: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<Power>,
+    pub work: WorkFigures,
+    pub link: LinkFigures,
+}
+
+/// What a host takes, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    pub watts: Watts,
+    pub label: EnergyLabel,
+}
+
+/// Some work: how many seconds of a core it takes, and on how many cores at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    pub core_s: f64,
+    pub width: f64,
+}
+
+/// A training step's gradient, of one batch on so many threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepFigures {
+    pub threads: usize,
+    pub batch: usize,
+    pub work: Work,
+    /// From which place of the gradient on it is settled, after which part of the work. Empty where several copies of
+    /// the model compute: then nothing is settled before the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<(usize, f64)>,
+    /// How single steps differ, as parts of their mean, the shortest first.
+    pub spread: Vec<f64>,
+}
+
+/// What a processor takes for the work of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkFigures {
+    pub steps: Vec<StepFigures>,
+    /// The optimiser's step.
+    pub update: Work,
+    /// The step that all make together after local steps, with what it takes to say how far a member went.
+    pub together: Work,
+    pub codecs: Vec<CodecFigures>,
+    /// Until a thread that sleeps is at work for another.
+    pub hop_s: f64,
+    /// Factors of rank 2: before, between and after their two exchanges.
+    pub factors: [Work; 3],
+}
+
+/// Seconds of a core for every float that travels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodecFigures {
+    /// The compression that it is of.
+    pub name: String,
+    /// From a gradient into a payload.
+    pub encode_s: f64,
+    /// From a payload into a sum.
+    pub add_s: f64,
+    /// From a payload in the place of what was there.
+    pub replace_s: f64,
+}
+
+/// What a host's link carries, each way, with TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFigures {
+    /// Bytes a second, while as many go the other way.
+    pub up: f64,
+    pub down: f64,
+    /// Bytes that an idle link takes at once.
+    pub burst: f64,
+    /// From one process to another, half of there and back.
+    pub latency_s: f64,
+    /// Seconds of a core for a frame and for each of its bytes.
+    pub send: FrameFigures,
+    pub receive: FrameFigures,
+}
+
+/// What the wire's threads take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrameFigures {
+    pub frame_s: f64,
+    pub byte_s: f64,
+}
+
+impl Pool {
+    /// As it is saved.
+    pub fn to_yaml(&self) -> Result<String, YamlError> {
+        to_yaml(self)
+    }
+
+    /// Figures that were saved, for a run of the same model and data.
+    pub fn read(origin: &str, text: &str, of: &str) -> Result<Self, YamlError> {
+        let tree = Tree::parse(origin, text)?;
+        let pool: Self = tree.read()?;
+        if pool.of != of {
+            return Err(tree.wrong("of", format!("was measured with {}, and this run is {of}", pool.of)));
+        }
+        if pool.hosts.is_empty() {
+            return Err(tree.wrong("hosts", "has no hosts"));
+        }
+        for (place, host) in pool.hosts.iter().enumerate() {
+            let wrong = |key: &str, rule: &str| tree.wrong(&format!("hosts[{place}].{key}"), rule);
+            if let Some((key, rule)) = host.power.and_then(|power| power.watts.check().err()) {
+                return Err(wrong(&format!("power.watts.{key}"), &rule));
+            }
+            let above_0 = [
+                ("cores", host.cores as f64),
+                ("allowance", host.allowance),
+                ("link.up", host.link.up),
+                ("link.down", host.link.down),
+            ];
+            if let Some((key, _)) = above_0.iter().find(|(_, value)| !(*value > 0.0 && value.is_finite())) {
+                return Err(wrong(key, "must be above 0"));
+            }
+            if host.work.steps.is_empty() {
+                return Err(wrong("work.steps", "must have a step that was measured"));
+            }
+        }
+        Ok(pool)
+    }
+}
+
+impl Work {
+    /// On a processor so many times as fast.
+    pub(crate) fn at(self, speed: f64) -> Self {
+        Self { core_s: self.core_s / speed, ..self }
+    }
+
+    /// How long it takes where nobody else is.
+    pub fn alone_s(self) -> f64 {
+        self.core_s / self.width.max(1e-9)
+    }
+}
+
+impl WorkFigures {
+    /// The same work on a processor so many times as fast.
+    pub(crate) fn at(&self, speed: f64) -> Self {
+        let mut there = self.clone();
+        there.steps.iter_mut().for_each(|step| step.work = step.work.at(speed));
+        there.codecs.iter_mut().for_each(|codec| codec.slow_down(speed));
+        there.factors = self.factors.map(|work| work.at(speed));
+        (there.update, there.together) = (self.update.at(speed), self.together.at(speed));
+        there.hop_s /= speed;
+        there
+    }
+
+    /// The work of a batch on so many threads, on the line between the two sizes beside it that were measured.
+    pub fn step(&self, threads: usize, batch: usize) -> Work {
+        let nearest = |step: &&StepFigures| step.threads.abs_diff(threads);
+        let Some(measured) = self.steps.iter().min_by_key(nearest).map(|step| step.threads) else {
+            return Work::default();
+        };
+        let mut steps: Vec<&StepFigures> =
+            self.steps.iter().filter(|step| step.threads == measured).collect();
+        steps.sort_by_key(|step| step.batch);
+        let above = steps.iter().position(|step| step.batch >= batch).unwrap_or(steps.len() - 1).max(1);
+        let (Some(low), Some(high)) = (steps.get(above - 1), steps.get(above)) else {
+            return steps[0].work.at(steps[0].batch as f64 / batch.max(1) as f64);
+        };
+        let place = (batch as f64 - low.batch as f64) / (high.batch as f64 - low.batch as f64).max(1.0);
+        let between = |low: f64, high: f64| low + place * (high - low);
+        let core_s = between(low.work.core_s, high.work.core_s).max(low.work.core_s * 1e-3);
+        Work { core_s, width: if place < 0.5 { low.work.width } else { high.work.width } }
+    }
+
+    /// What is measured of a step beside its work: that of the nearest size.
+    pub fn like(&self, threads: usize, batch: usize) -> Option<&StepFigures> {
+        self.steps.iter().min_by_key(|step| (step.threads.abs_diff(threads), step.batch.abs_diff(batch)))
+    }
+
+    /// What a codec takes; that of values as they are where it was not measured.
+    pub(crate) fn codec(&self, name: &str) -> CodecFigures {
+        let found = self.codecs.iter().find(|codec| codec.name == name).or(self.codecs.first());
+        found.cloned().unwrap_or_default()
+    }
+}
+
+impl CodecFigures {
+    fn slow_down(&mut self, speed: f64) {
+        for seconds in [&mut self.encode_s, &mut self.add_s, &mut self.replace_s] {
+            *seconds /= speed;
+        }
+    }
+}
+
+impl FrameFigures {
+    pub(crate) fn at(self, speed: f64) -> Self {
+        Self { frame_s: self.frame_s / speed, byte_s: self.byte_s / speed }
+    }
+
+    pub(crate) fn of(self, bytes: f64) -> f64 {
+        self.frame_s + self.byte_s * bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(sizes: &[(usize, usize, f64)]) -> WorkFigures {
+        let step = |&(threads, batch, core_s): &(usize, usize, f64)| StepFigures {
+            threads,
+            batch,
+            work: Work { core_s, width: threads as f64 },
+            settled: Vec::new(),
+            spread: vec![1.0],
+        };
+        let none = Work::default();
+        WorkFigures {
+            steps: sizes.iter().map(step).collect(),
+            update: none,
+            together: none,
+            codecs: Vec::new(),
+            hop_s: 0.0,
+            factors: [none; 3],
+        }
+    }
+
+    #[test]
+    fn a_batch_between_two_that_were_measured_is_on_their_line() {
+        let figures = figures(&[(1, 16, 2.0), (1, 32, 3.0), (1, 64, 5.0), (2, 32, 3.5)]);
+        let check = |threads, batch, expect: f64| {
+            let found = figures.step(threads, batch).core_s;
+            assert!((found - expect).abs() < 1e-9, "{batch} on {threads}: {found}");
+        };
+        check(1, 16, 2.0);
+        check(1, 24, 2.5);
+        check(1, 32, 3.0);
+        check(1, 48, 4.0);
+        check(1, 64, 5.0);
+        check(1, 128, 9.0);
+        check(1, 8, 1.5);
+        check(2, 32, 3.5);
+        check(8, 64, 7.0);
+    }
+}

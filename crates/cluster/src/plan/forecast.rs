@@ -1,0 +1,271 @@
+//! What a candidate would take, found by letting its processes go through some rounds.
+
+use std::collections::VecDeque;
+
+use bonfire_learn::random::Random;
+use bonfire_run::run_file::arch::Arch;
+use bonfire_run::run_file::{Compression, Settings};
+use serde::Serialize;
+
+use super::candidate::{Candidate, name, rounds};
+use super::figures::{CodecFigures, HostFigures};
+use super::group::{Books, Member};
+use super::script::{Manner, Stage, round};
+use super::server::{Server, Worker};
+use super::traffic::{Exchange, Traffic};
+use super::world::World;
+
+/// What a candidate would take, all of it an epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    pub candidate: Candidate,
+    pub seconds: f64,
+    /// Where they go, as the mean of the workers sees it: at work, waiting for the wire, for slower workers.
+    pub computing_s: f64,
+    pub wire_s: f64,
+    pub waiting_s: f64,
+    /// By all together.
+    pub bytes_per_round: f64,
+    /// Of the hosts that take part, if their watts are known.
+    pub wh: Option<f64>,
+}
+
+/// A line of `bonfire plan --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ForecastLine {
+    pub arch: Arch,
+    pub workers: usize,
+    pub head_works: bool,
+    pub hosts: Vec<String>,
+    pub compression: String,
+    pub local_steps: u64,
+    pub seconds_per_epoch: f64,
+    pub computing_s: f64,
+    pub wire_s: f64,
+    pub waiting_s: f64,
+    pub bytes_per_round: u64,
+    pub wh_per_epoch: Option<f64>,
+    pub best: bool,
+}
+
+impl Forecast {
+    pub fn line(&self, pool: &[HostFigures], best: bool) -> ForecastLine {
+        let Self { candidate, .. } = self;
+        ForecastLine {
+            arch: candidate.arch,
+            workers: candidate.workers(),
+            head_works: candidate.head_works(),
+            hosts: candidate.places().into_iter().map(|host| pool[host].name.clone()).collect(),
+            compression: name(candidate.compression),
+            local_steps: candidate.local_steps,
+            seconds_per_epoch: self.seconds,
+            computing_s: self.computing_s,
+            wire_s: self.wire_s,
+            waiting_s: self.waiting_s,
+            bytes_per_round: self.bytes_per_round.round() as u64,
+            wh_per_epoch: self.wh,
+            best,
+        }
+    }
+}
+
+/// Before the rounds that count everything gets into its stride.
+const WARM: usize = 2;
+
+/// A large group evens out by itself what few workers do by more rounds.
+fn counted(workers: usize) -> usize {
+    (48 / workers).clamp(2, 12)
+}
+
+/// Who takes part, and what goes between them.
+struct Scene<'a> {
+    candidate: &'a Candidate,
+    settings: &'a Settings,
+    hosts: Vec<&'a HostFigures>,
+    /// Of the workers, then the head: which of the hosts each is on.
+    processes: Vec<usize>,
+    exchanges: Vec<Exchange>,
+    /// The exchange of a round in which all travels as it is.
+    exact: usize,
+}
+
+/// What a candidate would take with these figures; `settings` are its own.
+pub(super) fn forecast(
+    candidate: &Candidate,
+    settings: &Settings,
+    pool: &[HostFigures],
+    (traffic, samples): (&mut Traffic<'_>, usize),
+) -> Forecast {
+    let places = candidate.places();
+    let place = |host: usize| places.iter().position(|&place| place == host).unwrap_or(0);
+    let mut processes: Vec<usize> = candidate.hosts.iter().map(|&host| place(host)).collect();
+    processes.push(place(candidate.head));
+    let workers = candidate.workers();
+    let mut exchanges = traffic.exchanges(candidate.compression, workers, candidate.local_steps);
+    let exact = exchanges.len();
+    exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
+    let hosts = places.iter().map(|&host| &pool[host]).collect();
+    let scene = Scene { candidate, settings, hosts, processes, exchanges, exact };
+    let played = scene.play();
+    let (updates, exact_rounds) = rounds(settings, samples);
+    // The last round of an epoch may be a short one.
+    let batches = samples as f64 / (settings.file.batch_size * workers) as f64;
+    let full = batches / candidate.local_steps as f64;
+    let short = (updates - full).clamp(0.0, 1.0) * played.busy_s;
+    let mut seconds = played.round_s * updates - short;
+    if candidate.compression != Compression::None {
+        seconds += exact_rounds * (played.exact_s - played.round_s);
+    }
+    let part = seconds / played.round_s;
+    let computing_s = played.busy_s * part;
+    let waiting_s = (played.most_busy_s - played.busy_s).max(0.0) * part;
+    Forecast {
+        candidate: candidate.clone(),
+        seconds,
+        computing_s: computing_s.min(seconds),
+        waiting_s: waiting_s.min((seconds - computing_s).max(0.0)),
+        wire_s: (seconds - computing_s - waiting_s).max(0.0),
+        bytes_per_round: played.bytes,
+        wh: scene.watt_hours(&played, seconds),
+    }
+}
+
+/// Some rounds that were played.
+struct Played {
+    round_s: f64,
+    exact_s: f64,
+    /// Of the workers, in a round: their mean, and that of the busiest.
+    busy_s: f64,
+    most_busy_s: f64,
+    bytes: f64,
+    /// Of every host, which part of its machine's cores was at work.
+    utilisation: Vec<f64>,
+}
+
+impl Scene<'_> {
+    fn workers(&self) -> usize {
+        self.candidate.workers()
+    }
+
+    fn is_exact(&self, number: usize) -> bool {
+        number == WARM + counted(self.workers()) && self.candidate.compression != Compression::None
+    }
+
+    fn rounds(&self) -> usize {
+        WARM + counted(self.workers()) + 2
+    }
+
+    /// How many threads a worker on a host has: the cores of a machine are shared out among all that train on it.
+    fn threads(&self, host: usize) -> usize {
+        let machine = &self.hosts[host].machine;
+        let workers = &self.processes[..self.workers()];
+        let there = workers.iter().filter(|&&other| self.hosts[other].machine == *machine).count();
+        self.settings.file.threads_on(self.hosts[host].cores, there)
+    }
+
+    /// The rounds of a worker: what it does, and which exchanges that uses.
+    fn script(&self, worker: usize) -> VecDeque<(Vec<Stage>, Vec<usize>)> {
+        let host = self.processes[worker];
+        let mut random = Random::at(self.settings.file.seed, &[worker as u64]);
+        let round = |number: usize| {
+            let exact = self.is_exact(number);
+            let manner = Manner {
+                threads: self.threads(host),
+                batch: self.settings.file.batch_size,
+                steps: self.candidate.local_steps,
+                overlaps: self.settings.file.overlap && self.exchanges_over_links(),
+                compression: self.candidate.compression,
+                exact,
+            };
+            let of = if exact { vec![self.exact] } else { (0..self.exact).collect() };
+            (round(self.hosts[host], &manner, &mut random), of)
+        };
+        (0..self.rounds()).map(round).collect()
+    }
+
+    fn exchanges_over_links(&self) -> bool {
+        self.workers() > 1 || self.candidate.arch != Arch::Allreduce
+    }
+
+    fn codecs(&self, host: usize) -> [CodecFigures; 2] {
+        let work = &self.hosts[host].work;
+        [work.codec(&name(self.candidate.compression)), work.codec("none")]
+    }
+
+    fn play(&self) -> Played {
+        let mut world = World::new(&self.hosts, &self.processes);
+        let books = match self.candidate.arch {
+            Arch::Allreduce => self.play_group(&mut world),
+            Arch::Single | Arch::Flat | Arch::Hierarchical => self.play_server(&mut world),
+        };
+        self.count(&books, &world)
+    }
+
+    fn play_group(&self, world: &mut World) -> Vec<Books> {
+        let workers = self.workers();
+        let member = |index: usize| {
+            let codecs = self.codecs(self.processes[index]);
+            Member::new((index, index), (workers, workers), codecs, self.script(index))
+        };
+        let mut members: Vec<Member> = (0..workers).map(member).collect();
+        while let Some(process) = world.next() {
+            match members.get_mut(process) {
+                Some(member) => member.wake(world, &self.exchanges),
+                // The head counts.
+                None => while world.take(process).is_some() {},
+            }
+        }
+        members.into_iter().map(|member| member.books).collect()
+    }
+
+    fn play_server(&self, world: &mut World) -> Vec<Books> {
+        let workers = self.workers();
+        let worker = |index: usize| {
+            let codecs = self.codecs(self.processes[index]);
+            let rounds = self.script(index).into_iter().map(|(stages, of)| (stages, of[0])).collect();
+            Worker::new(index, workers, codecs, rounds)
+        };
+        let mut all: Vec<Worker> = (0..workers).map(worker).collect();
+        let head = self.processes[workers];
+        let rounds = self.script(0).into_iter().map(|(_, of)| of[0]).collect();
+        let work = &self.hosts[head].work;
+        let mut server = Server::new(workers, workers, self.codecs(head), (work.update, work.hop_s), rounds);
+        while let Some(process) = world.next() {
+            match all.get_mut(process) {
+                Some(worker) => worker.wake(world, &self.exchanges),
+                None => server.wake(world, &self.exchanges),
+            }
+        }
+        all.into_iter().map(|worker| worker.books).collect()
+    }
+
+    fn count(&self, books: &[Books], world: &World) -> Played {
+        let (counted, workers) = (counted(self.workers()), books.len() as f64);
+        let last = |number: usize| {
+            books.iter().filter_map(|books| books.ends.get(number)).copied().fold(0.0, f64::max)
+        };
+        let (from, to) = (WARM - 1, WARM - 1 + counted);
+        let round_s = (last(to) - last(from)) / counted as f64;
+        let exact_s = last(to + 2) - last(to) - round_s;
+        let busy_s = |books: &Books| books.busy_s[WARM..=to].iter().sum::<f64>() / counted as f64;
+        let busy: Vec<f64> = books.iter().map(busy_s).collect();
+        let carried = |number: usize| books[0].carried[number];
+        let used = |host: usize| world.used(host) / (world.now * self.hosts[host].cores as f64).max(1e-9);
+        Played {
+            round_s,
+            exact_s,
+            busy_s: busy.iter().sum::<f64>() / workers,
+            most_busy_s: busy.iter().copied().fold(0.0, f64::max),
+            bytes: (carried(to) - carried(from)) / counted as f64,
+            utilisation: (0..self.hosts.len()).map(used).collect(),
+        }
+    }
+
+    fn watt_hours(&self, played: &Played, seconds: f64) -> Option<f64> {
+        let of = |(host, &busy): (&&HostFigures, &f64)| {
+            let watts = host.power?.watts;
+            Some((watts.idle + (watts.full - watts.idle) * busy.min(1.0)) * seconds / 3600.0)
+        };
+        self.hosts.iter().zip(&played.utilisation).map(of).sum()
+    }
+}

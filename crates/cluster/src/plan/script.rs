@@ -1,0 +1,84 @@
+//! What a worker does in a round, one thing after the other.
+
+use bonfire_learn::random::Random;
+use bonfire_run::run_file::Compression;
+
+use super::figures::{HostFigures, Work};
+
+/// One thing that a worker does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Stage {
+    Work(Work),
+    /// Sends what is settled from a place on, and takes what has come, without waiting.
+    Advance {
+        exchange: usize,
+        settled_from: usize,
+    },
+    /// The same until the exchange is over.
+    Complete {
+        exchange: usize,
+    },
+}
+
+/// How a worker computes and exchanges.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    pub threads: usize,
+    /// Its share of a round. All have as many samples, until shares by speed enter here.
+    pub batch: usize,
+    pub steps: u64,
+    pub overlaps: bool,
+    pub compression: Compression,
+    /// Whether all travels as it is in this round.
+    pub exact: bool,
+}
+
+/// The stages of a round on a host, without what a server's worker does with the sum. Single steps differ as those
+/// that were measured.
+pub(super) fn round(host: &HostFigures, manner: &Manner, random: &mut Random) -> Vec<Stage> {
+    let work = &host.work;
+    let (step, like) = (work.step(manner.threads, manner.batch), work.like(manner.threads, manner.batch));
+    let mut draw = || {
+        let spread = like.map_or(&[][..], |like| like.spread.as_slice());
+        let times = if spread.is_empty() { 1.0 } else { spread[random.below(spread.len())] };
+        Work { core_s: step.core_s * times, ..step }
+    };
+    let mut stages = Vec::new();
+    if manner.steps > 1 {
+        for _ in 0..manner.steps {
+            stages.extend([Stage::Work(draw()), Stage::Work(work.update)]);
+        }
+        exchange(&mut stages, host, manner);
+        stages.push(Stage::Work(work.together));
+        return stages;
+    }
+    let step = draw();
+    let factors = matches!(manner.compression, Compression::PowerSgd(_)) && !manner.exact;
+    let settled = like.map_or(&[][..], |like| like.settled.as_slice());
+    let mut done = 0.0;
+    for &(settled_from, part) in settled.iter().filter(|_| manner.overlaps && !factors) {
+        stages.push(Stage::Work(Work { core_s: step.core_s * (part - done), ..step }));
+        stages.push(Stage::Advance { exchange: 0, settled_from });
+        done = part;
+    }
+    stages.push(Stage::Work(Work { core_s: step.core_s * (1.0 - done), ..step }));
+    exchange(&mut stages, host, manner);
+    stages.push(Stage::Work(work.update));
+    stages
+}
+
+/// The exchange itself: of factors there are two, with computing around them.
+fn exchange(stages: &mut Vec<Stage>, host: &HostFigures, manner: &Manner) {
+    let Compression::PowerSgd(rank) = manner.compression else {
+        return stages.push(Stage::Complete { exchange: 0 });
+    };
+    if manner.exact {
+        return stages.push(Stage::Complete { exchange: 0 });
+    }
+    // They were measured with two columns.
+    let times = rank as f64 / 2.0;
+    let [before, between, after] =
+        host.work.factors.map(|work| Stage::Work(Work { core_s: work.core_s * times, ..work }));
+    let [left, right] = [0, 1].map(|exchange| Stage::Complete { exchange });
+    stages.extend([before, left, between, right, after]);
+}
