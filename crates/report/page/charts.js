@@ -13,13 +13,14 @@ class Chart {
     this.box = el('div', { class: 'plot', tabindex: 0, role: 'img', 'aria-label': title, onkeydown: (e) => this.key(e) });
     const log = options.log && el('label', { class: 'toggle' },
       el('input', { type: 'checkbox', onchange: (e) => { this.log = e.target.checked; this.draw(); } }), 'log');
-    const note = options.note && el('span', { class: 'note' }, options.note);
-    this.root = el('section', { class: 'chart' }, el('header', {}, el('h2', {}, title), note, log), this.box);
+    this.note = el('span', { class: 'note' }, options.note || '');
+    this.root = el('section', { class: 'chart' }, el('header', {}, el('h2', {}, title), this.note, log), this.box);
     new ResizeObserver(() => this.resize()).observe(this.box);
   }
 
   draw() {
-    const { series, marks = [], level } = this.view(this.by);
+    const { series, marks = [], level, note } = this.view(this.by);
+    if (note) this.note.textContent = note;
     const used = series.filter((s) => s.x.length);
     this.root.classList.toggle('empty', !used.length);
     this.points = used.reduce((sum, s) => sum + s.x.length, 0);

@@ -83,7 +83,7 @@ function nodesTable(run) {
     has(6) && ['°C', (n, m) => (m[6] == null ? '–' : m[6].toFixed(0) + (m[7] ? ' slowed' : ''))],
     has(8) && ['W', (n, m) => (m[8] == null ? '–' : m[8].toFixed(1))],
     ['late', (n) => (n.late ? count(n.late) : '–')],
-    ['heard', (n) => (n.lost ? 'lost' : n.heard == null ? '–' : run.ended ? clock(n.heard) : `${duration(Math.max(0, run.last - n.heard))} ago`)],
+    ['heard', (n) => (n.lost ? 'lost' : n.heard == null ? '–' : !goesOn(run) ? clock(n.heard) : `${duration(Math.max(0, run.last - n.heard))} ago`)],
   ].filter(Boolean);
   for (const node of [...run.nodes.values()].sort((a, b) => byName(a.name, b.name))) {
     const cells = columns.map(([head, of], i) => el(i ? 'td' : 'th', { scope: i ? null : 'row', 'data-label': head }, of(node, at(node.name))));
@@ -95,11 +95,14 @@ function nodesTable(run) {
   return el('table', { class: 'nodes' }, el('thead', {}, el('tr', {}, ...heads)), body);
 }
 
+// A chart has as many curves as people can tell apart.
+const few = (all) => (all > SERIES.length ? `the first ${SERIES.length} of ${all}` : '');
+
 function machineSeries(run, by, column, factor) {
   return [...run.machines].slice(0, SERIES.length).map(([name, rows], i) => {
     const known = rows.filter((row) => row[column] != null);
     const x = known.map((row) => (by === 'time' ? row[0] : place(run, { at: row[0], round: null }, by)));
-    return { label: name === 'run' ? 'this process' : name, colour: SERIES[i], x: rising(x), y: known.map((row) => row[column] * factor) };
+    return { label: name !== 'run' ? name : run.nodes.size ? 'head' : 'this process', colour: SERIES[i], x: rising(x), y: known.map((row) => row[column] * factor) };
   });
 }
 
@@ -138,8 +141,8 @@ function chartsOf(run) {
     new Chart('Accuracy', { format: (v) => percent(v), tick: percentTick }, two('accuracy')),
     new Chart('Samples per second', { format: rate, range: zero }, speed),
     new Chart('Cores in use', { format: (v) => v.toFixed(2), tick: (v) => String(+v.toPrecision(3)), range: zero },
-      (by) => ({ series: machineSeries(run, by, 1, 1) })),
-    new Chart('Memory', { format: (v) => bytes(v), range: zero }, (by) => ({ series: machineSeries(run, by, 3, 1e6) })),
+      (by) => ({ series: machineSeries(run, by, 1, 1), note: few(run.machines.size) })),
+    new Chart('Memory', { format: (v) => bytes(v), range: zero }, (by) => ({ series: machineSeries(run, by, 3, 1e6), note: few(run.machines.size) })),
     new Chart('Learning rate', { format: (v) => v.toPrecision(4), tick: (v) => String(+v.toPrecision(3)), range: zero },
       (by) => ({ series: [{ label: 'rate', colour: 'green', x: axisOf(run.progress, by), y: run.progress.lr }] })),
   ];

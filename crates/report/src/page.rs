@@ -53,16 +53,19 @@ impl PageRun {
         let ThinLog { lines, events } = ThinLog::read(&folder.join("events.jsonl"))?;
         let state = fs::read(folder.join("state.json")).unwrap_or_default();
         let mut state: Value = serde_json::from_slice(&state).unwrap_or_default();
-        let resume = resume(folder, &state);
+        let run_file = fs::read_to_string(folder.join("run.yml")).ok();
+        // The log of a run on other machines is here for a while, and its folder is not.
+        let is_here = run_file.is_some();
+        let resume = is_here.then(|| resume(folder, &state));
         hide_secrets(&mut state);
         Ok(Self {
             label,
-            folder: folder.display().to_string(),
+            folder: if is_here { folder.display().to_string() } else { String::new() },
             live: None,
             age_s: None,
             line: lines,
-            run_file: fs::read_to_string(folder.join("run.yml")).ok(),
-            resume: Some(resume),
+            run_file,
+            resume,
             state,
             events,
         })

@@ -24,6 +24,7 @@ mod run;
 mod run_args;
 mod setup;
 mod show;
+mod status;
 mod stop;
 mod train;
 
@@ -85,6 +86,8 @@ enum Command {
     Node(node::NodeArgs),
     /// Measure the checkpoints of a run, also while it goes on
     Eval(eval::EvalArgs),
+    /// Show how far runs are
+    Status(status::StatusArgs),
     /// Show a run, or all runs of a folder, in a browser
     Page(page::PageCommandArgs),
     /// Write a page with charts of a run, or of several
@@ -134,6 +137,7 @@ impl Command {
             Self::Head(args) => head::run(args),
             Self::Node(args) => node::run(&args),
             Self::Eval(args) => eval::run(&args).map(done),
+            Self::Status(args) => status::run(&args).map(done),
             Self::Page(args) => page::run(&args).map(done),
             Self::Report(args) => report::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),

@@ -46,6 +46,7 @@ mod python;
 mod readme;
 mod run_folder;
 mod seed;
+mod seeing;
 mod shares;
 mod stop;
 mod strangers;
