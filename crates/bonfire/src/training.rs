@@ -142,7 +142,13 @@ impl<'a> Training<'a> {
     }
 
     fn prepare(&self, scale: Scale) -> Result<Job> {
-        let settings = self.settings()?;
+        let mut settings = self.settings()?;
+        match scale {
+            Scale::Threads => local::check_shares(&settings)?,
+            // Ranks of one launcher are on machines of one kind.
+            Scale::Nodes if self.ranks.is_none_or(|ranks| ranks.head_apart) => settings.share_by_speed(),
+            Scale::Nodes => {}
+        }
         match &self.own {
             Some(own) => Job::with_model(settings, scale, &own.name, &*own.build),
             None => Job::prepare(settings, scale),

@@ -12,6 +12,7 @@ mod mail;
 pub mod plan;
 pub mod remote;
 mod roles;
+mod room;
 #[cfg(test)]
 mod simulation;
 mod trainer;

@@ -3,29 +3,58 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bonfire_report::{Exit, Summary};
 use bonfire_wire::proto;
+use bonfire_yaml::YamlError;
 
 use crate::mail::mailbox;
 use crate::roles::head;
 use crate::roles::network::{Network, Switchboard};
 use crate::roles::node::{self, Connections, Equipment};
 use crate::roles::registry::{COMPARE_EVERY, Entry, Registry};
+use crate::roles::vitals::Vitals;
 use bonfire_run::checkpoint::layout_digest;
 use bonfire_run::run::Run;
+use bonfire_run::run_file::{Settings, ShareRule, Topology};
 
 /// Threads of this process are there at once.
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Trains in this process to the end: workers that are in step share memory, all others are nodes over links of memory.
 pub fn finish(run: Run, stop: &AtomicBool) -> Result<Summary> {
-    match run.job.settings.topology.is_in_step() {
+    match run.job.settings.is_in_step() {
         true => run.finish(stop),
         false => run.finish_by(|run| train(run, stop)),
     }
+}
+
+/// Whether threads can have the shares that a run file asks for.
+pub fn check_shares(settings: &Settings) -> Result<(), YamlError> {
+    let threads: Vec<String> = (0..settings.topology.nodes()).map(name).collect();
+    match &settings.shares {
+        ShareRule::Equal => Ok(()),
+        _ if matches!(settings.topology, Topology::Single { .. }) => {
+            let key = if settings.says("shares") { "shares" } else { "dynamic" };
+            Err(settings
+                .wrong(key, "is for workers on several machines: these are on one, as `arch: single`"))
+        }
+        ShareRule::Named(weights) => match weights.keys().find(|name| !threads.contains(name)) {
+            Some(unknown) => {
+                let message = format!("no worker is called {unknown}: here they are {}", threads.join(", "));
+                Err(settings.wrong(&format!("shares.{unknown}"), message))
+            }
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// What a node is called that is a thread.
+fn name(index: usize) -> String {
+    format!("thread-{}", index + 1)
 }
 
 /// Trains with a thread for every node that the run asks for.
@@ -53,8 +82,13 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
             switchboard.register(&address, &own_post);
             let (head_link, link) = (own_post.number(), post.number());
             let (head, outbox) = bonfire_wire::memory_link(own_post.sink(head_link), post.sink(link));
-            let name = format!("thread-{}", i + 1);
-            let join = proto::Join { name, machine: "here".into(), cores, address, ..proto::Join::default() };
+            let join = proto::Join {
+                name: name(i),
+                machine: "here".into(),
+                cores,
+                address,
+                ..proto::Join::default()
+            };
             let number = registry.admit(link, outbox, join);
             if let Some(node) = registry.get_mut(number) {
                 node.is_ready = true;
@@ -66,7 +100,10 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
                 worker: None,
             };
             let network: Arc<dyn Network> = switchboard.clone();
-            let connections = move || Connections::new(number, head_link, head, own_post, own_mail, network);
+            let connections = move || Connections {
+                vitals: Some(Vitals::of_thread(Instant::now())),
+                ..Connections::new(number, head_link, head, own_post, own_mail, network)
+            };
             let equipment = (equipment, workers.next());
             thread::Builder::new()
                 .name(format!("node-{number}"))

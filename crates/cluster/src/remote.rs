@@ -24,6 +24,7 @@ use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::cpus::Cpus;
 use crate::roles::network::Grpc;
 use crate::roles::node::{self, Connections, HeadGone};
+use crate::roles::vitals::Vitals;
 use bonfire_run::run_file::Settings;
 
 pub use crate::roles::head::Absent;
@@ -152,6 +153,7 @@ fn attend(
     tell(Stage::Ready { name: format!("node {}", welcome.node) });
     let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, Arc::new(network));
     (connections.waiting, connections.pack) = (customers, pack);
+    connections.vitals = Some(Vitals::of_process(Instant::now()));
     node::serve(&mut connections, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))
 }
 

@@ -42,6 +42,7 @@ fn body(chance: &mut Chance) -> Body {
         }),
         3 => Body::Fetch(proto::Fetch { offset: chance.number() }),
         4 | 5 => Body::Ready(proto::Ready {
+            samples: chance.number(),
             data_digest: digest(chance),
             layout_digest: digest(chance),
             error: if chance.percent(80) { String::new() } else { chance.text() },
@@ -105,7 +106,7 @@ fn no_order_takes_a_worker_down() {
     let settings = Settings::read("a test", run_file, &Overrides::default(), 1).expect("settings");
     let dataset = settings.file.data.load().expect("data");
     let worker = Worker::build(1, || settings.file.model.build(&dataset.shape)).expect("a worker");
-    let mut trainer = Trainer::new(&settings, &dataset, worker).expect("a trainer");
+    let mut trainer = Trainer::new(&settings, &dataset, worker, 0).expect("a trainer");
     let len = trainer.layout().len();
     let mut nothing = Gradient::new(trainer.layout());
     (nothing.weight, nothing.values) = (1.0, vec![0.5; len]);
@@ -137,7 +138,7 @@ fn no_order_takes_a_worker_down() {
         let mut pieces = pieces.into_iter();
         let is_taken = pieces.all(|(piece, payload)| updates.piece(&piece, payload).is_ok())
             && updates.apply(replica, &go).is_ok();
-        let has = trainer.has(unit);
+        let has = trainer.has(&unit.into());
         if has {
             trainer.compute(unit);
         }

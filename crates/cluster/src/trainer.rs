@@ -1,11 +1,12 @@
 //! What a node that trains has at hand: the data, a worker, and a copy of the parameters.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bonfire_data::{Dataset, Samples};
+use bonfire_data::{Cut, Dataset, Samples};
 use bonfire_learn::{Gradient, Layout, Tally};
+use bonfire_report::{Phase, Phases};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -16,8 +17,10 @@ use bonfire_exchange::updates::Updates;
 use bonfire_run::crew::round_seed;
 use bonfire_run::loader::{Shares, Sharing};
 use bonfire_run::replica::{Replica, StepSize};
-use bonfire_run::run_file::Settings;
+use bonfire_run::run_file::{Distribute, Settings};
 use bonfire_run::worker::{UnitSeed, Worker};
+
+use crate::room::Room;
 
 /// A worker and all that it needs.
 #[derive(Debug)]
@@ -32,7 +35,29 @@ pub(crate) struct Trainer {
     /// Of the last unit that was computed.
     pub gradient: Gradient,
     settings: Settings,
+    /// How many samples all workers have together.
+    total: usize,
+    /// Of a worker that has data of its own: which round of them comes next.
+    own_round: Option<u64>,
     pub pool: ThreadPool,
+    room: Room,
+    /// What it spent its time on, since that was last told.
+    pub phases: Phases,
+    /// Whether it has computed anything.
+    has_begun: bool,
+}
+
+/// What to compute: a unit, or in its place a part of several where workers have unequal shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub unit: Unit,
+    pub cut: Option<Cut>,
+}
+
+impl From<Unit> for Task {
+    fn from(unit: Unit) -> Self {
+        Self { unit, cut: None }
+    }
 }
 
 /// What computing a unit took and gave.
@@ -40,6 +65,8 @@ pub(crate) struct Trainer {
 pub(crate) struct Computed {
     pub tally: proto::Tally,
     pub seconds: f64,
+    /// How many samples at a time the memory is for; 0 if that is not known.
+    pub most_samples: u32,
 }
 
 impl Computed {
@@ -51,16 +78,27 @@ impl Computed {
         sum.answers += tally.answers;
         sum.correct += tally.correct;
         sum.samples += tally.samples;
+        sum.words += tally.words;
         self.seconds += other.seconds;
     }
 }
 
 impl Trainer {
-    /// A trainer for a worker, on a run's data.
-    pub(crate) fn new(settings: &Settings, dataset: &Dataset, mut worker: Worker) -> Result<Self> {
+    /// A trainer for a worker, on a run's data: of `total` samples, where those of every node are its own.
+    pub(crate) fn new(
+        settings: &Settings,
+        dataset: &Dataset,
+        mut worker: Worker,
+        total: usize,
+    ) -> Result<Self> {
         let (copies, threads) = (worker.copies().len(), worker.threads());
         let layout = worker.layout().clone();
         let file = &settings.file;
+        let samples = dataset.train.len();
+        let (total, sharing) = match file.distribute {
+            Distribute::Own => (total, Sharing::own(settings, samples, total, copies)),
+            Distribute::Local | Distribute::Ship => (samples, Sharing::of(settings, samples, copies)),
+        };
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("copy-{i}"))
@@ -69,13 +107,18 @@ impl Trainer {
         Ok(Self {
             samples: Arc::clone(&dataset.train),
             worker,
-            shares: Shares::new(Sharing::of(settings, dataset.train.len(), copies)),
+            shares: Shares::new(sharing),
             replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
             encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::of(file.compression)),
             gradient: Gradient::new(&layout),
             settings: settings.clone(),
+            total,
+            own_round: None,
             pool,
+            room: Room::new(),
+            phases: Phases::default(),
+            has_begun: false,
         })
     }
 
@@ -84,33 +127,69 @@ impl Trainer {
     }
 
     /// Computes the gradient of a unit.
-    pub(crate) fn compute(&mut self, unit: Unit) -> Computed {
-        self.compute_by_layers(unit, &mut |_, _, _| ())
+    pub(crate) fn compute(&mut self, task: impl Into<Task>) -> Computed {
+        self.compute_by_layers(task, &mut |_, _, _| ())
     }
 
     /// The same. Where the worker has one copy of the model, `settled` hears layer by layer from where on the gradient
     /// will not change any more, and has the encoder at hand.
     pub(crate) fn compute_by_layers(
         &mut self,
-        unit: Unit,
+        task: impl Into<Task>,
         settled: &mut (dyn FnMut(&mut ChunkEncoder, &Gradient, usize) + Send),
     ) -> Computed {
         let started = Instant::now();
-        let sharing = self.shares.sharing();
-        let (within, slot) = (unit.index as usize / sharing.workers, unit.index as usize % sharing.workers);
-        let round = unit.epoch * sharing.rounds_per_epoch + within as u64;
+        let Task { unit, cut } = task.into();
+        let (round, slot) = self.place(unit);
         self.shares.go_to(&self.samples, round);
+        if let Some(cut) = cut {
+            self.shares.cut(cut);
+        }
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
         let seed = UnitSeed { seed: round_seed(self.settings.file.seed, round), slot };
-        let encoder = &mut self.encoder;
-        self.pool.install(|| {
+        let (encoder, mut aside) = (&mut self.encoder, Duration::ZERO);
+        let loaded = self.pool.install(|| {
             worker.load(samples, shares, slot);
-            worker
-                .compute(parameters, seed, gradient, &mut |gradient, from| settled(encoder, gradient, from));
+            let loaded = Instant::now();
+            worker.compute(parameters, seed, gradient, &mut |gradient, from| {
+                let begun = Instant::now();
+                settled(encoder, gradient, from);
+                aside += begun.elapsed();
+            });
+            loaded
         });
-        let (tally, samples) = (self.worker.tally(), self.worker.samples());
-        Computed { tally: to_proto(tally, samples as u64), seconds: started.elapsed().as_secs_f64() }
+        let done = Instant::now();
+        self.phases.add(Phase::Data, loaded - started);
+        self.phases.add(Phase::Compute, (done - loaded).saturating_sub(aside));
+        self.phases.add(Phase::Encode, aside);
+        self.has_begun = true;
+        let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
+        let (seconds, most_samples) = ((done - started).as_secs_f64(), self.room.after(tally.samples));
+        #[cfg(test)]
+        let seconds = crate::simulation::toil(tally.samples).map_or(seconds, |time| time.as_secs_f64());
+        Computed { tally, seconds, most_samples }
+    }
+
+    /// Waited for others so long. What comes before its first unit is no part of the training.
+    pub(crate) fn waited(&mut self, time: Duration) {
+        if self.has_begun {
+            self.phases.add(Phase::Wait, time);
+        }
+    }
+
+    /// Which samples a unit is: the round and the slot of them. Data of one's own are gone through one round after the
+    /// other, from where the first unit would be on, whatever becomes of the other workers.
+    fn place(&mut self, unit: Unit) -> (u64, usize) {
+        let (index, sharing) = (unit.index as usize, self.shares.sharing());
+        if self.settings.file.distribute != Distribute::Own {
+            let within = (index / sharing.workers) as u64;
+            return (unit.epoch * sharing.rounds_per_epoch + within, index % sharing.workers);
+        }
+        let first = unit.epoch * sharing.rounds_per_epoch + (index / self.settings.workers) as u64;
+        let round = self.own_round.map_or(first, |last| last + 1);
+        self.own_round = Some(round);
+        (round, 0)
     }
 
     /// Whether gradients leave while they are computed.
@@ -123,11 +202,13 @@ impl Trainer {
         self.settings.topology.waits_for_all()
     }
 
-    /// Whether there is such a unit.
-    pub(crate) fn has(&self, unit: Unit) -> bool {
-        let sharing = self.shares.sharing();
-        let per_epoch = sharing.rounds_per_epoch.saturating_mul(sharing.workers as u64);
-        u64::from(unit.index) < per_epoch && unit.epoch.checked_mul(per_epoch).is_some()
+    /// Whether there is such a unit, or part of several.
+    pub(crate) fn has(&self, Task { unit, cut }: &Task) -> bool {
+        let Sharing { rounds_per_epoch, .. } = Sharing::of(&self.settings, self.total.max(1), 1);
+        let per_epoch = rounds_per_epoch.saturating_mul(self.settings.workers as u64);
+        u64::from(unit.index) < per_epoch
+            && unit.epoch.checked_mul(per_epoch).is_some()
+            && cut.as_ref().is_none_or(|cut| cut.fits(per_epoch))
     }
 
     /// A round without a share: a gradient of nothing.
@@ -142,22 +223,26 @@ impl Trainer {
         self.replica = Replica::of(&self.settings, self.worker.layout());
     }
 
-    /// How many samples there are to train on.
+    /// How many samples there are to train on, over all workers.
     pub(crate) fn samples(&self) -> usize {
-        self.samples.len()
+        self.total
     }
 
     /// One step by a sum of gradients.
     pub(crate) fn step(&mut self, lr: f32) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
         let step = StepSize { lr, clip: self.settings.file.clip_norm };
+        let begun = Instant::now();
         self.pool.install(|| replica.step(std::slice::from_ref(gradient), step));
+        self.phases.add(Phase::Apply, begun.elapsed());
     }
 
     /// One step by the sum of how far the members of a group went, each by itself.
     pub(crate) fn step_together(&mut self) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);
+        let begun = Instant::now();
         self.pool.install(|| replica.step_together(std::slice::from_ref(gradient)));
+        self.phases.add(Phase::Apply, begun.elapsed());
     }
 }
 
@@ -169,9 +254,9 @@ pub(crate) fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Troubl
     differs.then(|| proto::Trouble { reason: reason(), unreachable: 0 })
 }
 
-pub(crate) fn to_proto(tally: &Tally, samples: u64) -> proto::Tally {
+pub(crate) fn to_proto(tally: &Tally, samples: u64, words: u64) -> proto::Tally {
     let &Tally { loss, weight, answers, correct, .. } = tally;
-    proto::Tally { loss, weight, answers, correct, samples }
+    proto::Tally { loss, weight, answers, correct, samples, words }
 }
 
 #[cfg(test)]

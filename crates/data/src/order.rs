@@ -4,11 +4,64 @@
 //! samples differ in length, those of a round are of similar length: less padding. Both depend on the seed, the epoch
 //! and the global batch alone, so every node of a run can tell them without asking.
 
-use crate::Samples;
 use bonfire_learn::random::Random;
+use serde::{Deserialize, Serialize};
+
+use crate::Samples;
 
 /// How many rounds' worth of samples are sorted by length together. More saves padding, fewer mixes better.
 const WINDOW: usize = 10;
+
+/// One of several unequal parts of some batches of an epoch, which follow each other.
+///
+/// As many batches as there are parts are put together and dealt out again: each part gets as much of them as its share
+/// is of all shares. So whoever does which part, together they have the samples of those batches, each once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// Of which batch of the epoch on, counted as workers of equal shares have them.
+    pub first: u32,
+    /// Which of the parts this is.
+    pub place: u32,
+    pub shares: Vec<u32>,
+}
+
+impl Cut {
+    /// How many of so many samples each part has: its share of them, rounded such that together they have all.
+    pub fn counts(&self, samples: usize) -> Vec<usize> {
+        let all = self.shares.iter().map(|share| u128::from(*share)).sum::<u128>().max(1);
+        let place = |sum: u128| ((2 * sum * samples as u128 + all) / (2 * all)) as usize;
+        let (mut sum, mut before) = (0, 0);
+        let mut count = |share: &u32| {
+            sum += u128::from(*share);
+            let after = place(sum);
+            after - std::mem::replace(&mut before, after)
+        };
+        self.shares.iter().map(&mut count).collect()
+    }
+
+    /// Whether it is a part of batches of an epoch that has so many.
+    pub fn fits(&self, batches_per_epoch: u64) -> bool {
+        let end = u64::from(self.first) + self.shares.len() as u64;
+        (self.place as usize) < self.shares.len()
+            && end <= batches_per_epoch
+            && self.shares.iter().any(|share| *share > 0)
+    }
+
+    /// Which of so many samples are this part's: dealt out like cards, to who has more of them more often.
+    fn places(&self, samples: usize) -> impl Iterator<Item = usize> {
+        let (counts, own) = (self.counts(samples), self.place as usize);
+        // A part's card k of n would lie at (2k + 1) / 2n of the way through all.
+        (0..counts[own]).map(move |card| {
+            let before = |part: usize| {
+                let (others, place) = (counts[part], (2 * card + 1) * counts[part]);
+                // Cards of another part that lie before this one; at the same place, the first part comes first.
+                let reach = if part < own { place + counts[own] } else { place + counts[own] - 1 };
+                (reach / (2 * counts[own])).min(others)
+            };
+            card + (0..counts.len()).filter(|&part| part != own).map(before).sum::<usize>()
+        })
+    }
+}
 
 /// The permutation of one epoch.
 #[derive(Debug, Default)]
@@ -47,6 +100,20 @@ impl EpochOrder {
         let end = (start + self.round_size).min(self.samples.len());
         share.clear();
         share.extend(self.samples[start..end].iter().skip(worker).step_by(workers));
+    }
+
+    /// The same where workers have unequal parts.
+    pub fn part(&self, cut: &Cut, workers: usize, share: &mut Vec<u32>) {
+        let mut places: Vec<usize> = Vec::new();
+        for batch in cut.first as usize..cut.first as usize + cut.shares.len() {
+            let start = batch / workers * self.round_size;
+            let end = (start + self.round_size).min(self.samples.len());
+            places.extend((start..end).skip(batch % workers).step_by(workers));
+        }
+        // As they lie in the epoch, so that every part has its part of the long ones.
+        places.sort_unstable();
+        share.clear();
+        share.extend(cut.places(places.len()).map(|place| self.samples[places[place]]));
     }
 }
 
@@ -93,6 +160,64 @@ mod tests {
                 }
                 seen.sort_unstable();
                 assert_eq!(seen, (0..samples.len() as u32).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn every_sample_is_in_one_part() {
+        for samples in [images(1000), images(61), sentences(997)] {
+            let (workers, round_size) = (4, 32);
+            let mut order = EpochOrder::default();
+            order.shuffle(&samples, round_size, 1, 0);
+            let batches = EpochOrder::rounds(samples.len(), round_size) * workers;
+            // Of as many workers as there are slots, and of fewer and more of them.
+            for shares in
+                [vec![16, 16, 32, 64], vec![40, 8, 48], vec![8, 8, 100, 7, 37], vec![0, 64], vec![32]]
+            {
+                let (mut seen, mut part) = (Vec::new(), Vec::new());
+                let mut first = 0;
+                while first < batches {
+                    let shares = shares[..shares.len().min(batches - first)].to_vec();
+                    let some: Vec<u32> =
+                        if shares.iter().all(|share| *share == 0) { vec![1] } else { shares };
+                    for place in 0..some.len() as u32 {
+                        let cut = Cut { first: first as u32, place, shares: some.clone() };
+                        assert!(cut.fits(batches as u64));
+                        order.part(&cut, workers, &mut part);
+                        seen.extend_from_slice(&part);
+                    }
+                    first += some.len();
+                }
+                seen.sort_unstable();
+                assert_eq!(seen, (0..samples.len() as u32).collect::<Vec<_>>(), "{shares:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_as_large_as_their_shares() {
+        let cut = |shares: &[u32], place| Cut { first: 0, place, shares: shares.to_vec() };
+        assert_eq!(cut(&[16, 16, 32, 64], 0).counts(128), [16, 16, 32, 64]);
+        assert_eq!(cut(&[16, 16, 32, 64], 0).counts(64), [8, 8, 16, 32]);
+        assert_eq!(cut(&[16, 16, 32, 64], 0).counts(5), [1, 0, 2, 2]);
+        assert_eq!(cut(&[0, 16], 0).counts(7), [0, 7]);
+        let places: Vec<Vec<usize>> = (0..2).map(|place| cut(&[3, 9], place).places(12).collect()).collect();
+        assert_eq!(places, [vec![1, 5, 9], vec![0, 2, 3, 4, 6, 7, 8, 10, 11]], "mixed like cards");
+        assert!(!cut(&[3, 9], 2).fits(100) && !cut(&[3, 9], 0).fits(1) && !cut(&[0], 0).fits(9));
+    }
+
+    #[test]
+    fn equal_parts_are_the_shares_of_equal_workers() {
+        let samples = sentences(997);
+        let mut order = EpochOrder::default();
+        order.shuffle(&samples, 24, 1, 0);
+        let (mut part, mut share) = (Vec::new(), Vec::new());
+        for round in 0..20 {
+            for worker in 0..3 {
+                order.part(&Cut { first: 3 * round, place: worker, shares: vec![8; 3] }, 3, &mut part);
+                order.share(round as usize, worker as usize, 3, &mut share);
+                assert_eq!(part, share);
             }
         }
     }

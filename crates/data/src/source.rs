@@ -28,7 +28,7 @@ pub use known::{KNOWN, Known, known, nearest, user_folder};
 pub const SEED: u64 = 2024;
 
 /// The most samples or words that can be asked for: a slip of the finger must not fill the memory.
-const MOST: usize = 100_000_000;
+pub(crate) const MOST: usize = 100_000_000;
 
 /// A data set and how to prepare it. In a run file either a name or folder alone, or a mapping of these fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]

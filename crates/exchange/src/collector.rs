@@ -64,6 +64,11 @@ impl Collector {
         }
     }
 
+    /// How many chunks a push has.
+    pub fn chunks(&self) -> usize {
+        self.chunks.count()
+    }
+
     /// No chunk has more bytes.
     pub fn most_bytes(&self) -> usize {
         self.chunks.most_bytes()

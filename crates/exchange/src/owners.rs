@@ -10,6 +10,30 @@ pub fn parts(members: usize, servers: usize) -> Vec<f64> {
     [vec![own; members], vec![server; servers]].concat()
 }
 
+/// The same for members with links of such speeds, without servers: the one that is done last is done as soon as can
+/// be. Speeds that differ little count as equal.
+pub fn parts_by_speed(speeds: &[f64]) -> Vec<f64> {
+    let n = speeds.len();
+    let (slowest, fastest) = speeds.iter().fold((f64::MAX, 0.0f64), |(a, b), &s| (a.min(s), b.max(s)));
+    // Two members send all that they have to each other, whoever sums it.
+    if n < 3 || slowest <= 0.0 || fastest < DIFFERENT * slowest {
+        return parts(n, 0);
+    }
+    // With a part w a link carries 1 + (n - 2) w, so in a time t it can have as much.
+    let most = |t: f64| speeds.iter().map(move |speed| ((t * speed - 1.0) / (n as f64 - 2.0)).max(0.0));
+    // One of them has all at the latest then.
+    let (mut less, mut more) = (0.0, (n as f64 - 1.0) / fastest);
+    for _ in 0..100 {
+        let t = (less + more) / 2.0;
+        if most(t).sum::<f64>() < 1.0 { less = t } else { more = t }
+    }
+    let all: f64 = most(more).sum();
+    most(more).map(|part| part / all).collect()
+}
+
+/// Links whose speeds differ by less than this factor are as fast.
+const DIFFERENT: f64 = 1.5;
+
 /// This part of all chunks may be on its way at a time, to their owners and back.
 const WINDOW: usize = 4;
 
@@ -49,6 +73,21 @@ pub fn owners(loads: &[usize], parts: &[f64]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slow_links_carry_less() {
+        let near = |speeds: &[f64], expect: &[f64]| {
+            let parts = parts_by_speed(speeds);
+            let is_near = parts.iter().zip(expect).all(|(part, expect)| (part - expect).abs() < 1e-6);
+            assert!(is_near && parts.len() == expect.len(), "{speeds:?}: {parts:?} instead of {expect:?}");
+        };
+        near(&[100.0, 90.0, 110.0, 95.0], &[0.25; 4]);
+        near(&[100.0, 1.0], &[0.5; 2]);
+        near(&[100.0, 100.0, 100.0, 10.0], &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0]);
+        near(&[1000.0, 100.0, 100.0], &[1.0, 0.0, 0.0]);
+        // 1 + 2 w is as long on each.
+        near(&[100.0, 100.0, 60.0, 60.0], &[0.4375, 0.4375, 0.0625, 0.0625]);
+    }
 
     #[test]
     fn all_links_are_busy_for_as_long() {

@@ -125,6 +125,19 @@ impl<E: From<Closed>> Peers<'_, E> {
     }
 }
 
+impl<E: From<Closed>> Peers<'_, E> {
+    /// Sends something to the next member, and waits for that of the one before.
+    pub fn pass_on(&mut self, payload: Bytes) -> Result<(), E> {
+        let next = (self.index + 1) % self.members();
+        if let Some(next) = &self.links[next] {
+            self.send(next, THERE, self.index, Parcel { payload, is_plain: false, weight: 0.0 })?;
+            self.piece(true)?;
+        }
+        self.step += 1;
+        Ok(())
+    }
+}
+
 impl<E: From<Closed>> Gather<E> for Peers<'_, E> {
     fn gather(&mut self, own: Bytes) -> Result<Vec<Bytes>, E> {
         let mut all = vec![None; self.members()];

@@ -153,13 +153,13 @@ impl EnergyMeter {
 
 /// How long the cores of a machine have been at work, of how long in all; in the kernel's ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct BusyTime {
+pub(crate) struct BusyTime {
     busy: u64,
     all: u64,
 }
 
 impl BusyTime {
-    fn read(root: &Path) -> Option<Self> {
+    pub(crate) fn read(root: &Path) -> Option<Self> {
         let text = fs::read_to_string(root.join("proc/stat")).ok()?;
         let ticks = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
         // User, nice, system, idle, waiting for disks, two kinds of interrupts, others on the same hardware. What
@@ -171,7 +171,7 @@ impl BusyTime {
     }
 
     /// From 0 to 1.
-    fn share_since(self, start: Self) -> f64 {
+    pub(crate) fn share_since(self, start: Self) -> f64 {
         let (busy, all) = (self.busy.saturating_sub(start.busy), self.all.saturating_sub(start.all));
         if all == 0 { 0.0 } else { (busy as f64 / all as f64).min(1.0) }
     }

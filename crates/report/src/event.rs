@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::float;
+use crate::machine::MachineSample;
+use crate::phases::Phases;
 use crate::summary::Summary;
 
 /// An event and when it happened: one line of `events.jsonl`.
@@ -162,6 +164,13 @@ pub enum Event {
     },
     /// What every node did since the last such event.
     Nodes { round: u64, nodes: Vec<NodeLine> },
+    /// Where time went, and what machines did, since the last such event.
+    Sampled {
+        round: u64,
+        #[serde(deserialize_with = "float::number")]
+        seconds: f64,
+        lines: Vec<SampleLine>,
+    },
     /// How the members of a group exchange from now on, in a run that left that open.
     Chosen {
         round: u64,
@@ -174,6 +183,14 @@ pub enum Event {
         /// Planned in all, now.
         rounds: u64,
         /// In words: `the wire takes 641 ms of 680 ms: 7.9 MB at 98 Mbit/s; int8 and 8 local steps: 20 ms`.
+        reason: String,
+    },
+    /// How large a part of every round each worker computes from now on.
+    Shares {
+        /// After which it holds.
+        round: u64,
+        shares: Vec<ShareLine>,
+        /// In words: `pi3 takes 18 % instead of 25 %: its rounds took 310 ms, the others' 205`.
         reason: String,
     },
     /// Something the user should know.
@@ -204,6 +221,29 @@ pub struct NodeLine {
     pub received_bytes: u64,
     /// Gradients of it that came too late and were dropped.
     pub late: u64,
+}
+
+/// A worker of an [`Event::Shares`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareLine {
+    pub node: u64,
+    pub name: String,
+    /// Of a round of all workers.
+    pub samples: u32,
+}
+
+/// A worker or a machine of an [`Event::Sampled`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampleLine {
+    /// Of a node, its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u64>,
+    /// A node's, `worker 3` of a process, or `run`: what all wait for while it is done.
+    pub name: String,
+    /// Seconds of this time.
+    pub phases: Phases,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineSample>,
 }
 
 #[cfg(test)]

@@ -117,6 +117,11 @@ impl RunFolder {
         self.path.join("state.json")
     }
 
+    /// The page with charts.
+    pub fn report(&self) -> PathBuf {
+        self.path.join("report.html")
+    }
+
     /// The words that the run knows, if its data are text.
     pub fn vocabulary(&self) -> PathBuf {
         self.path.join("vocabulary.txt")

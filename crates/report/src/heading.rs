@@ -58,6 +58,7 @@ pub(crate) fn below(summary: &Summary, checkpoint: Option<&str>, folder: &Path) 
         lines.push(row("target", &format!("reached at round {}", number::count(round))));
     }
     lines.extend(nodes(summary).map(|nodes| row("nodes", &nodes)));
+    lines.extend(summary.time.as_deref().map(|time| row("time", time)));
     if let Some(peak) = summary.peak_rss_mb {
         lines.push(row("memory", &format!("{} MB at its peak", number::rate(peak))));
     }
@@ -156,6 +157,7 @@ mod tests {
             "  training  loss 0.2500",
             "  test      accuracy 88.75 % (best 89.06 %), loss 0.3125, macro-F1 0.875",
             "  nodes     5, 1.2 GB sent, 1.2 GB received, 3 gradients dropped as too late",
+            "  time      62 % computing, 38 % wire",
             "  memory    214 MB at its peak",
             "  energy    1.50 Wh, 5.00 mWh per 1,000 samples, measured",
             "  saved     step-002345.safetensors",
@@ -188,6 +190,7 @@ mod tests {
             wh: None,
             wh_per_1000_samples: None,
             energy: None,
+            time: None,
             ..sample::summary()
         };
         let expect = [

@@ -10,7 +10,9 @@
 //! 2. `folder`: where a run keeps it;
 //! 3. `log`: how an event gets there, and how a log is read back after a crash;
 //! 4. `terminal` and `bars`: the views; `transcript`, `roster`, `heading` and [`number`] make their text;
-//! 5. `facts` and `git`: what a run was started on and from; `energy`: what it took.
+//! 5. `page`: charts of a run, or of several; `serve`: the same while it goes on, and figures for Prometheus;
+//!    `tensorboard`: the same for others to show;
+//! 6. `facts` and `git`: what a run was started on and from; `energy`, `machine` and `phases`: what it took, and when.
 //!
 //! # Example
 //!
@@ -41,28 +43,44 @@ mod energy;
 mod error;
 mod event;
 mod facts;
+mod figures;
 mod float;
 mod folder;
 mod git;
 mod heading;
 mod log;
+mod machine;
+mod metrics;
 pub mod number;
+mod page;
 #[cfg(test)]
 mod pane;
+mod phases;
 mod roster;
 #[cfg(test)]
 mod sample;
+mod serve;
 mod summary;
+mod svg;
+mod tensorboard;
 mod terminal;
+mod trace;
 mod transcript;
 
 pub use bars::Bars;
 pub use energy::{EnergyLabel, EnergyMeter, Watts};
 pub use error::{Error, ErrorKind, Result};
-pub use event::{Event, NodeLine, Stamped};
+pub use event::{Event, NodeLine, SampleLine, ShareLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
+pub use figures::{csv, write_svgs};
 pub use folder::{FORMAT, PartFile, RunFolder, newer_format, write_atomically, write_json};
 pub use git::GitFacts;
 pub use log::{Log, read_events};
+pub use machine::{MachineSample, MachineWatch};
+pub use page::{report_page, write_report};
+pub use phases::{Phase, Phases, TimeBook};
+pub use serve::{PageServer, PageSource};
 pub use summary::{Exit, Summary};
+pub use tensorboard::{GraphLayer, TensorBoard, TensorBoardFacts};
 pub use terminal::{Json, PlainLines, View};
+pub use trace::trace;

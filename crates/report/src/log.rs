@@ -80,6 +80,16 @@ impl Log {
         Ok(())
     }
 
+    /// Keeps how the values of tensors are spread after a round, for who has asked for that.
+    pub fn histograms(&mut self, now: Instant, round: u64, tensors: &[(String, Vec<f32>)]) {
+        let at_s = now.saturating_duration_since(self.started).as_secs_f64();
+        for view in &mut self.views {
+            if let View::TensorBoard(board) = view {
+                board.histograms(&self.folder, at_s, round, tensors);
+            }
+        }
+    }
+
     /// How many events could not be written.
     pub fn failed_writes(&self) -> u64 {
         self.failed_writes

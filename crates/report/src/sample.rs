@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use crate::energy::EnergyLabel;
-use crate::event::{Event, NodeLine};
+use crate::event::{Event, NodeLine, SampleLine, ShareLine};
+use crate::machine::MachineSample;
+use crate::phases::{Phase, Phases};
 use crate::summary::{Exit, Summary};
 
 pub(crate) fn summary() -> Summary {
@@ -35,6 +37,7 @@ pub(crate) fn summary() -> Summary {
         wh: Some(1.5),
         wh_per_1000_samples: Some(0.005),
         energy: Some(EnergyLabel::Measured),
+        time: Some("62 % computing, 38 % wire".into()),
     }
 }
 
@@ -139,6 +142,12 @@ pub(crate) fn chosen() -> Event {
     Event::Chosen { round: 402, int8: true, local_steps: 8, after: 405, rounds: 648, reason }
 }
 
+pub(crate) fn shares() -> Event {
+    let line = |node, samples| ShareLine { node, name: format!("pi{node}"), samples };
+    let reason = "pi3 takes 18 % instead of 25 %: its rounds took 310 ms, the others' 205".into();
+    Event::Shares { round: 405, shares: vec![line(1, 35), line(2, 35), line(3, 23), line(4, 35)], reason }
+}
+
 /// A worker that waits, as synchronous ones do.
 pub(crate) fn node_line(node: u64) -> NodeLine {
     NodeLine {
@@ -154,6 +163,17 @@ pub(crate) fn node_line(node: u64) -> NodeLine {
     }
 }
 
+/// What a worker did in two seconds.
+pub(crate) fn sampled(round: u64) -> Event {
+    let mut phases = Phases::default();
+    phases.add_s(Phase::Compute, 1.25);
+    phases.add_s(Phase::Wait, 0.75);
+    let machine =
+        MachineSample { cores: Some(3.5), busy: Some(0.9), rss_mb: Some(120.5), ..MachineSample::default() };
+    let line = SampleLine { node: Some(1), name: "pi1".into(), phases, machine: Some(machine) };
+    Event::Sampled { round, seconds: 2.0, lines: vec![line] }
+}
+
 /// Every kind of event, in an order in which a run could have them.
 pub(crate) fn events() -> Vec<Event> {
     vec![
@@ -164,10 +184,12 @@ pub(crate) fn events() -> Vec<Event> {
         Event::Noted { message: "training on 4 of 4 cores".into() },
         chosen(),
         progress(402),
+        shares(),
         Event::Nodes {
             round: 402,
             nodes: vec![node_line(1), NodeLine { wait: None, staleness: Some(1.5), late: 2, ..node_line(2) }],
         },
+        sampled(402),
         Event::Updates { first: 403, by: vec![vec![1], vec![2, 4]], staleness: vec![0, 2] },
         node_late(2, 403),
         node_lost(4),

@@ -52,6 +52,8 @@ pub struct Summary {
     pub wh_per_1000_samples: Option<f64>,
     /// Where that figure comes from.
     pub energy: Option<EnergyLabel>,
+    /// Where the time went, in words: `62 % computing, 31 % waiting for pi3, 7 % wire`.
+    pub time: Option<String>,
 }
 
 /// Why a run ended.
@@ -66,6 +68,19 @@ pub enum Exit {
     Interrupted,
     /// It could not go on.
     Failed,
+}
+
+impl Exit {
+    /// As people read it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::TargetReached => "target reached",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -105,12 +120,13 @@ mod tests {
             wh: None,
             wh_per_1000_samples: None,
             energy: None,
+            time: None,
             ..sample::summary()
         };
         let json = serde_json::to_value(&summary).unwrap();
         let measured = ["train_loss", "eval_loss", "accuracy", "best_accuracy", "macro_f1"];
         let counted = ["target_reached_round", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
-        let energy = ["wh", "wh_per_1000_samples", "energy"];
+        let energy = ["wh", "wh_per_1000_samples", "energy", "time"];
         for key in measured.into_iter().chain(counted).chain(energy) {
             assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
         }
@@ -128,7 +144,7 @@ mod tests {
         let mut json = serde_json::to_value(sample::summary()).unwrap();
         let newer =
             ["first_step_s", "macro_f1", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
-        let newest = ["wh", "wh_per_1000_samples", "energy"];
+        let newest = ["wh", "wh_per_1000_samples", "energy", "time"];
         let is_old = |key: &str| !newer.contains(&key) && !newest.contains(&key);
         json.as_object_mut().unwrap().retain(|key, _| is_old(key));
         let back: Summary = serde_json::from_value(json).unwrap();
@@ -142,6 +158,7 @@ mod tests {
             wh: None,
             wh_per_1000_samples: None,
             energy: None,
+            time: None,
             ..expect
         };
         assert_eq!(back, alone);

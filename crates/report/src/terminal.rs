@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::bars::Bars;
 use crate::event::{Event, Stamped};
 use crate::roster::Roster;
+use crate::tensorboard::TensorBoard;
 use crate::transcript::Transcript;
 
 /// A log file or a pipe gets a line of progress this often at most.
@@ -26,6 +27,8 @@ pub enum View {
     Json(Json),
     /// Nothing but warnings, and which nodes are lost and back, on stderr.
     Quiet,
+    /// Files for TensorBoard in the run folder.
+    TensorBoard(Box<TensorBoard>),
 }
 
 impl View {
@@ -61,6 +64,7 @@ impl View {
             Self::Bars(bars) => bars.show(folder, stamped),
             Self::Lines(lines) => lines.show(folder, stamped),
             Self::Json(json) => json.show(stamped),
+            Self::TensorBoard(board) => board.show(folder, stamped),
             Self::Quiet => {
                 if let Some(line) = alarm(stamped) {
                     Printer::new(io::stderr()).line(&line);

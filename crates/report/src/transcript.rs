@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use crate::event::{Event, Stamped};
+use crate::event::{Event, ShareLine, Stamped};
 use crate::roster::{self, Roster};
 use crate::{heading, number};
 
@@ -60,6 +60,7 @@ impl Transcript {
                 lines.push(format!("resumed from {checkpoint} at round {round}, epoch {epoch}"));
             }
             Event::Progress { .. } | Event::Waiting { .. } | Event::Updates { .. } | Event::Nodes { .. } => {}
+            Event::Sampled { .. } => {}
             Event::NodeJoined { .. } | Event::NodeBack { .. } => {}
             Event::NodeLost { .. } | Event::NodeLate { .. } => {}
             Event::EpochEnded { epoch, round, loss, accuracy, samples, seconds } => {
@@ -85,6 +86,7 @@ impl Transcript {
                 self.plan = PlannedLength { rounds: *rounds, first_round, first_at_s, ..self.plan };
                 lines.extend(chosen(&stamped.event));
             }
+            Event::Shares { shares, reason, .. } => lines.push(shared(shares, reason)),
             Event::Noted { message } => lines.push(format!("note: {message}")),
             Event::Warned { message } => lines.push(format!("warning: {message}")),
             Event::Interrupted { round } => {
@@ -140,7 +142,7 @@ impl Transcript {
 }
 
 /// What was chosen, and why.
-fn chosen(event: &Event) -> Option<String> {
+pub(crate) fn chosen(event: &Event) -> Option<String> {
     let Event::Chosen { int8, local_steps, after, rounds, reason, .. } = event else { return None };
     Some(match (int8, local_steps) {
         (false, 0..=1) => format!("auto changes nothing: {reason}"),
@@ -151,6 +153,18 @@ fn chosen(event: &Event) -> Option<String> {
         }
     })
 }
+
+/// `shares: pi3 takes 18 % instead of 25 %: … (samples a round: pi1 35, pi2 35, pi3 23)`. Of very many only the reason.
+fn shared(shares: &[ShareLine], reason: &str) -> String {
+    if shares.len() > MOST_SHARES {
+        return format!("shares: {reason}");
+    }
+    let each: Vec<String> = shares.iter().map(|line| format!("{} {}", line.name, line.samples)).collect();
+    format!("shares: {reason} (samples a round: {})", each.join(", "))
+}
+
+/// So many workers' shares are shown.
+const MOST_SHARES: usize = 16;
 
 /// Whether a finished epoch's line still waits for its evaluation when this event comes.
 fn waits(epoch: &EpochLine, event: &Event) -> bool {

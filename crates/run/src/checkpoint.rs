@@ -10,10 +10,12 @@
 mod digest;
 mod tensor_file;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use bonfire_data::Cut;
 use bonfire_learn::Layout;
 use bonfire_learn::layout::Tensor;
 use bonfire_report::{FORMAT, PartFile, newer_format};
@@ -39,6 +41,9 @@ pub struct Progress {
     /// Batches, by epoch and number, that others overtook: they are not among those.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<(u64, u32)>,
+    /// Those of them that were dealt out unequally.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<(u64, u32, Cut)>,
     /// Samples seen in all.
     pub samples: u64,
     /// What was counted of the epochs under way.
@@ -51,6 +56,9 @@ pub struct Progress {
     /// How members exchange, where the run leaves that open and it was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Chosen>,
+    /// How many samples of a round the workers have, by their names, where shares are unequal.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shares: BTreeMap<String, u32>,
 }
 
 /// A checkpoint that was read back.

@@ -5,10 +5,12 @@
 //! result.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bonfire_data::Samples;
 use bonfire_learn::random::Random;
 use bonfire_learn::{Batch, Gradient, Layout, Tally};
+use bonfire_report::{Phase, Phases};
 use rayon::prelude::*;
 
 use crate::loader::{self, Loader, Shares, Sharing};
@@ -23,6 +25,34 @@ pub struct Crew {
     gradients: Vec<Gradient>,
     seed: u64,
     loading: Loading,
+    /// One a worker, too.
+    times: Vec<WorkerTimes>,
+}
+
+/// What a worker spent its time on.
+#[derive(Clone, Debug, Default)]
+struct WorkerTimes {
+    phases: Phases,
+    /// Since when it has been waiting for the others.
+    done: Option<Instant>,
+}
+
+impl WorkerTimes {
+    /// Its batch was laid out and is computed by now.
+    fn computed(&mut self, begun: Instant, loaded: Instant) {
+        let now = Instant::now();
+        self.phases.add(Phase::Data, loaded - begun);
+        self.phases.add(Phase::Compute, now - loaded);
+        self.done = Some(now);
+    }
+
+    /// All have met, and the update is done by now.
+    fn applied(&mut self, met: Instant, now: Instant) {
+        if let Some(done) = self.done.take() {
+            self.phases.add(Phase::Wait, met.saturating_duration_since(done));
+        }
+        self.phases.add(Phase::Apply, now - met);
+    }
 }
 
 /// Who fills the batches.
@@ -56,7 +86,8 @@ impl Crew {
     /// Workers who have as many copies each.
     pub fn new(workers: Vec<Worker>, seed: u64) -> Self {
         assert!(!workers.is_empty(), "a crew has workers");
-        Self { workers, gradients: Vec::new(), seed, loading: Loading::default() }
+        let times = vec![WorkerTimes::default(); workers.len()];
+        Self { workers, gradients: Vec::new(), seed, loading: Loading::default(), times }
     }
 
     pub fn layout(&self) -> &Layout {
@@ -71,6 +102,12 @@ impl Crew {
     pub fn extend(&mut self, more: Vec<Worker>) {
         assert!(self.gradients.is_empty(), "a crew that has begun stays as it is");
         self.workers.extend(more);
+        self.times.resize_with(self.workers.len(), WorkerTimes::default);
+    }
+
+    /// What every worker spent its time on since this was last asked.
+    pub fn take_phases(&mut self) -> Vec<Phases> {
+        self.times.iter_mut().map(|times| times.phases.take()).collect()
     }
 
     /// See [`Worker::shares_products`].
@@ -90,7 +127,10 @@ impl Crew {
         let mut loading = std::mem::take(&mut self.loading).at(samples, sharing, round.number);
         let tally = match &mut loading {
             Loading::Ahead(loader, used) => {
+                let begun = Instant::now();
                 *used = loader.take(std::mem::take(used));
+                let waited = begun.elapsed();
+                self.times.iter_mut().for_each(|times| times.phases.add(Phase::Data, waited));
                 self.exchange(used);
                 self.update(replica, round, |_, _| ())
             }
@@ -136,9 +176,14 @@ impl Crew {
         match self.workers.as_mut_slice() {
             // Its copies' gradients need not be added before the update adds them.
             [worker] if !worker.has_one_copy() => {
+                let begun = Instant::now();
                 load(worker, 0);
+                let loaded = Instant::now();
                 worker.compute_parts(&replica.parameters, UnitSeed { seed, slot: 0 });
+                self.times[0].computed(begun, loaded);
+                let met = Instant::now();
                 replica.step(&worker.parts(), round.step);
+                self.times[0].applied(met, Instant::now());
             }
             workers => {
                 if self.gradients.is_empty() {
@@ -147,15 +192,21 @@ impl Crew {
                     self.gradients = vec![new(workers[0].layout()); workers.len()];
                 }
                 let (parameters, finished) = (&replica.parameters, Finish::of(workers.len()));
-                let each = workers.par_iter_mut().zip(&mut self.gradients).enumerate();
-                each.with_max_len(1).for_each(|(slot, (worker, gradient))| {
+                let each = workers.par_iter_mut().zip(&mut self.gradients).zip(&mut self.times).enumerate();
+                each.with_max_len(1).for_each(|(slot, ((worker, gradient), times))| {
+                    let begun = Instant::now();
                     load(worker, slot);
+                    let loaded = Instant::now();
                     worker.compute(parameters, UnitSeed { seed, slot }, gradient, &mut |_, _| ());
+                    times.computed(begun, loaded);
                     if worker.has_one_copy() {
                         finished.arrive();
                     }
                 });
+                let met = Instant::now();
                 replica.step(&self.gradients, round.step);
+                let now = Instant::now();
+                self.times.iter_mut().for_each(|times| times.applied(met, now));
             }
         }
         let mut tally = Tally::default();

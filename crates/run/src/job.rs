@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use bonfire_data::{Dataset, Error};
 use bonfire_learn::{Layout, Model, Shape, Tally};
-use bonfire_report::Event;
+use bonfire_report::{Event, Phases};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::crew::{Crew, RoundPlan};
 use crate::replica::Replica;
-use crate::run_file::{Settings, Topology};
+use crate::run_file::{Distribute, Settings, Topology};
 use crate::schedule::RunSchedule;
 use crate::worker::{Portions, Worker};
 
@@ -83,6 +83,11 @@ impl Job {
             // Part of what is computed, so part of what is saved.
             settings.file.threads = Some(settings.threads);
         }
+        if scale == Scale::Threads && settings.file.distribute == Distribute::Own {
+            let message =
+                "own is for nodes on machines of their own, which `bonfire run` or `bonfire node` starts";
+            return Err(settings.wrong("distribute", message).into());
+        }
         let workers = settings.workers;
         if workers > dataset.train.len() {
             let samples = dataset.train.len();
@@ -91,7 +96,7 @@ impl Job {
             return Err(settings.wrong("workers", message).into());
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let trains = scale == Scale::Threads && settings.topology.is_in_step();
+        let trains = scale == Scale::Threads && settings.is_in_step();
         let measuring = cores.min(MOST_MEASURING);
         let (crew_size, threads) = match trains {
             true => (workers, settings.threads),
@@ -158,6 +163,11 @@ impl Job {
         let round = self.round(number);
         let (crew, replica, train) = (&mut self.crew, &mut self.replica, &self.dataset.train);
         self.pool.install(|| crew.round(replica, train, round))
+    }
+
+    /// What every worker of this process spent its time on since this was last asked.
+    pub fn take_phases(&mut self) -> Vec<Phases> {
+        self.crew.take_phases()
     }
 
     /// What round `number`, from 0, is to do.

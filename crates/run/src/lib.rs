@@ -36,6 +36,7 @@ pub mod schedule;
 pub mod state;
 pub mod worker;
 
+pub use bonfire_yaml::YamlError;
 pub use job::{Job, Scale};
 pub use run::Run;
 pub use run_file::{Overrides, Ranks, Settings};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use bonfire_data::{Effort, EpochOrder, EpochSeed, Samples};
+use bonfire_data::{Cut, Effort, EpochOrder, EpochSeed, Samples};
 use bonfire_learn::Batch;
 
 use crate::run_file::Settings;
@@ -38,6 +38,19 @@ impl Sharing {
     }
 }
 
+impl Sharing {
+    /// How a node with data of its own goes through them, where all nodes together have `total` samples: in as many
+    /// rounds as all need, so that each has every sample once an epoch and counts by how many it has.
+    pub fn own(settings: &Settings, samples: usize, total: usize, copies: usize) -> Self {
+        let rounds = Self::of(settings, total.max(samples), copies).rounds_per_epoch.max(1) as usize;
+        // In how many of them a node works, where they take turns.
+        let rounds = rounds.saturating_mul(settings.workers).div_ceil(settings.topology.workers());
+        let round_size = samples.div_ceil(rounds).max(1);
+        let rounds_per_epoch = EpochOrder::rounds(samples, round_size) as u64;
+        Self { seed: settings.file.seed, workers: 1, copies, round_size, rounds_per_epoch }
+    }
+}
+
 /// The samples of every worker in one round after the other.
 #[derive(Debug)]
 pub struct Shares {
@@ -47,11 +60,13 @@ pub struct Shares {
     epoch: Option<u64>,
     /// Within the epoch.
     round: usize,
+    /// Which part is filled, where workers have unequal ones.
+    cut: Option<Cut>,
 }
 
 impl Shares {
     pub fn new(sharing: Sharing) -> Self {
-        Self { sharing, order: EpochOrder::default(), epoch: None, round: 0 }
+        Self { sharing, order: EpochOrder::default(), epoch: None, round: 0, cut: None }
     }
 
     pub fn sharing(&self) -> Sharing {
@@ -67,6 +82,12 @@ impl Shares {
             self.epoch = Some(epoch);
         }
         self.round = (number % rounds_per_epoch) as usize;
+        self.cut = None;
+    }
+
+    /// What is filled is this part of some batches of the epoch, whatever the slot.
+    pub fn cut(&mut self, cut: Cut) {
+        self.cut = Some(cut);
     }
 
     /// Fills the batch of one copy of the worker that has a slot. `numbers` is memory to use.
@@ -77,7 +98,10 @@ impl Shares {
         numbers: &mut Vec<u32>,
         batch: &mut Batch,
     ) {
-        self.order.share(self.round, slot, self.sharing.workers, numbers);
+        match &self.cut {
+            Some(cut) => self.order.part(cut, self.sharing.workers, numbers),
+            None => self.order.share(self.round, slot, self.sharing.workers, numbers),
+        }
         // Dealt out like the round itself.
         let mut place = 0..;
         numbers.retain(|_| place.next().is_some_and(|place: usize| place % self.sharing.copies == copy));

@@ -2,6 +2,8 @@
 //! machine.
 
 mod beginning;
+mod board;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bonfire_learn::Tally;
-use bonfire_report::{EnergyLabel, EnergyMeter, Event, Exit, Log, RunFolder, Summary, peak_rss_mb};
+use bonfire_report::{EnergyLabel, EnergyMeter, Event, Exit, Log, Phase, RunFolder, Summary, peak_rss_mb};
 
 use crate::checkpoint::{self, Progress, Snapshot};
 use crate::job::Job;
 use crate::run_file::Span;
 use crate::schedule::{Chosen, Due};
+use watch::RunWatch;
 
 /// A run under way.
 #[derive(Debug)]
@@ -43,6 +46,7 @@ pub struct Run {
     epoch_paused_s: f64,
     /// Of this machine, where it is the only one and tells.
     energy: Option<EnergyMeter>,
+    watch: RunWatch,
     /// Why the newest checkpoint could not be written, if it could not.
     unsaved: Option<String>,
 }
@@ -139,7 +143,11 @@ impl Run {
     /// Trains with the workers of this process, which share its memory and are in step, until the plan is done, the
     /// target is reached, `stop` is set or the loss is lost.
     pub fn finish(self, stop: &AtomicBool) -> Result<Summary> {
-        self.finish_by(|run| run.train(stop))
+        self.finish_by(|run| {
+            let trained = run.train(stop);
+            run.sample_crew(Instant::now());
+            trained
+        })
     }
 
     /// The same by another way to train. Whatever happens, the summary is written; a failure is returned behind it.
@@ -168,6 +176,7 @@ impl Run {
             written = written.and(Err(anyhow::anyhow!("the thread that writes state.json broke off")));
         }
         self.tell(Event::Ended { summary: Box::new(summary.clone()) });
+        self.write_report();
         trained?;
         if let Some(reason) = self.unsaved {
             bail!("the run is over, but its last parameters could not be saved: {reason}");
@@ -193,6 +202,7 @@ impl Run {
             if let Some(exit) = self.after_round(epoch) {
                 return Ok(exit);
             }
+            self.sample_crew_if_due();
             if stop.load(Ordering::Relaxed) && self.progress.round < self.job.schedule.updates() {
                 return Ok(self.interrupt());
             }
@@ -271,6 +281,9 @@ impl Run {
     pub fn carry_out(&mut self, due: Due) -> Option<Exit> {
         let paused = Instant::now();
         let reached = due.evaluation && self.evaluate();
+        if due.evaluation {
+            self.keep_histograms();
+        }
         // After the evaluation, so that what it found is in the checkpoint.
         if due.checkpoint || reached {
             self.checkpoint();
@@ -318,6 +331,7 @@ impl Run {
             macro_f1: tally.macro_f1(),
             seconds: started.elapsed().as_secs_f64(),
         };
+        self.watch.add(Phase::Evaluate, started.elapsed());
         self.measured(self.progress.round, self.epochs(), evaluated)
     }
 
@@ -350,7 +364,9 @@ impl Run {
     pub fn checkpoint(&mut self) {
         let started = Instant::now();
         let round = self.progress.round;
-        match self.write_checkpoint() {
+        let written = self.write_checkpoint();
+        self.watch.add(Phase::Checkpoint, started.elapsed());
+        match written {
             Ok((path, bytes)) => {
                 let file: PathBuf =
                     path.strip_prefix(self.folder.path()).map_or(path.clone(), Path::to_path_buf);
@@ -423,6 +439,7 @@ impl Run {
             wh,
             wh_per_1000_samples: wh.filter(|_| self.samples > 0).map(|wh| wh * 1000.0 / self.samples as f64),
             energy: energy.map(|(_, label)| label),
+            time: self.watch.sentence(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bonfire_data::Cut;
 use bonfire_learn::schedule::SchedulePosition;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,17 @@ impl RunSchedule {
         }
     }
 
+    /// How many members of a group work in a round, if not all do, and what chance decides by who these are.
+    pub fn turns(&self) -> Option<(u64, u64)> {
+        let file = &self.settings.file;
+        file.clients_per_round.map(|clients| (clients as u64, file.seed))
+    }
+
+    /// How many samples there are to train on.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
     /// Takes what was chosen, as far as the settings leave it open.
     pub fn settle(&mut self, chosen: Chosen) {
         let file = &self.settings.file;
@@ -104,6 +116,20 @@ impl RunSchedule {
         let round = (self.samples as u64 - before).min(self.round_size as u64);
         let share = slots * (round / workers) + slots.min(round % workers);
         epochs.saturating_mul(self.samples as u64).saturating_add(before + share)
+    }
+
+    /// How many samples a batch of one worker has, given by its place in its epoch; if it is a part of several, how
+    /// many that part has.
+    pub fn samples_in(&self, index: u32, cut: Option<&Cut>) -> u64 {
+        let between = |from: u64, to: u64| self.samples_of(to) - self.samples_of(from);
+        match cut {
+            Some(cut) => {
+                let first = u64::from(cut.first);
+                let samples = between(first, first + cut.shares.len() as u64);
+                cut.counts(samples as usize).get(cut.place as usize).map_or(0, |count| *count as u64)
+            }
+            None => between(u64::from(index), u64::from(index) + 1),
+        }
     }
 
     /// How many samples of which epochs some batches have, each given by its epoch and its place there.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bonfire_data::Samples;
 use bonfire_learn::random::mix;
 use bonfire_learn::sum::sum;
-use bonfire_learn::{Batch, Gradient, Layout, Model, Settled, Tally};
+use bonfire_learn::{Batch, Gradient, Inputs, Layout, Model, Settled, Tally};
 use rayon::prelude::*;
 
 use crate::loader::Shares;
@@ -95,6 +95,15 @@ impl Worker {
     /// How many samples the loaded share has.
     pub fn samples(&self) -> usize {
         self.copies.iter().map(|copy| copy.batch.samples).sum()
+    }
+
+    /// How many words the samples of the loaded share have; as many as samples, where these have none.
+    pub fn words(&self) -> u64 {
+        let words = |copy: &ModelCopy| match &copy.batch.inputs {
+            Inputs::Images { .. } => copy.batch.samples as u64,
+            Inputs::Words { lengths, .. } => lengths.iter().map(|length| u64::from(*length)).sum(),
+        };
+        self.copies.iter().map(words).sum()
     }
 
     /// Loads the share of a slot of the round that `shares` is at.
@@ -269,5 +278,61 @@ const EVAL_BLOCK: usize = 64;
 impl std::fmt::Debug for ModelCopy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ModelCopy with {} parameters", self.model.layout().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loader::Sharing;
+    use crate::replica::{Replica, StepSize};
+    use bonfire_data::{Cut, EpochOrder, Source};
+    use bonfire_learn::{ModelSpec, OptimizerSpec};
+    use serde_json::json;
+
+    /// How far one step by the gradients of some parts of a round goes.
+    fn step(spec: &ModelSpec, data: &str, workers: usize, cuts: &[Option<Cut>]) -> Vec<f32> {
+        let source: Source =
+            serde_json::from_value(json!({"name": data, "train": 300, "test": 10})).expect("data");
+        let dataset = source.load().expect("data");
+        let rounds_per_epoch = EpochOrder::rounds(300, 128) as u64;
+        let mut shares =
+            Shares::new(Sharing { seed: 5, workers, copies: 1, round_size: 128, rounds_per_epoch });
+        let mut worker = Worker::build(1, || spec.build(&dataset.shape)).expect("a worker");
+        let sgd: OptimizerSpec = serde_json::from_value(json!({"sgd": {"lr": 1.0}})).expect("an optimiser");
+        let mut replica = Replica::new(worker.layout(), sgd, 1);
+        let mut gradients = vec![Gradient::new(worker.layout()); cuts.len()];
+        for (slot, (cut, gradient)) in cuts.iter().zip(&mut gradients).enumerate() {
+            shares.go_to(&dataset.train, rounds_per_epoch - 1);
+            cut.iter().for_each(|cut| shares.cut(cut.clone()));
+            worker.load(&dataset.train, &shares, slot);
+            worker.compute(&replica.parameters, UnitSeed { seed: 1, slot }, gradient, &mut |_, _| ());
+        }
+        let before = replica.parameters.clone();
+        replica.step(&gradients, StepSize { lr: 1.0, clip: None });
+        before.iter().zip(&replica.parameters).map(|(before, after)| before - after).collect()
+    }
+
+    /// The last round of an epoch has fewer samples than the others; it is shared out all the same.
+    #[test]
+    fn an_uneven_round_has_the_gradient_of_one_machine() {
+        for (model, data) in
+            [(json!({"lenet5": {}}), "digits"), (json!({"tagger": {"dropout": 0.0}}), "grammar")]
+        {
+            let spec: ModelSpec = serde_json::from_value(model).expect("a model");
+            let whole = step(&spec, data, 1, &[None]);
+            let largest = whole.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+            for shares in [vec![32; 4], vec![16, 16, 32, 64], vec![0, 8, 100, 20]] {
+                let cut = |place| Some(Cut { first: 8, place, shares: shares.clone() });
+                let parts = step(&spec, data, 4, &[cut(0), cut(1), cut(2), cut(3)]);
+                for (part, whole) in parts.iter().zip(&whole) {
+                    assert!(
+                        (part - whole).abs() <= 1e-5 * largest,
+                        "{} {shares:?}: {part} {whole}",
+                        spec.name()
+                    );
+                }
+            }
+        }
     }
 }

@@ -18,7 +18,7 @@ impl Unit {
     }
 
     /// Where it lies when all epochs are laid end to end.
-    fn place(self, units_per_epoch: u32) -> u64 {
+    pub fn place(self, units_per_epoch: u32) -> u64 {
         self.epoch.saturating_mul(u64::from(units_per_epoch)).saturating_add(u64::from(self.index))
     }
 }

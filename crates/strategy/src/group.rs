@@ -10,7 +10,7 @@ mod plan;
 mod tests;
 
 pub use event::{Action, Event, Rule};
-pub use plan::{Pace, Plan, View};
+pub use plan::{Pace, Plan, Turns, View};
 
 /// How many rounds a member can have done of which the head has not heard. Reports may be under way when a connection
 /// ends, but not that many.

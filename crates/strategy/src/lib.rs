@@ -15,7 +15,8 @@
 //! 1. `deck`: which units of the data are still to be done;
 //! 2. [`server`]: a parameter server and its members, sync, async or with backup workers;
 //! 3. [`relay`]: a member of a server that has workers of its own;
-//! 4. [`group`]: the head of an all-reduce group.
+//! 4. [`group`]: the head of an all-reduce group;
+//! 5. [`shares`]: how large each worker's part of a round is.
 //!
 //! # Example
 //!
@@ -47,9 +48,11 @@ mod deck;
 pub mod group;
 pub mod relay;
 pub mod server;
+pub mod shares;
 mod words;
 
 pub use deck::{Deck, Unit};
 pub use group::Group;
 pub use relay::Relay;
 pub use server::Server;
+pub use shares::Balancer;

@@ -7,13 +7,14 @@ use std::time::Duration;
 use crate::foreign::RankPlace;
 use anyhow::{Context, Result, ensure};
 use bonfire_cluster::remote::Access;
-use bonfire_report::HostFacts;
+use bonfire_report::{HostFacts, PageSource};
 use bonfire_run::Ranks;
 
+use super::page_args::{self, PageArgs};
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
 use super::{ranks, stop_on_ctrl_c};
-use crate::failure::Failed;
+use crate::failure;
 use crate::terminal::print;
 
 /// Start a run with workers on other machines.
@@ -49,6 +50,8 @@ pub(crate) struct HeadArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     wait: u64,
     #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
     ranks: RankArgs,
 }
 
@@ -68,7 +71,9 @@ pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
     let training = args.run.training()?;
     let works = training.settings()?.file.head.works == Some(true);
     ensure!(works || args.name.is_none(), "--name is for a head that works: head: {{works: true}}");
+    let listener = args.page.listen()?;
     let (run, gate) = training.open(&access)?;
+    let _page = page_args::open(listener, PageSource::Run(run.folder().to_owned()));
     let stop = stop_on_ctrl_c()?;
     let ticket = gate.ticket().to_string();
     match &args.ticket_file {
@@ -84,7 +89,7 @@ pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
         true => gate.lead_at_work(run, stop, args.name.or_else(|| HostFacts::collect(None).hostname)),
         false => gate.lead(run, stop),
     };
-    let summary = led.context(Failed("the run failed".to_owned()))?;
+    let summary = led.map_err(failure::of_run)?;
     Ok(exit_code(&summary))
 }
 
@@ -102,7 +107,8 @@ fn as_rank(args: HeadArgs, place: &RankPlace) -> Result<ExitCode> {
     let rendezvous = args.ranks.rendezvous(place, args.insecure)?;
     let started = Ranks { size: place.size as usize, head_apart: true, mpi: place.launcher.knows_mpi() };
     let training = args.run.training().inspect_err(|error| rendezvous.refuse(&format!("{error:#}")))?;
-    let summary = ranks::lead(training.ranks(started), &rendezvous, Duration::from_secs(args.wait), true)?;
+    let wait = Duration::from_secs(args.wait);
+    let summary = ranks::lead(training.ranks(started), &rendezvous, wait, true, args.page.listen()?)?;
     Ok(exit_code(&summary))
 }
 

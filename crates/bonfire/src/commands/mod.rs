@@ -14,9 +14,12 @@ mod import;
 mod lab;
 mod logs;
 mod node;
+mod page;
+mod page_args;
 mod plan;
 mod rank_args;
 mod ranks;
+mod report;
 mod run;
 mod run_args;
 mod setup;
@@ -44,6 +47,8 @@ use crate::terminal::{ReaderGone, say};
                   bonfire train run.yml --set epochs=10           a run file, with one key changed\n  \
                   bonfire train --set model=tagger --set data=grammar\n  \
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
+                  bonfire train --page                            with charts in a browser\n  \
+                  bonfire page runs                               all runs so far\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
                   bonfire node bonfire://desk:4711/…              on each of them\n  \
                   mpirun -n 4 bonfire train run.yml               or srun: every rank is a worker\n  \
@@ -80,6 +85,10 @@ enum Command {
     Node(node::NodeArgs),
     /// Measure the checkpoints of a run, also while it goes on
     Eval(eval::EvalArgs),
+    /// Show a run, or all runs of a folder, in a browser
+    Page(page::PageCommandArgs),
+    /// Write a page with charts of a run, or of several
+    Report(report::ReportArgs),
     /// Write the parameters of a run for PyTorch
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
@@ -125,6 +134,8 @@ impl Command {
             Self::Head(args) => head::run(args),
             Self::Node(args) => node::run(&args),
             Self::Eval(args) => eval::run(&args).map(done),
+            Self::Page(args) => page::run(&args).map(done),
+            Self::Report(args) => report::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
             Self::Data(args) => data::run(args).map(done),

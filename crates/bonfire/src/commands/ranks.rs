@@ -1,5 +1,6 @@
 //! What a process does that is one of several ranks: rank 0 leads and works, the others work.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +10,11 @@ use std::time::Duration;
 use crate::foreign::RankPlace;
 use anyhow::{Context, Error, Result};
 use bonfire_cluster::remote::{Absent, Part, Refused, Rendezvous, Stage};
-use bonfire_report::Summary;
+use bonfire_report::{PageSource, Summary};
 
-use super::{INTERRUPTED, stop_on_ctrl_c};
+use super::{INTERRUPTED, page_args, stop_on_ctrl_c};
 use crate::Training;
-use crate::failure::Failed;
+use crate::failure::{self, Failed};
 
 /// Launchers tell all ranks to stop at once. A rank waits so long for rank 0, which stops them in order.
 const GRACE: Duration = Duration::from_secs(10);
@@ -28,6 +29,7 @@ pub(crate) fn lead(
     rendezvous: &Rendezvous,
     wait: Duration,
     head_apart: bool,
+    page: Option<TcpListener>,
 ) -> Result<Summary> {
     let access = rendezvous.access(wait);
     let keys = rendezvous.keys(&access);
@@ -36,6 +38,7 @@ pub(crate) fn lead(
         Ok((run, gate, announcement))
     });
     let (run, gate, _announcement) = opened.inspect_err(|error| rendezvous.refuse(&format!("{error:#}")))?;
+    let _page = page_args::open(page, PageSource::Run(run.folder().to_owned()));
     let stop = stop_on_ctrl_c()?;
     let led = match head_apart {
         true => gate.lead(run, stop),
@@ -43,7 +46,7 @@ pub(crate) fn lead(
     };
     led.map_err(|error| match error.is::<Absent>() {
         true => Error::new(Failed(format!("the run failed: {error:#}; {}", rendezvous.advice()))),
-        false => error.context(Failed("the run failed".to_owned())),
+        false => failure::of_run(error),
     })
 }
 

@@ -3,8 +3,10 @@ use std::time::Duration;
 
 use crate::foreign::RankPlace;
 use anyhow::{Context, Result};
+use bonfire_report::PageSource;
 use bonfire_run::Ranks;
 
+use super::page_args::{self, PageArgs};
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
 use super::{node, ranks, stop_on_ctrl_c};
@@ -18,6 +20,7 @@ use crate::failure::Failed;
                         bonfire train --set model=mlp --set optimizer.sgd.lr=0.1 --set epochs=3\n  \
                         bonfire train --set 'model.tagger.hidden=64' --set data=grammar\n  \
                         bonfire train --resume runs/first --set epochs=10\n  \
+                        bonfire train run.yml --page                     with charts in a browser\n  \
                         mpirun -n 4 bonfire train run.yml               every rank is a worker\n  \
                         srun -n 4 bonfire train run.yml\n  \
                         bonfire train run.yml -n 3 -nr 1 --master 10.0.0.1 --secret PASSPHRASE    on node 1 of 3"
@@ -28,6 +31,8 @@ pub(crate) struct TrainArgs {
     /// How many workers share every round [default: one a core, at most 8]
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     workers: Option<usize>,
+    #[command(flatten)]
+    page: PageArgs,
     #[command(flatten)]
     ranks: RankArgs,
     /// Between ranks without TLS: everyone on the network can read and change what is sent
@@ -46,7 +51,9 @@ pub(crate) fn run(args: TrainArgs) -> Result<ExitCode> {
 }
 
 fn alone(args: TrainArgs) -> Result<ExitCode> {
+    let listener = args.page.listen()?;
     let run = training(args.run, args.workers)?.start()?;
+    let _page = page_args::open(listener, PageSource::Run(run.folder().to_owned()));
     // Only now: while data are loaded there is nothing to save, and Ctrl-C may simply end the program.
     let stop = stop_on_ctrl_c()?;
     let summary = bonfire_cluster::local::finish(run, stop).context(Failed("the run failed".to_owned()))?;
@@ -67,7 +74,7 @@ fn as_rank(args: TrainArgs, place: &RankPlace) -> Result<ExitCode> {
     }
     let training =
         training(args.run, args.workers).inspect_err(|error| rendezvous.refuse(&format!("{error:#}")))?;
-    let summary = ranks::lead(training.ranks(started), &rendezvous, wait, false)?;
+    let summary = ranks::lead(training.ranks(started), &rendezvous, wait, false, args.page.listen()?)?;
     Ok(exit_code(&summary))
 }
 

@@ -224,6 +224,7 @@ impl Adversary {
                     layout = layout_of(&welcome.run_file);
                     let layout_digest = layout_digest(&layout).into_bytes().into();
                     let ready = proto::Ready {
+                        samples: 0,
                         data_digest: welcome.data_digest,
                         layout_digest,
                         error: String::new(),
@@ -252,7 +253,7 @@ impl Adversary {
 const MISDEEDS: usize = 7;
 
 fn misbehave(number: usize, head: &Outbox, order: u64, units: Vec<proto::Unit>, layout: &Layout) {
-    let tally = proto::Tally { loss: 1.0, weight: 1.0, answers: 1, correct: 1, samples: 1 };
+    let tally = proto::Tally { loss: 1.0, weight: 1.0, answers: 1, correct: 1, samples: 1, words: 1 };
     let push = proto::Push { order, weight: 1.0, tally: Some(tally), units, ..proto::Push::default() };
     let mut gradient = Gradient::new(layout);
     gradient.weight = 1.0;

@@ -90,3 +90,35 @@ fn over_a_slow_link_int8_and_local_steps_are_chosen() {
     assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
     bed.end();
 }
+
+#[test]
+fn a_member_with_a_slow_link_sums_less() {
+    if !is_wanted("a_member_with_a_slow_link_sums_less") {
+        return;
+    }
+    let bed = Bed::shaped('u', 4, "--rate 100mbit,100mbit,100mbit,20mbit");
+    let settings = "
+        data={name: digits, train: 2048, test: 64}
+        model=lenet
+        num_server_rounds=8
+        checkpoint_every=8 rounds
+        arch=allreduce
+        allreduce={num_workers: 4}
+        shares=equal
+    ";
+    bed.bonfire("run --quiet --out uneven").set(settings).succeed();
+    let record = Record::of(bed.lab.dir.path("uneven"));
+    let mut sent = std::collections::BTreeMap::<String, f64>::new();
+    for told in record.told("nodes") {
+        for line in told["nodes"].as_array().into_iter().flatten() {
+            let bytes = line["sent_bytes"].as_f64().expect("bytes");
+            *sent.entry(line["name"].as_str().expect("a name").to_owned()).or_default() += bytes;
+        }
+    }
+    let slow =
+        sent.iter().find(|(name, _)| name.contains("pi4")).map(|(_, &bytes)| bytes).expect("the slow one");
+    let others: f64 = sent.values().sum::<f64>() - slow;
+    // All of a gradient, and no sum; the others a third of the sums each, to three others.
+    assert!(slow < 0.8 * others / 3.0, "{sent:?}");
+    bed.end();
+}

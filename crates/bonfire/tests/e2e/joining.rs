@@ -122,6 +122,6 @@ fn head_and_train_say_the_same_of_wrong_settings() {
     check("epochs=many", "expected a whole number");
     check("arch=flat", "needs the key `parameter_server`");
     check("arch=ring", "known: single, flat, hierarchical, allreduce");
-    check("compression=f8", "known: none, f16");
+    check("compression=f8", "known: none, lossless, f16");
     assert_eq!(dir.entries(), [""; 0], "nothing was started");
 }

@@ -5,7 +5,8 @@
 use std::fs;
 use std::process::Command;
 
-use crate::bed::{Lab, is_wanted, wait_until};
+use crate::bed::{Bed, Lab, is_wanted, wait_until};
+use crate::record::Record;
 
 /// The host that has no share.
 const FREE: usize = 4;
@@ -93,4 +94,34 @@ fn nobody_stays_stopped_when_those_who_keep_the_shares_are_killed() {
     wait_until("a hold by others", || is_held(&lab, 1));
     lab.down();
     lab.expect_nothing();
+}
+
+/// How much quicker that is, `bench/shares.py` measures.
+#[test]
+fn a_slow_host_gets_a_smaller_share() {
+    if !is_wanted("a_slow_host_gets_a_smaller_share") {
+        return;
+    }
+    let bed = Bed::shaped('u', 3, "--cpu 0.4,0.4,0.1");
+    let data = "data={name: digits, train: 6000, test: 100}\n model=lenet\n num_server_rounds=60\n eval_every=100 rounds";
+    for (name, arch) in [
+        ("group", "arch=allreduce\n allreduce={num_workers: 3}"),
+        ("flat", "arch=flat\n parameter_server={num_workers: 3}"),
+    ] {
+        bed.bonfire(&format!("run --quiet --out {name}")).set(&format!("{data}\n{arch}")).succeed();
+        let told = Record::of(bed.lab.dir.path(name)).told("shares");
+        assert!((1..=4).contains(&told.len()), "{told:#?}");
+        let last = &told[told.len() - 1];
+        let lines = last["shares"].as_array().expect("shares");
+        let samples = |name: &str| {
+            let line = lines.iter().find(|line| line["name"] == name);
+            line.and_then(|line| line["samples"].as_u64()).expect("samples")
+        };
+        assert_eq!(["pi1", "pi2", "pi3"].map(samples).iter().sum::<u64>(), 96, "{last:#}");
+        assert!(samples("pi3") <= 24 && samples("pi3") < samples("pi2"), "{last:#}");
+        assert!(last["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{last:#}");
+    }
+    let unknown = bed.bonfire("run --out wrong").set("shares={pi1: 1, desk: 6}\n workers=2");
+    unknown.run().refuse("no host is called desk; there are pi1, pi2, pi3");
+    bed.end();
 }

@@ -124,7 +124,8 @@ fn as_many_hosts_as_workers_are_enough() {
     }
     let bed = Bed::of('j', 3);
     bed.lab.dir.write("plain.ini", bed.lines(&[1, 2, 3]).replace(" slots=1", ""));
-    let data = "data={name: digits, train: 2000, test: 200}\n epochs=1";
+    // Shares by speed would differ from run to run.
+    let data = "data={name: digits, train: 2000, test: 200}\n epochs=1\n shares=equal";
     bed.here("train --quiet --workers 3 --out alone").set(data).succeed();
     let alone = Record::of(bed.lab.dir.path("alone"));
     for (name, arch) in [

@@ -15,7 +15,8 @@ fn a_run_folder_is_complete() {
     dir.bonfire("train --out here/first").set(SMALL).succeed();
     assert_eq!(dir.entries(), ["here"], "--out names the run folder itself");
     let run = Record::of(dir.path("here/first"));
-    assert_eq!(names(&run.0), ["checkpoints", "events.jsonl", "run.yml", "state.json", "summary.json"]);
+    let files = ["checkpoints", "events.jsonl", "report.html", "run.yml", "state.json", "summary.json"];
+    assert_eq!(names(&run.0), [&files[..], &["tensorboard"]].concat());
     assert_eq!(run.checkpoints().len(), 3, "the newest three of five");
     assert_eq!(names(&run.0.join("checkpoints")).len(), 6, "and nothing beside them and their states");
     check_events(&run.events());

@@ -112,7 +112,7 @@ fn settings(text: &str, batch: Option<usize>) -> Result<Settings> {
 }
 
 fn trainer(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Trainer> {
-    Trainer::new(settings, dataset, build_worker(settings, dataset, threads)?)
+    Trainer::new(settings, dataset, build_worker(settings, dataset, threads)?, dataset.train.len())
 }
 
 /// The gradient of a batch.
@@ -120,7 +120,7 @@ fn step(text: &str, dataset: &Dataset, (threads, batch): (usize, usize), share: 
     let settings = settings(text, Some(batch))?;
     let mut trainer = trainer(&settings, dataset, threads)?;
     let units = (dataset.train.len() / batch).max(1);
-    ensure!(trainer.has(Unit { epoch: 0, index: 0 }), "there are no data to measure with");
+    ensure!(trainer.has(&Unit { epoch: 0, index: 0 }.into()), "there are no data to measure with");
     // The first two make room for the others.
     for index in [0, 1 % units] {
         trainer.compute(Unit { epoch: 0, index: index as u32 });

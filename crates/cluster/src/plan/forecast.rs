@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use bonfire_exchange::owners::parts_by_speed;
 use bonfire_learn::random::Random;
 use bonfire_run::run_file::arch::Arch;
 use bonfire_run::run_file::{Compression, Settings};
@@ -201,11 +202,21 @@ impl Scene<'_> {
         self.count(&books, &world)
     }
 
+    /// Which part of the sums each member has, by the speeds that they would measure: each hears the one before it.
+    fn parts(&self) -> Vec<f64> {
+        let members = self.workers();
+        let link = |index: usize| &self.hosts[self.processes[index % members]].link;
+        let heard = |index: usize| link(index + members - 1).up.min(link(index).down);
+        let speeds: Vec<f64> = (0..members).map(|index| heard(index).max(heard(index + 1))).collect();
+        parts_by_speed(&speeds)
+    }
+
     fn play_group(&self, world: &mut World) -> Vec<Books> {
         let workers = self.workers();
+        let parts = self.parts();
         let member = |index: usize| {
             let codecs = self.codecs(self.processes[index]);
-            Member::new((index, index), (workers, workers), codecs, self.script(index))
+            Member::new((index, index), (&parts, workers), codecs, self.script(index))
         };
         let mut members: Vec<Member> = (0..workers).map(member).collect();
         while let Some(process) = world.next() {

@@ -22,6 +22,8 @@ pub(super) struct Member {
     process: usize,
     index: usize,
     members: usize,
+    /// Which part of all chunks each of them sums.
+    parts: Vec<f64>,
     /// Who hears that a round is done.
     head: usize,
     codecs: [CodecFigures; 2],
@@ -100,14 +102,15 @@ impl Member {
     /// `codecs` are that of the run, and that of exact rounds and factors.
     pub(super) fn new(
         (process, index): (usize, usize),
-        (members, head): (usize, usize),
+        (parts, head): (&[f64], usize),
         codecs: [CodecFigures; 2],
         rounds: VecDeque<(Vec<Stage>, Vec<usize>)>,
     ) -> Self {
         Self {
             process,
             index,
-            members,
+            members: parts.len(),
+            parts: parts.to_vec(),
             head,
             codecs,
             rounds,
@@ -182,7 +185,7 @@ impl Member {
     /// The next thing of an exchange.
     fn turn(&mut self, world: &mut World, exchange: &Exchange, settled_from: usize) -> Turn {
         if self.summing.is_none() {
-            let owners = exchange.owners(&vec![1.0; self.members]);
+            let owners = exchange.owners(&self.parts);
             let order = owners::order(&owners, self.index, self.members);
             let (count, sent) = (exchange.chunks.len(), 0);
             self.summing = Some(Summing { owners, order, sent, left: count, there: vec![0; count] });

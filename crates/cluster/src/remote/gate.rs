@@ -222,18 +222,23 @@ impl Gate {
 /// What nodes must know, and be.
 fn entry(run: &Run) -> Result<Entry> {
     let job = &run.job;
+    let shared = match job.settings.file.distribute {
+        // Which words and classes there are, and no sample.
+        Distribute::Own => Arc::new(job.dataset.form()),
+        Distribute::Local | Distribute::Ship => Arc::clone(&job.dataset),
+    };
     let shipment = match job.settings.file.distribute {
         Distribute::Local => None,
-        Distribute::Ship => {
+        Distribute::Ship | Distribute::Own => {
             let mut bytes = Vec::new();
-            pack::write(&job.dataset, &mut bytes)?;
+            pack::write(&shared, &mut bytes)?;
             Some(Bytes::from(bytes))
         }
     };
     Ok(Entry {
         version: VERSION.to_owned(),
         run_file: job.settings.to_yaml()?,
-        data_digest: data_digest(&job.dataset)?,
+        data_digest: data_digest(&shared)?,
         layout_digest: layout_digest(job.layout()).into_bytes(),
         shipment,
         payload_bytes: Chunks::of(job.layout()).most_bytes().max(state::MOST_BYTES),

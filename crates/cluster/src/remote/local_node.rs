@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bonfire_wire::proto::frame::Body;
@@ -17,6 +17,7 @@ use crate::mail::mailbox;
 use crate::roles::network::Grpc;
 use crate::roles::node::{self, Connections, Equipment};
 use crate::roles::registry::Registry;
+use crate::roles::vitals::Vitals;
 use bonfire_run::run::Run;
 
 /// A node of this process, on a thread of its own.
@@ -53,6 +54,7 @@ impl LocalNode {
         let number = registry.admit(link, outbox, join);
         if let Some(node) = registry.get_mut(number) {
             (node.is_ready, node.is_resident) = (true, true);
+            node.samples = run.job.dataset.train.len() as u64;
         }
         let settings = run.job.settings.clone();
         let (wire, secret) = (Arc::clone(&gate.wire), ticket.secret.clone());
@@ -65,6 +67,7 @@ impl LocalNode {
             .spawn(move || {
                 let (_listener, _end) = (listener, end);
                 let mut connections = Connections::new(number, head_link, head, post, mail, network);
+                connections.vitals = Some(Vitals::of_thread(Instant::now()));
                 let equipment = Equipment { settings, dataset, layout, worker: None };
                 if let Err(error) = node::serve(&mut connections, equipment, &mut |_| ()) {
                     let reason = format!("{error:#}");

@@ -19,7 +19,7 @@ use crate::roles::network::Network;
 use crate::roles::node::{Equipment, HeadGone};
 use crate::roles::registry::CHUNK;
 use bonfire_run::checkpoint::layout_digest;
-use bonfire_run::run_file::{Overrides, Settings};
+use bonfire_run::run_file::{Distribute, Overrides, Settings};
 use bonfire_run::state::data_digest;
 
 /// What a node has loaded for a run.
@@ -65,11 +65,12 @@ impl Newcomer<'_> {
         let kept = loaded.take_if(|loaded| is_same(loaded));
         let Loaded { digest, dataset, .. } = loaded.insert(match kept {
             Some(kept) => kept,
-            None => self.load(welcome, source, tell)?,
+            None => self.load(welcome, source, settings.file.distribute == Distribute::Own, tell)?,
         });
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
         let layout_digest = layout_digest(&layout).into_bytes().into();
-        let ready = proto::Ready { data_digest: digest.clone(), layout_digest, error: String::new() };
+        let (data_digest, samples) = (digest.clone(), dataset.train.len() as u64);
+        let ready = proto::Ready { data_digest, layout_digest, samples, error: String::new() };
         self.head.1.send(Body::Ready(ready))?;
         Ok(Equipment { settings, dataset: Arc::clone(dataset), layout, worker: None })
     }
@@ -78,9 +79,17 @@ impl Newcomer<'_> {
         &mut self,
         welcome: &proto::Welcome,
         source: &Source,
+        is_own: bool,
         tell: &mut dyn FnMut(Stage),
     ) -> Result<Loaded> {
         let (dataset, digest) = match welcome.ship {
+            true if is_own => {
+                let form = self.shipped(welcome, tell)?;
+                let own = source.load_in_form(&form).map_err(|error| {
+                    anyhow!("{error}; `distribute: own` in the run file has every node train on its own data")
+                })?;
+                (own, welcome.data_digest.clone())
+            }
             true => (self.shipped(welcome, tell)?, welcome.data_digest.clone()),
             false => {
                 let dataset = source.load().map_err(|error| {

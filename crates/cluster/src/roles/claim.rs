@@ -34,10 +34,9 @@ pub(crate) fn wrong_join(join: &proto::Join) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with the numbers of a push by a member whose units are of so many samples.
-pub(crate) fn wrong_push(push: &proto::Push, batch_size: usize) -> Option<String> {
+/// What is wrong with the numbers of a push by a member whose units are of at most so many samples in all.
+pub(crate) fn wrong_push(push: &proto::Push, most: u64) -> Option<String> {
     let tally = push.tally.unwrap_or_default();
-    let most = (batch_size as u64).saturating_mul(push.units.len() as u64);
     if !push.weight.is_finite() || push.weight < 0.0 || push.weight > ANSWERS as f64 {
         return Some(format!("it weighs {}", push.weight));
     }
@@ -79,12 +78,19 @@ mod tests {
         let unit = proto::Unit::default();
         let push = |weight, loss, samples, answers, correct| proto::Push {
             weight,
-            tally: Some(proto::Tally { loss, weight: answers as f64, answers, correct, samples }),
+            tally: Some(proto::Tally {
+                loss,
+                weight: answers as f64,
+                answers,
+                correct,
+                samples,
+                words: samples,
+            }),
             units: vec![unit; 2],
             ..proto::Push::default()
         };
         let check = |push: &proto::Push, expect: Option<&str>| {
-            let wrong = wrong_push(push, 32);
+            let wrong = wrong_push(push, 64);
             assert_eq!(wrong.is_some(), expect.is_some(), "{push:?}: {wrong:?}");
             assert!(expect.is_none_or(|expect| wrong.unwrap_or_default().contains(expect)), "{push:?}");
         };

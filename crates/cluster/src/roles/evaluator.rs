@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use bonfire_report::{Phase, Phases};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 
@@ -13,14 +14,18 @@ use bonfire_run::job::Job;
 
 /// Measures what the head sends, one after the other.
 pub(crate) fn evaluate(connections: &mut Connections, job: &mut Job) -> Result<Next> {
+    let mut phases = Phases::default();
     loop {
+        connections.tell_vitals(&mut phases);
         let Some(mail) = connections.mailbox.next(Duration::from_secs(1)) else { continue };
         if let News::Frame(Frame { body: Body::Measure(measure), payload }) = &mail.news
             && mail.link == connections.head_link
         {
             if take(job, measure, payload)? {
+                let found = measure_one(job, measure.round);
+                phases.add_s(Phase::Evaluate, found.seconds);
                 // A head that is gone is heard of in the mail.
-                let _ = connections.head.send(Body::Evaluated(measure_one(job, measure.round)));
+                let _ = connections.head.send(Body::Evaluated(found));
             }
         } else if let Some(next) = connections.hear(mail)? {
             return Ok(next);

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bonfire_data::Cut;
 use bonfire_run::replica::Replica;
 use bonfire_strategy::Unit;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, proto};
 
-use super::worker::to_proto;
+use super::worker::{cuts_to_proto, to_proto};
 use bonfire_exchange::codec::Parcel;
 use bonfire_exchange::state::piece_of;
 use bonfire_exchange::updates::step;
@@ -58,6 +59,8 @@ pub(crate) struct Order {
     pub number: u64,
     pub version: u64,
     pub units: Vec<Unit>,
+    /// Which part each of them is, where workers have unequal shares.
+    pub cuts: Vec<Option<Cut>>,
     /// The push is not rounded.
     pub exact: bool,
     /// Of the parameters of that version, where members compare theirs with it.
@@ -218,6 +221,7 @@ fn send_order(member: &mut Follower, steps: &[&Entry], order: Order) -> Result<(
         order: Some(order.number),
         version: order.version,
         units: order.units.into_iter().map(to_proto).collect(),
+        cuts: cuts_to_proto(order.cuts),
         digest: order.digest,
         exact: order.exact,
         dropped: std::mem::take(&mut member.is_dropped),
@@ -294,7 +298,7 @@ mod tests {
             feed.add(entry, 1000);
         }
         let units = vec![Unit { epoch: 0, index: 0 }];
-        feed.order(5, Order { number: 7, version: 3, units, exact: false, digest: None });
+        feed.order(5, Order { number: 7, version: 3, units, cuts: Vec::new(), exact: false, digest: None });
         drop((feed, there));
         let word = |incoming: Incoming| match incoming {
             Incoming::Frame(Frame { body: Body::Go(go), .. }) => match go.order {

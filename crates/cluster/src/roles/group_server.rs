@@ -5,6 +5,7 @@ use bonfire_exchange::codec::Coding;
 use bonfire_exchange::owners::parts;
 use bonfire_exchange::sharded::{Early, Peers, ShardedSums};
 use bonfire_learn::Layout;
+use bonfire_report::Phases;
 use bonfire_run::run_file::Settings;
 use bonfire_run::schedule::RunSchedule;
 use bonfire_strategy::group;
@@ -19,9 +20,9 @@ pub(crate) fn sum(
     connections: &mut Connections,
     settings: &Settings,
     layout: &Layout,
-    role: &proto::GroupServer,
+    samples: u64,
 ) -> Result<Next> {
-    let schedule = RunSchedule::of(settings, usize::try_from(role.samples)?);
+    let schedule = RunSchedule::of(settings, usize::try_from(samples)?);
     let mut server = GroupServer {
         plan: plan_of(&schedule),
         schedule,
@@ -74,6 +75,7 @@ impl GroupServer {
         while !self.plan.is_last(&view, round) && links.len() > 1 {
             round += 1;
             self.sum_round(connections, &links, (&view, index), round)?;
+            connections.tell_vitals(&mut Phases::default());
         }
         loop {
             self.incoming.next(connections, LOOK).and_then(named)?;

@@ -8,6 +8,7 @@ mod summing;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bonfire_data::Cut;
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
 use bonfire_run::schedule::{Due, RunSchedule};
 use bonfire_strategy::group;
@@ -15,7 +16,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Outbox, proto};
 
 use super::node::{Connections, Next};
-use crate::trainer::{Computed, Trainer};
+use crate::trainer::{Computed, Task, Trainer};
 use apart::Apart;
 use bonfire_exchange::codec::Coding;
 use bonfire_exchange::gradient_sums::GradientSums;
@@ -61,7 +62,8 @@ pub(crate) fn take_part(
 pub(crate) fn plan_of(schedule: &RunSchedule) -> group::Plan {
     let (epochs, max_rounds) = schedule.ends();
     let pace = group::Pace { after: schedule.pace.after, steps: schedule.pace.steps };
-    group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace }
+    let turns = schedule.turns().map(|(members, seed)| group::Turns { members, seed });
+    group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace, turns }
 }
 
 /// Why a round, or a wait, was left.
@@ -125,6 +127,21 @@ struct Formed {
     servers: Vec<Outbox>,
     /// Whether the head wants to know what an exchange of nothing takes.
     is_measured: bool,
+    /// How many samples of a round each member has, where that is not as many for all.
+    shares: Option<Vec<u32>>,
+}
+
+impl Formed {
+    /// What this member is to compute in a round, if anything: with unequal shares a part of what all have together.
+    fn task(&self, plan: &group::Plan, round: u64) -> Option<Task> {
+        let unit = plan.units_of(&self.view, round, self.index).next()?;
+        let Some(shares) = &self.shares else { return Some(unit.into()) };
+        let (first, members) = plan.together(&self.view, round, self.index)?;
+        let shares = shares[members.clone()].to_vec();
+        let differ = shares.iter().any(|share| *share != shares[0]);
+        let place = (self.index - members.start) as u32;
+        Some(Task { unit, cut: differ.then_some(Cut { first: first.index, place, shares }) })
+    }
 }
 
 impl<'w> Participant<'w> {
@@ -201,7 +218,8 @@ impl<'w> Participant<'w> {
         self.sums.share_out(&parts);
         self.sums.set_coding(if group.int8 { Coding::INT8 } else { self.coding });
         self.round = group.round;
-        let formed = Formed { view, index, links, servers, is_measured: group.measured };
+        let shares = Some(group.shares.clone()).filter(|shares| shares.len() == view.members.len());
+        let formed = Formed { view, index, links, servers, is_measured: group.measured, shares };
         if group.behind {
             // The head counts on this member only from here on.
             let _ = connections.head.send(Body::GroupRound(self.done(&formed, Computed::default())));
@@ -307,7 +325,10 @@ impl<'w> Participant<'w> {
         trainer: &mut Trainer,
         formed: &Formed,
     ) -> Result<(), Break> {
+        self.share_out_by_speed(connections, trainer, formed)?;
         let (view, round) = (&formed.view, self.round + 1);
+        let begun = connections.mailbox.now();
+        self.incoming.waited();
         let units = self.plan.units_done(view, self.round);
         let due = due_after(&self.schedule, &self.plan, view, round);
         let is_apart = view.pace.steps_in(round) > 1;
@@ -317,14 +338,14 @@ impl<'w> Participant<'w> {
         let exact = is_exact(due, view, round);
         let latency_s = self.measure_latency(connections, trainer, formed)?;
         let before = sent_bytes(formed);
-        let unit = self.plan.units_of(view, round, formed.index).next();
-        let overlaps = self.overlaps && !is_apart && unit.is_some() && formed.links.len() > 1;
-        let computed = match unit {
+        let task = formed.task(&self.plan, round);
+        let overlaps = self.overlaps && !is_apart && task.is_some() && formed.links.len() > 1;
+        let computed = match task {
             _ if is_apart => self.learn_apart(connections, trainer, formed, round)?,
-            Some(unit) if overlaps => {
-                self.compute_and_send(connections, trainer, formed, (round, unit), exact)?
+            Some(task) if overlaps => {
+                self.compute_and_send(connections, trainer, formed, (round, task), exact)?
             }
-            Some(unit) => trainer.compute(unit),
+            Some(task) => trainer.compute(task),
             None => trainer.idle(),
         };
         let is_due = due.evaluation || due.checkpoint;
@@ -338,6 +359,7 @@ impl<'w> Participant<'w> {
         let started = connections.mailbox.now();
         self.exchange(connections, trainer, formed, (round, overlaps || goes_ahead), exact)?;
         let exchange_s = (connections.mailbox.now() - started).as_secs_f64();
+        trainer.waited(Duration::from_secs_f64(exchange_s));
         match is_apart {
             true => {
                 trainer.step_together();
@@ -346,10 +368,12 @@ impl<'w> Participant<'w> {
             false => trainer.step(self.schedule.step(units).lr),
         }
         self.round = round;
+        let busy_s = (connections.mailbox.now() - begun).saturating_sub(self.incoming.waited()).as_secs_f64();
         let done = proto::GroupRound {
             exchange_s,
             sent_bytes: sent_bytes(formed) - before,
             latency_s,
+            busy_s,
             digest: is_due.then(|| trainer.replica.digest()),
             ..self.done(formed, computed)
         };
@@ -357,6 +381,7 @@ impl<'w> Participant<'w> {
             self.keep_state(connections, trainer)?;
         }
         let _ = connections.head.send(Body::GroupRound(done));
+        connections.tell_vitals(&mut trainer.phases);
         Ok(())
     }
 
@@ -369,7 +394,7 @@ impl<'w> Participant<'w> {
         formed: &Formed,
         round: u64,
     ) -> Result<Computed, Break> {
-        let members = formed.view.members.len() as u64;
+        let members = self.plan.workers(&formed.view);
         let mut place = self.plan.units_done(&formed.view, self.round);
         trainer.idle();
         let (mut all, done) = self.apart.begin(&mut trainer.replica);
@@ -425,6 +450,7 @@ impl<'w> Participant<'w> {
             round: self.round,
             tally: Some(computed.tally),
             compute_s: computed.seconds,
+            most_samples: computed.most_samples,
             ..proto::GroupRound::default()
         }
     }

@@ -11,4 +11,5 @@ pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod registry;
 pub(crate) mod relay;
+pub(crate) mod vitals;
 pub(crate) mod worker;

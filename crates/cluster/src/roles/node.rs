@@ -7,12 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bonfire_data::Dataset;
 use bonfire_learn::Layout;
+use bonfire_report::Phases;
 use bonfire_wire::proto::assignment::Role;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 
 use super::network::Network;
 use super::registry::turned_away;
+use super::vitals::Vitals;
 use super::{evaluator, group_server, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::remote::supply;
@@ -38,6 +40,8 @@ pub(crate) struct Connections {
     pub waiting: Vec<(u64, Outbox)>,
     /// The data as they were shipped, if they are kept: others may ask for them.
     pub pack: Option<PathBuf>,
+    /// What this node tells of itself, if it does.
+    pub vitals: Option<Vitals>,
 }
 
 /// Somebody who has connected and said who it is.
@@ -96,8 +100,17 @@ impl Connections {
         mailbox: Mailbox,
         network: Arc<dyn Network>,
     ) -> Self {
-        let (callers, waiting, pack) = Default::default();
-        Self { node, head_link, head, post, mailbox, network, callers, waiting, pack }
+        let (callers, waiting, pack, vitals) = Default::default();
+        Self { node, head_link, head, post, mailbox, network, callers, waiting, pack, vitals }
+    }
+
+    /// Tells the head where the time went, if it is time.
+    pub(crate) fn tell_vitals(&mut self, phases: &mut Phases) {
+        let Some(vitals) = &mut self.vitals else { return };
+        if let Some(told) = vitals.tell(self.mailbox.now(), phases) {
+            // A head that is gone is heard of in the mail.
+            let _ = self.head.send(Body::Vitals(told));
+        }
     }
 
     /// Deals with mail that is not the role's own. Some if the role is over.
@@ -205,7 +218,7 @@ fn perform(
                 Some(worker) => worker,
                 None => build_worker(&settings, &dataset, threads)?,
             };
-            Trainer::new(&settings, &dataset, worker)
+            Trainer::new(&settings, &dataset, worker, assignment.samples as usize)
         };
         let role = assignment.role.clone().context("the head gave no role")?;
         if let (Some(world), false) = (world.as_mut(), std::mem::replace(&mut divided, true)) {
@@ -228,7 +241,7 @@ fn perform(
                 let job = Job::on(settings.clone(), Arc::clone(&dataset), Scale::Nodes);
                 evaluator::evaluate(connections, &mut job?)?
             }
-            Role::GroupServer(role) => group_server::sum(connections, &settings, &layout, &role)?,
+            Role::GroupServer(_) => group_server::sum(connections, &settings, &layout, assignment.samples)?,
             Role::GroupMember(_) => {
                 let mut trainer = trainer()?;
                 member::take_part(connections, &settings, &mut trainer, world.as_ref())?

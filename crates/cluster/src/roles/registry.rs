@@ -67,6 +67,8 @@ pub(crate) struct Node {
     pub link: u64,
     pub outbox: Outbox,
     pub is_ready: bool,
+    /// How many samples it has to train on.
+    pub samples: u64,
     /// The node that it takes the data from until it is ready, if that is not the head.
     supplier: Option<u64>,
     /// Whether it is in the head's process.
@@ -224,6 +226,7 @@ impl Registry {
             link,
             outbox,
             is_ready: false,
+            samples: 0,
             supplier: None,
             is_resident: false,
             role: None,
@@ -382,8 +385,10 @@ impl Registry {
                     "its data are not the head's: `distribute: ship` sends it the head's".to_owned()
                 } else if ready.layout_digest != self.entry.layout_digest {
                     "its model is laid out otherwise: install the same version on both".to_owned()
+                } else if u32::try_from(ready.samples).is_err() {
+                    format!("it claims to have {} samples", ready.samples)
                 } else {
-                    node.is_ready = true;
+                    (node.is_ready, node.samples) = (true, ready.samples);
                     return Some(Notice::Ready(number));
                 };
                 let node = self.nodes.remove(&number)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bonfire_learn::Layout;
+use bonfire_report::Phases;
 use bonfire_strategy::{Relay, Unit, relay};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, LinkTraffic, Outbox, proto};
@@ -38,6 +39,7 @@ pub(crate) fn relay(
         for caller in std::mem::take(&mut connections.callers) {
             relaying.welcome(caller.link, caller.outbox, caller.hello.node)?;
         }
+        connections.tell_vitals(&mut Phases::default());
         let Some(mail) = connections.mailbox.next(Duration::from_secs(1)) else { continue };
         let worker = relaying.worker_of(mail.link);
         match (mail.news, worker) {
@@ -134,7 +136,7 @@ impl Relaying {
             is_async: role.is_async,
             replica: Replica::new(layout, file.optimizer.clone(), file.seed),
             updates: Updates::new(layout, file.clip_norm),
-            batch_size: file.batch_size,
+            batch_size: settings.most_samples(),
             version: 0,
             digest: None,
             exact: false,
@@ -245,7 +247,8 @@ impl Relaying {
         // What answers no order is not looked at.
         let is_whole =
             !self.task.answers.contains(&answer) || self.collector.check(answer, push.weight).is_ok();
-        let is_fit = is_whole && wrong_push(push, self.batch_size).is_none();
+        let is_fit =
+            is_whole && wrong_push(push, self.batch_size.saturating_mul(push.units.len()) as u64).is_none();
         let unit = match push.units.as_slice() {
             [unit] if is_fit => from_proto(unit),
             _ => return self.turn_away(worker),
@@ -393,7 +396,14 @@ impl Relaying {
     fn release(&mut self, worker: u64, number: u64, unit: Unit) {
         self.task.answers.insert((worker, number));
         let exact = self.exact && !self.is_async;
-        let order = Order { number, version: self.version, units: vec![unit], exact, digest: self.digest };
+        let order = Order {
+            number,
+            version: self.version,
+            units: vec![unit],
+            cuts: Vec::new(),
+            exact,
+            digest: self.digest,
+        };
         let has = self.feed.has(worker);
         if !self.sends_parameters() || has == Some(self.version) {
             return self.feed.order(worker, order);

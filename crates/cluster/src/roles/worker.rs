@@ -1,9 +1,11 @@
 //! A worker of a parameter server: pull, compute, push.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bonfire_data::Cut;
 use bonfire_learn::Gradient;
+use bonfire_report::Phase;
 use bonfire_strategy::Unit;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
@@ -11,7 +13,7 @@ use bonfire_wire::{Frame, Outbox, proto};
 use super::feed::piece;
 use super::node::{Connections, Next};
 use crate::mail::{Mail, News};
-use crate::trainer::{Trainer, compare};
+use crate::trainer::{Task, Trainer, compare};
 use bonfire_exchange::codec::ChunkEncoder;
 use bonfire_exchange::updates::step;
 
@@ -34,17 +36,20 @@ pub(crate) fn work(
     };
     let mut push = None;
     loop {
+        let begun = Instant::now();
         let Some(mail) = connections.mailbox.next(SILENCE) else {
             // Nobody knows what the sums wait for: they shall not wait for this worker.
             go_on(&mut push, trainer, &outbox, usize::MAX);
             continue;
         };
+        trainer.waited(begun.elapsed());
         let is_parent = mail.link == link;
         match mail.news {
             News::Frame(frame) if is_parent && is_for_a_worker(&frame.body) => {
                 answer(connections, trainer, &outbox, (&mut push, window), frame)
                     .context("the parent sent something that does not fit")?;
                 go_on(&mut push, trainer, &outbox, window);
+                connections.tell_vitals(&mut trainer.phases);
             }
             News::Closed(_) if is_parent && parent.is_some() => return word_or_again(connections),
             news => {
@@ -154,7 +159,7 @@ fn answer(
     (push, window): (&mut Option<GradientPush>, usize),
     frame: Frame,
 ) -> Result<()> {
-    let Trainer { replica, updates, .. } = trainer;
+    let Trainer { replica, updates, phases, .. } = trainer;
     match frame.body {
         Body::Piece(piece) => updates.piece(&piece, frame.payload),
         Body::TakeState(_) => {
@@ -169,13 +174,19 @@ fn answer(
             Ok(())
         }
         Body::Go(go) => {
+            let begun = connections.mailbox.now();
+            let applying = Instant::now();
             updates.apply(replica, &go)?;
+            phases.add(Phase::Apply, applying.elapsed());
             if let Some(trouble) = compare(replica, &go).filter(|_| !updates.is_behind()) {
                 let _ = connections.head.send(Body::Trouble(trouble));
             }
             // Without an order it was news only.
             if let Some(order) = go.order {
                 *push = work_on(trainer, outbox, order, &go, window)?;
+                if let Some(push) = push {
+                    push.whole.busy_s = (connections.mailbox.now() - begun).as_secs_f64();
+                }
             }
             Ok(())
         }
@@ -203,11 +214,12 @@ fn work_on(
         true => trainer.encoder.roll_back(),
         false => trainer.encoder.commit(),
     }
-    let Some(unit) = go.units.first() else { return Ok(None) };
-    ensure!(trainer.has(from_proto(unit)), "{} is none of this run's", from_proto(unit));
+    let Some(task) = first_task(go) else { return Ok(None) };
+    let unit = task.unit;
+    ensure!(trainer.has(&task), "{unit} is none of this run's");
     let mut push = GradientPush::new(&trainer.encoder, order, go.exact);
     let overlaps = trainer.overlaps();
-    let computed = trainer.compute_by_layers(from_proto(unit), &mut |encoder, gradient, settled_from| {
+    let computed = trainer.compute_by_layers(task, &mut |encoder, gradient, settled_from| {
         if overlaps {
             push.advance(encoder, gradient, settled_from, window, send_to(outbox));
         }
@@ -217,8 +229,9 @@ fn work_on(
         order,
         weight: trainer.gradient.weight,
         tally: Some(computed.tally),
-        units: vec![*unit],
+        units: vec![to_proto(unit)],
         compute_s: computed.seconds,
+        most_samples: computed.most_samples,
         ..proto::Push::default()
     };
     Ok(Some(push))
@@ -227,9 +240,11 @@ fn work_on(
 /// Sends what a window allows of a push that is under way.
 fn go_on(push: &mut Option<GradientPush>, trainer: &mut Trainer, outbox: &Outbox, window: usize) {
     let Some(going) = push else { return };
-    let Trainer { encoder, gradient, updates, .. } = trainer;
+    let Trainer { encoder, gradient, updates, phases, .. } = trainer;
+    let begun = Instant::now();
     let back = updates.arrived(going.version + 1);
     going.advance(encoder, gradient, 0, window.saturating_add(back), send_to(outbox));
+    phases.add(Phase::Encode, begun.elapsed());
     if going.left == 0 || gradient.weight == 0.0 {
         // A parent that is gone is heard of in the mail.
         let _ = outbox.send(Body::Push(std::mem::take(&mut going.whole)));
@@ -289,4 +304,21 @@ pub(crate) fn from_proto(unit: &proto::Unit) -> Unit {
 
 pub(crate) fn to_proto(unit: Unit) -> proto::Unit {
     proto::Unit { epoch: unit.epoch, index: unit.index }
+}
+
+/// Which part of several units each unit is; nothing if each is as it is.
+pub(crate) fn cuts_to_proto(cuts: Vec<Option<Cut>>) -> Vec<proto::Cut> {
+    if cuts.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    let to_proto = |Cut { first, place, shares }| proto::Cut { first, place, shares };
+    cuts.into_iter().map(|cut| cut.map(to_proto).unwrap_or_default()).collect()
+}
+
+/// What an order asks for first.
+fn first_task(go: &proto::Go) -> Option<Task> {
+    let unit = from_proto(go.units.first()?);
+    let cut = go.cuts.first().filter(|cut| !cut.shares.is_empty());
+    let cut = cut.map(|cut| Cut { first: cut.first, place: cut.place, shares: cut.shares.clone() });
+    Some(Task { unit, cut })
 }

@@ -26,7 +26,7 @@ const SHORT: Kind = Kind {
 };
 
 fn case(kind: Kind, seed: u64, faults: Vec<(Duration, Fault)>) -> Case {
-    Case { kind, evaluator: false, seed, faults, is_told: false, mute: false }
+    Case { kind, evaluator: false, seed, faults, is_told: false, mute: false, sample_ms: Vec::new() }
 }
 
 /// Plays a run, which must end well. What was chosen, and whether after a head came back; and how many rounds there

@@ -1,5 +1,6 @@
 //! The processes of a simulated run: a head that comes back from its checkpoints, and nodes that join again.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(crate) struct Play {
     pub dataset: Arc<Dataset>,
     pub layout: Layout,
     pub folder: PathBuf,
+    /// What a sample takes each machine, the head's first; nothing if none is said.
+    pub sample_ms: Vec<f64>,
     /// Addresses are never used twice.
     lives: AtomicU64,
     processes: AtomicU64,
@@ -47,7 +50,7 @@ impl Play {
         world: Arc<World>,
         settings: Settings,
         dataset: Arc<Dataset>,
-        folder: PathBuf,
+        (folder, sample_ms): (PathBuf, Vec<f64>),
     ) -> Result<Self> {
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
         Ok(Self {
@@ -56,6 +59,7 @@ impl Play {
             dataset,
             layout,
             folder,
+            sample_ms,
             lives: AtomicU64::new(0),
             processes: AtomicU64::new(1),
         })
@@ -127,6 +131,10 @@ impl Play {
     /// A node, which waits for a head that is gone. The head's last word, or none if the head does not come back.
     pub(crate) fn node(&self, machine: usize) -> Result<Option<proto::Stop>> {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
+        if let Some(&ms) = self.sample_ms.get(machine) {
+            let world = Arc::clone(&self.world);
+            TOIL.set(Some(Toil { world, machine, sample_s: ms / 1e3 }));
+        }
         loop {
             let life = self.lives.fetch_add(1, Ordering::Relaxed);
             let address = format!("machine {machine}, life {life}");
@@ -194,6 +202,27 @@ impl Play {
         }
         None
     }
+}
+
+thread_local! {
+    static TOIL: RefCell<Option<Toil>> = const { RefCell::new(None) };
+}
+
+/// What computing takes the machine of this thread.
+struct Toil {
+    world: Arc<World>,
+    machine: usize,
+    sample_s: f64,
+}
+
+/// Lets the time pass that so many samples take on the machine of this thread, if they take any.
+pub(crate) fn toil(samples: u64) -> Option<Duration> {
+    TOIL.with_borrow(|toil| {
+        let toil = toil.as_ref()?;
+        let time = Duration::from_secs_f64(toil.sample_s * samples as f64);
+        toil.world.sleep(toil.machine, time);
+        Some(time)
+    })
 }
 
 /// How the story says how many seconds somebody was connected without a word.

@@ -23,7 +23,7 @@ fn in_order(nodes: usize) -> Vec<(Duration, Fault)> {
 fn events(kind: Kind, evaluator: bool, more: Vec<(Duration, Fault)>) -> Vec<Event> {
     let mut faults = in_order(kind.nodes + usize::from(evaluator));
     faults.extend(more);
-    let case = Case { kind, evaluator, seed: 1, faults, is_told: false, mute: false };
+    let case = Case { kind, evaluator, seed: 1, faults, is_told: false, mute: false, sample_ms: Vec::new() };
     let outcome = case.play();
     assert_eq!(case.judge(&outcome), Ok(Verdict::Done), "{}", outcome.story.join("\n"));
     let events = read_events(&run_folder(&outcome.folder).join("events.jsonl")).expect("events");
@@ -99,7 +99,8 @@ fn a_link_that_never_asks_to_join_is_given_up() {
     };
     let late = Fault::Freeze { machine: 3, time: Duration::from_secs(20) };
     let faults = vec![(Duration::ZERO, late)];
-    let case = Case { kind, evaluator: false, seed: 1, faults, is_told: false, mute: true };
+    let case =
+        Case { kind, evaluator: false, seed: 1, faults, is_told: false, mute: true, sample_ms: Vec::new() };
     let outcome = case.play();
     assert_eq!(case.judge(&outcome), Ok(Verdict::Done), "{}", outcome.story.join("\n"));
     let seconds = outcome.story.iter().find_map(|line| line.split_once(MUTE_FOR)?.1.parse::<f64>().ok());

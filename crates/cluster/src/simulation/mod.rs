@@ -12,6 +12,8 @@ mod chosen;
 mod fault;
 mod link;
 #[cfg(test)]
+mod shares;
+#[cfg(test)]
 mod tests;
 mod world;
 
@@ -28,6 +30,7 @@ use bonfire_report::{Event, Exit, Summary, read_events};
 
 use bonfire_run::run_file::{Overrides, Settings};
 use cast::Play;
+pub(crate) use cast::toil;
 use fault::{Fault, Hazards};
 use world::{Entry, World};
 
@@ -85,6 +88,8 @@ struct Case {
     is_told: bool,
     /// Whether somebody who has the ticket connects to the head and says nothing.
     mute: bool,
+    /// What a sample takes each machine, the head's first; next to nothing if none is said.
+    sample_ms: Vec<f64>,
 }
 
 /// What came of a run.
@@ -109,7 +114,7 @@ impl Case {
         // Whoever else is gone for good, one node is left.
         let hazards = Hazards { machines, spares_from: 2, within: Duration::from_secs(4), most: 5 };
         let faults = hazards.draw(&mut random);
-        Self { kind, evaluator, seed, faults, is_told: false, mute: false }
+        Self { kind, evaluator, seed, faults, is_told: false, mute: false, sample_ms: Vec::new() }
     }
 
     /// Plays the run to its end.
@@ -124,7 +129,8 @@ impl Case {
         }
         let folder = tempfile::tempdir_in(shelf()).expect("a folder");
         let dataset = self.kind.dataset(&settings);
-        let play = Play::new(Arc::clone(&world), settings, dataset, run_folder(&folder)).expect("a play");
+        let place = (run_folder(&folder), self.sample_ms.clone());
+        let play = Play::new(Arc::clone(&world), settings, dataset, place).expect("a play");
         let summary = self.perform(&Arc::new(play), nodes);
         let mut state = world.lock();
         Outcome { summary, wrong: state.wrong.take(), story: std::mem::take(&mut state.story), folder }

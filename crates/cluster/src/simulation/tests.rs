@@ -229,8 +229,15 @@ fn result(case: &Case) -> Vec<u8> {
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
     for kind in [SYNC, GROUP, SERVERS, ADASUM, INT8, LOCAL_STEPS, DELAYED, LOW_RANK, TOP_K] {
-        let case =
-            |seed| Case { kind, evaluator: false, seed, faults: Vec::new(), is_told: false, mute: false };
+        let case = |seed| Case {
+            kind,
+            evaluator: false,
+            seed,
+            faults: Vec::new(),
+            is_told: false,
+            mute: false,
+            sample_ms: Vec::new(),
+        };
         let expect = result(&case(0));
         for seed in 1..20 {
             assert!(result(&case(seed)) == expect, "seed {seed} of {}", kind.arch);
@@ -254,7 +261,15 @@ fn frozen(machine: usize, ms: u64) -> Fault {
 /// Some faults under several seeds.
 fn survives(kind: Kind, evaluator: bool, list: &[(u64, Fault)]) {
     for seed in 0..20 {
-        let case = Case { kind, evaluator, seed, faults: faults(list), is_told: false, mute: false };
+        let case = Case {
+            kind,
+            evaluator,
+            seed,
+            faults: faults(list),
+            is_told: false,
+            mute: false,
+            sample_ms: Vec::new(),
+        };
         if check(&case) != Verdict::Done {
             tell(&case, &case.play());
             panic!("it never began: {case:?}");
@@ -322,8 +337,15 @@ fn sixty_four_workers_come_and_go() {
             (1500 + 70 * machine as u64, killed(machine, back))
         });
         let list: Vec<_> = comings.collect();
-        let case =
-            Case { kind, evaluator: false, seed: 1, faults: faults(&list), is_told: false, mute: false };
+        let case = Case {
+            kind,
+            evaluator: false,
+            seed: 1,
+            faults: faults(&list),
+            is_told: false,
+            mute: false,
+            sample_ms: Vec::new(),
+        };
         assert_eq!(check(&case), Verdict::Done);
     }
 }

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use bonfire_learn::Tally;
-use bonfire_report::{Event, Exit, Log, RunFolder, View, read_events, write_atomically};
+use bonfire_report::{Event, Exit, Log, RunFolder, TensorBoard, View, read_events, write_atomically};
 
-use super::{Run, Window, planned_end};
+use super::watch::RunWatch;
+use super::{Run, Window, board, planned_end};
 use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::job::Job;
 use crate::replica::Replica;
@@ -70,11 +71,12 @@ impl Run {
     fn start(
         job: Job,
         folder: RunFolder,
-        views: Vec<View>,
+        mut views: Vec<View>,
         progress: Progress,
         began: Instant,
     ) -> Result<Self> {
         let started = Instant::now();
+        views.push(View::TensorBoard(Box::new(TensorBoard::new(board::facts(&job), SystemTime::now()))));
         let log = Log::open(&folder, started, views)?;
         let mut run = Self {
             job,
@@ -93,6 +95,7 @@ impl Run {
             epoch_started: started,
             epoch_paused_s: 0.0,
             energy: None,
+            watch: RunWatch::start(started),
             unsaved: None,
         };
         run.announce();

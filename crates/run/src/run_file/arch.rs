@@ -204,6 +204,25 @@ impl Topology {
         }
     }
 
+    /// Why workers cannot have unequal shares of a round, or shares that move, if they cannot.
+    pub(super) fn refuses_shares(&self, moves: bool) -> Option<&'static str> {
+        match self {
+            Self::Flat { rule, .. } if rule.is_async => {
+                Some("is only for `aggr_type: sync`: workers of an async server wait for nobody")
+            }
+            Self::Hierarchical { .. } => {
+                Some("is only for `arch: flat` and `arch: allreduce`: relays deal out equal shares")
+            }
+            Self::Allreduce { op: ReduceOp::Adasum, .. } => {
+                Some("is only for `op: mean`: adasum takes all gradients for equally sure")
+            }
+            Self::Allreduce { engine: Engine::Mpi, .. } if moves => {
+                Some("is not for `engine: mpi`, whose members cannot form anew: name the workers' shares")
+            }
+            Self::Single { .. } | Self::Flat { .. } | Self::Allreduce { .. } => None,
+        }
+    }
+
     /// Why workers cannot train by themselves between two exchanges, if they cannot.
     pub(super) fn refuses_local_steps(&self) -> Option<&'static str> {
         match self {

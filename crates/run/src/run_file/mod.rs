@@ -5,8 +5,10 @@
 
 pub mod arch;
 pub mod cast;
+mod clients;
 mod local_steps;
 mod ranks;
+mod shares;
 mod span;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,7 @@ use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_defa
 pub use arch::{Engine, HeadSpec, ReduceOp, RelayPlan, ServerRule, Topology};
 pub use local_steps::{Easgd, LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
+pub use shares::{ShareRule, Shares};
 pub use span::Span;
 
 /// The keys below which exactly one name stands: another replaces it.
@@ -84,12 +87,21 @@ pub struct RunFile {
     /// How many batches a worker trains on by itself between two exchanges.
     #[serde(skip_serializing_if = "LocalSteps::is_default")]
     pub local_steps: LocalSteps,
+    /// With `arch: allreduce`: only so many workers, by chance, work in a round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients_per_round: Option<usize>,
     /// With local steps: the step that all make together after an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outer: Option<Outer>,
     /// Instead of it: elastic averaging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub easgd: Option<Easgd>,
+    /// How large a part of every round each worker computes. Who starts the run decides if the file does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
+    /// Shares by speed at the end of epochs: -1 never, 0 after the first, or after every so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dynamic: Option<i64>,
     /// Whether a node of its own measures the checkpoints.
     pub evaluator: bool,
     /// After so long without a sign of life a node counts as lost.
@@ -99,6 +111,12 @@ pub struct RunFile {
     /// What the machine of a run on one takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watts: Option<Watts>,
+    /// Whether a page with charts is written into the run folder in the end.
+    #[serde(skip_serializing_if = "is_true")]
+    pub report: bool,
+    /// Whether TensorBoard's files have histograms of the weights, with every evaluation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub histograms: bool,
 }
 
 /// Where a node takes the data from.
@@ -110,6 +128,8 @@ pub enum Distribute {
     Local,
     /// From the head.
     Ship,
+    /// Every node has its own, which stay there: they are other ones, and not as many.
+    Own,
 }
 
 /// How gradients travel.
@@ -169,12 +189,17 @@ impl Default for RunFile {
             compression: Compression::default(),
             overlap: true,
             local_steps: LocalSteps::default(),
+            clients_per_round: None,
             outer: None,
             easgd: None,
+            shares: None,
+            dynamic: None,
             evaluator: false,
             silence_s: 5.0,
             min_workers: 1,
             watts: None,
+            report: true,
+            histograms: false,
         }
     }
 }
@@ -193,6 +218,7 @@ pub struct Settings {
     pub class_weights: Option<ClassWeights>,
     /// How all step together where workers train by themselves between two exchanges, if they do.
     pub outer: Option<SgdOptions>,
+    pub shares: ShareRule,
     /// Where each key stands, for errors that show only later.
     tree: Tree,
 }
@@ -276,12 +302,27 @@ impl Settings {
         {
             return Err(tree.wrong("compression", format!("auto {reason}")));
         }
+        let workers = clients::workers(&tree, &file, &topology)?;
         let outer = local_steps::outer(&tree, &mut file, &topology)?;
+        let shares = shares::rule(&tree, &file, &topology)?.unwrap_or_default();
         if file.name.is_empty() {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
         }
         let threads = file.threads_on(cores, topology.workers());
-        Ok(Self { file, topology, workers, threads, length, class_weights, outer, tree })
+        Ok(Self { file, topology, workers, threads, length, class_weights, outer, shares, tree })
+    }
+
+    /// Lets shares follow speed if the file does not say otherwise and the architecture can have it.
+    pub fn share_by_speed(&mut self) {
+        let is_open = self.file.shares.is_none() && self.file.dynamic.is_none();
+        if is_open && shares::refusal(&self.file, &self.topology, &ShareRule::Auto).is_none() {
+            self.shares = ShareRule::Auto;
+        }
+    }
+
+    /// Whether workers that share memory do exactly this.
+    pub fn is_in_step(&self) -> bool {
+        self.topology.is_in_step() && self.shares == ShareRule::Equal
     }
 
     /// The first key of which another value does not fit the checkpoints of a run with these settings.
@@ -296,6 +337,15 @@ impl Settings {
             ("the number of workers", self.workers == other.workers),
         ];
         same.iter().find(|(_, same)| !same).map(|(key, _)| *key)
+    }
+
+    /// No batch of one worker has more samples. Data of one's own are gone through in as many rounds as all need, so
+    /// that who has many has large batches.
+    pub fn most_samples(&self) -> usize {
+        match self.file.distribute {
+            Distribute::Own => self.file.batch_size.saturating_mul(self.topology.workers()),
+            Distribute::Local | Distribute::Ship => self.file.batch_size,
+        }
     }
 
     /// Whether the file, or what was laid over it, has this key.

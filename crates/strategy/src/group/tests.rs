@@ -22,7 +22,7 @@ fn line(action: Action) -> String {
 
 impl Bench {
     fn new(members: u64, units_per_epoch: u32, min_members: usize) -> Self {
-        let plan = Plan { units_per_epoch, epochs: Some(2), max_rounds: None, pace: Pace::UNIT };
+        let plan = Plan { units_per_epoch, epochs: Some(2), max_rounds: None, pace: Pace::UNIT, turns: None };
         let mut bench = Self(Group::new(plan, Rule { min_members, answer: Duration::from_secs(5) }));
         for member in 1..=members {
             bench.check(0, Event::Joined { member }, &[]);

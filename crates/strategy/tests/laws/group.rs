@@ -56,6 +56,7 @@ impl Loop {
             epochs: Some(1 + chance.below(3)),
             max_rounds: None,
             pace: group::Pace { after: chance.below(6), steps: 1 + chance.below(5) },
+            turns: (seed % 3 == 0).then_some(group::Turns { members: 1 + seed % 4, seed }),
         };
         let count = 1 + chance.index(5);
         let needed = 1 + chance.index(count.min(2));

@@ -133,8 +133,14 @@ fn unknown_fields_are_skipped_and_the_last_payload_counts() {
 fn body(chance: &mut Chance) -> Body {
     let mut number = || chance.number();
     let unit = proto::Unit { epoch: number(), index: number() as u32 };
-    let tally =
-        proto::Tally { loss: 0.5, weight: 0.5, answers: number(), correct: number(), samples: number() };
+    let tally = proto::Tally {
+        loss: 0.5,
+        weight: 0.5,
+        answers: number(),
+        correct: number(),
+        samples: number(),
+        words: number(),
+    };
     let peer =
         Peer { node: number(), name: "n".to_owned(), address: "a:1".to_owned(), fingerprint: Bytes::new() };
     let (order, round, generation) = (number(), number(), number());
@@ -168,6 +174,7 @@ fn body(chance: &mut Chance) -> Body {
         10 => Body::Assignment(proto::Assignment {
             role: Some(proto::assignment::Role::Relay(proto::Relay { is_async: true, workers: many as u32 })),
             threads: order as u32,
+            samples: order,
         }),
         _ => Body::Hello(Hello { node: order, generation }),
     }

@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bonfire_launch::{CheckedFleet, LaunchError, LiveRun, ProcessEnd, ProcessRole, RunList, Shipment};
+use bonfire_launch::{
+    CheckedFleet, LaunchError, LiveRun, ProcessEnd, ProcessRole, RunList, RunNews, Shipment,
+};
+use bonfire_report::PageSource;
 
 use super::fleet_args::{FleetArgs, STEP_SPEED};
+use super::page_args::{self, Mirror, PageArgs};
 use super::setup::install;
 use super::show::Show;
 use super::{INTERRUPTED, WRONG_INPUT};
@@ -70,6 +74,8 @@ pub(crate) struct RunOnHostsArgs {
     /// Leave the run's folder on every host
     #[arg(long)]
     keep: bool,
+    #[command(flatten)]
+    page: PageArgs,
     /// Show nothing but warnings and errors
     #[arg(long, short)]
     quiet: bool,
@@ -87,6 +93,7 @@ enum HostOrder {
 }
 
 pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
+    let listener = args.page.listen()?;
     let mut hosts = args.fleet.hosts()?;
     let chosen = args.auto.then(|| auto::choose(args, &hosts)).transpose()?;
     let plan = match &chosen {
@@ -113,7 +120,17 @@ pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut show = Show::new(&live.run.record.out, args.quiet, args.json);
-    let end = live.follow(&mut |news| show.news(news), interrupts).inspect_err(|_| show.finish())?;
+    let mut mirror = listener.as_ref().and_then(|_| Mirror::create(&spec.id).ok());
+    let source = mirror.as_ref().map(|mirror| PageSource::Run(mirror.folder().to_owned()));
+    let _page = source.and_then(|source| page_args::open(listener, source));
+    let mut tell = |news: RunNews<'_>| {
+        if let (RunNews::Line(line), Some(mirror)) = (&news, &mut mirror) {
+            mirror.line(line);
+        }
+        show.news(news);
+    };
+    let end = live.follow(&mut tell, interrupts);
+    let end = end.inspect_err(|_| show.finish())?;
     live.settle(interrupts);
     let collected = live.run.collect(args.keep, &mut warn);
     if collected.is_ok()

@@ -11,7 +11,7 @@ use bonfire_launch::{
 };
 use bonfire_report::RunFolder;
 use bonfire_run::run_file::cast::{Wanted, wanted};
-use bonfire_run::run_file::{Distribute, Topology};
+use bonfire_run::run_file::{Distribute, ShareRule, Topology};
 use bonfire_run::{Overrides, Settings};
 use bonfire_wire::Ticket;
 
@@ -69,6 +69,7 @@ impl RunPlan {
             set.push("distribute=ship".to_owned());
         }
         let settings = read(&set)?;
+        check_shares(&settings, hosts)?;
         let slots: Vec<usize> = hosts.iter().map(|host| host.slots).collect();
         let roles = cast(&settings, &slots)?;
         if let Some(out) = &args.out
@@ -146,6 +147,19 @@ impl RunPlan {
         } else {
             "; if its data are here: --data PATH copies them there"
         }
+    }
+}
+
+/// Whoever the run file gives a share must be one of the hosts.
+fn check_shares(settings: &Settings, hosts: &[Host]) -> Result<()> {
+    let ShareRule::Named(weights) = &settings.shares else { return Ok(()) };
+    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    match weights.keys().find(|name| !names.contains(&name.as_str())) {
+        Some(unknown) => {
+            let message = format!("no host is called {unknown}; there are {}", names.join(", "));
+            Err(settings.wrong(&format!("shares.{unknown}"), message).into())
+        }
+        None => Ok(()),
     }
 }
 

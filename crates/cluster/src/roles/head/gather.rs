@@ -10,8 +10,9 @@ use bonfire_wire::proto::frame::Body;
 
 use super::super::registry::{Node, Notice, Role};
 use super::Head;
-use bonfire_run::run_file::RelayPlan;
 use bonfire_run::run_file::cast::{Wanted, in_words, reduced, wanted, workers};
+use bonfire_run::run_file::{Distribute, RelayPlan};
+use bonfire_run::schedule::RunSchedule;
 
 /// Not all nodes came in time, in words.
 #[derive(Debug)]
@@ -156,6 +157,9 @@ impl Head<'_> {
                 node.role = Some(*role);
             }
         }
+        if self.run.job.settings.file.distribute == Distribute::Own {
+            self.count_own_data();
+        }
         for (node, role, wanted) in roles {
             let plan = match wanted {
                 Wanted::Relay(plan) => Some(plan),
@@ -163,6 +167,22 @@ impl Head<'_> {
             };
             self.appoint(node, role, plan);
         }
+    }
+
+    /// The length of the run follows from what those have together who train on data of their own.
+    fn count_own_data(&mut self) {
+        let trains = |node: &&Node| matches!(node.role, Some(Role::Worker { .. } | Role::GroupMember { .. }));
+        let (mut all, mut each) = (0, Vec::new());
+        for node in self.registry.nodes().filter(trains) {
+            all += node.samples;
+            each.push(format!("{} {}", node.name, node.samples));
+        }
+        let job = &mut self.run.job;
+        job.schedule = RunSchedule::of(&job.settings, usize::try_from(all).unwrap_or(usize::MAX).max(1));
+        let rounds = job.schedule.rounds_per_epoch;
+        let each = each.join(", ");
+        let message = format!("{all} samples stay where they are ({each}); {rounds} rounds an epoch");
+        self.run.tell(Event::Noted { message });
     }
 
     /// Gives a node its role and says so.
@@ -183,14 +203,12 @@ impl Head<'_> {
                 assignment::Role::Relay(proto::Relay { is_async, workers })
             }
             Role::GroupMember { .. } => assignment::Role::GroupMember(proto::GroupMember {}),
-            Role::GroupServer { .. } => {
-                let samples = self.run.job.dataset.train.len() as u64;
-                assignment::Role::GroupServer(proto::GroupServer { samples })
-            }
+            Role::GroupServer { .. } => assignment::Role::GroupServer(proto::GroupServer {}),
             Role::Evaluator => assignment::Role::Evaluator(proto::Evaluator {}),
         };
         let Some(node) = self.registry.get(number) else { return };
-        let assignment = proto::Assignment { role: Some(role), threads: threads as u32 };
+        let samples = self.run.job.schedule.samples() as u64;
+        let assignment = proto::Assignment { role: Some(role), threads: threads as u32, samples };
         // One that is gone is heard of in the mail.
         let _ = node.outbox.send(Body::Assignment(assignment));
         let event = Event::NodeJoined {

@@ -1,6 +1,6 @@
 //! A head whose workers are a group: it keeps membership, the log and the checkpoints; the parameters are the members'.
 
-mod choosing;
+pub(super) mod choosing;
 mod forming;
 mod rounds;
 
@@ -58,6 +58,10 @@ struct Leading<'h, 'a> {
     first_rounds: FirstRounds,
     /// How members are to exchange as soon as the group is formed anew.
     choosing: Option<Choice>,
+    /// Whether the members stop to go on with other shares.
+    reshares: bool,
+    /// How many epochs have ended since shares were looked at.
+    ended: usize,
     finished: bool,
     stopping: bool,
 }
@@ -101,6 +105,8 @@ impl<'h, 'a> Leading<'h, 'a> {
             asked: Vec::new(),
             first_rounds: FirstRounds::after(head.run.progress.round),
             choosing: None,
+            reshares: false,
+            ended: 0,
             finished: false,
             stopping: false,
             head,
@@ -263,7 +269,7 @@ impl<'h, 'a> Leading<'h, 'a> {
                 }
                 group::Action::Form { view, source, behind, reason } => {
                     // Of the first ones the joins tell, of a change what was chosen.
-                    if self.view.is_some() && self.choosing.is_none() {
+                    if self.view.is_some() && self.choosing.is_none() && !self.reshares {
                         let message = format!("the group goes on: {reason}");
                         self.head.run.tell(report::Event::Noted { message });
                     }

@@ -1,5 +1,6 @@
 //! The head: owns a run. Waits for nodes, gives them their roles, and leads them to the end.
 
+mod balance;
 mod gather;
 mod group;
 mod server;
@@ -20,6 +21,7 @@ use bonfire_wire::{Frame, proto};
 use super::claim::plain;
 use super::registry::{Node, Notice, Registry, Role};
 use crate::mail::Mailbox;
+use balance::Balance;
 use bonfire_run::run::{Evaluated, NodeTraffic, Run};
 use bonfire_run::run_file::Topology;
 use bonfire_run::schedule::Due;
@@ -39,6 +41,7 @@ pub(crate) struct Head<'a> {
     started: Instant,
     stats: Stats,
     warnings: Warnings,
+    balance: Balance,
     /// What the evaluator was asked to measure and has not answered.
     measuring: Vec<Question>,
     /// How long the evaluator took at most, from the question to the answer.
@@ -87,6 +90,7 @@ pub(crate) fn lead(
     wait: Duration,
 ) -> Result<Exit> {
     let started = mailbox.now();
+    let balance = Balance::of(run);
     let mut head = Head {
         run,
         registry,
@@ -96,6 +100,7 @@ pub(crate) fn lead(
         started,
         stats: Stats::new(started),
         warnings: Warnings::default(),
+        balance,
         measuring: Vec::new(),
         slowest: Duration::ZERO,
         answer_by: None,
@@ -135,6 +140,7 @@ impl Head<'_> {
         if let Some(exit) = self.gather()? {
             return Ok(exit);
         }
+        self.check_names()?;
         self.started = self.mailbox.now();
         self.stats.restart(self.started);
         match self.run.job.settings.topology {
@@ -172,6 +178,10 @@ impl Head<'_> {
             }
             Notice::Frame(_, Frame { body: Body::Evaluated(found), .. }) => {
                 self.measured(&found);
+                None
+            }
+            Notice::Frame(node, Frame { body: Body::Vitals(vitals), .. }) => {
+                self.stats.felt(node, &vitals);
                 None
             }
             notice => {
@@ -282,6 +292,10 @@ impl Head<'_> {
     /// Says what every node did, now and then.
     fn tell_nodes(&mut self) {
         let round = self.run.progress.round;
+        let samples = self.stats.samples(&self.registry);
+        if !samples.is_empty() {
+            self.run.sample(Instant::now(), samples);
+        }
         let nodes = self.stats.lines(&self.registry, self.mailbox.now());
         if !nodes.is_empty() {
             self.run.tell(Event::Nodes { round, nodes });

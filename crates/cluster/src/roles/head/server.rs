@@ -1,5 +1,6 @@
 //! A head that is a parameter server: to workers, or to relays.
 
+mod cutting;
 mod members;
 mod update;
 
@@ -7,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use bonfire_data::Cut;
 use bonfire_learn::Tally;
 use bonfire_report::{self as report, Exit};
 use bonfire_strategy::server::{self, Contribution};
@@ -20,6 +22,7 @@ use super::super::feed::Feed;
 use super::super::registry::{Node, Notice, Role};
 use super::super::worker::from_proto;
 use super::Head;
+use super::balance::Told;
 use super::stamps::Stamps;
 use super::update_log::UpdateLog;
 use bonfire_exchange::codec::{Coding, Parcel};
@@ -28,6 +31,7 @@ use bonfire_exchange::parameters::ParameterEncoder;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
 use bonfire_run::schedule::Due;
+use cutting::Release;
 use update::is_exact;
 
 /// Leads a run as its parameter server.
@@ -56,6 +60,10 @@ struct Serving<'h, 'a> {
     awaited: Option<BTreeMap<u64, u64>>,
     /// The order that each member was given last.
     orders: BTreeMap<u64, u64>,
+    /// Which parts units are that were dealt out unequally and are not done.
+    cuts: BTreeMap<Unit, Cut>,
+    /// How many units were dealt at least once.
+    dealt: u64,
     /// Whether nothing is rounded in the update that is to come.
     exact: bool,
     stamps: Option<Stamps>,
@@ -119,6 +127,13 @@ impl<'h, 'a> Serving<'h, 'a> {
             held: HashMap::new(),
             awaited: settings.topology.waits_for_all().then(BTreeMap::new),
             orders: BTreeMap::new(),
+            cuts: progress
+                .cuts
+                .iter()
+                .cloned()
+                .map(|(epoch, index, cut)| (Unit { epoch, index }, cut))
+                .collect(),
+            dealt: progress.units.saturating_add(open.len() as u64),
             exact: is_exact(schedule, progress.round + 1),
             stamps: (rule.max_staleness > 0 && touched_only).then(|| Stamps::new(layout)),
             parameters: ParameterEncoder::new(layout),
@@ -283,7 +298,19 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.collector.discard(answer);
             return;
         }
-        let Some(awaited) = &self.awaited else { return };
+        self.sum_ahead(index);
+    }
+
+    /// A member has nothing to push: the others' chunks need not wait for it.
+    fn nothing_comes(&mut self, node: u64) {
+        if self.awaited.as_mut().and_then(|awaited| awaited.remove(&node)).is_some() {
+            (0..self.collector.chunks()).for_each(|index| self.sum_ahead(index));
+        }
+    }
+
+    /// Sums a chunk and sends it back, if all have pushed it.
+    fn sum_ahead(&mut self, index: usize) {
+        let Some(awaited) = self.awaited.as_ref().filter(|awaited| !awaited.is_empty()) else { return };
         let answers: Vec<Answer> = awaited.iter().map(|(&member, &order)| (member, order)).collect();
         let (collector, pool) = (&mut self.collector, &self.head.run.job.pool);
         let begun = Instant::now();
@@ -304,11 +331,11 @@ impl<'h, 'a> Serving<'h, 'a> {
             return Ok(());
         }
         let mut tally = push.tally.unwrap_or_default();
-        let batch_size = self.head.run.job.settings.file.batch_size;
         // What answers no order is not looked at.
         let is_answer = self.orders.get(&node) == Some(&push.order);
         let chunks = || self.collector.check(answer, push.weight).err().filter(|_| is_answer);
-        let wrong = wrong_push(push, batch_size).or_else(|| chunks().map(|error| format!("{error:#}")));
+        let most = push.units.iter().map(|unit| self.most_in(from_proto(unit))).sum();
+        let wrong = wrong_push(push, most).or_else(|| chunks().map(|error| format!("{error:#}")));
         if let Some(wrong) = &wrong {
             self.head.warn(format!("refused a gradient of {}: {wrong}", self.head.name(node)));
             // What is unfit does not count, nor does what is said of it.
@@ -316,6 +343,10 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.collector.discard(answer);
         }
         self.head.stats.pushed(node, tally.samples, push.compute_s);
+        if is_answer && wrong.is_none() {
+            let &proto::Push { busy_s, compute_s, most_samples, .. } = push;
+            self.head.took(node, self.server.version() + 1, &Told { tally, busy_s, compute_s, most_samples });
+        }
         for part in push.parts.iter().filter(|part| self.head.registry.get(part.node).is_some()) {
             self.head.stats.pushed(part.node, part.samples, part.compute_s);
             self.head.stats.aside(part.node, part.sent_bytes, part.received_bytes);
@@ -323,6 +354,9 @@ impl<'h, 'a> Serving<'h, 'a> {
         let done: Vec<Unit> = push.units.iter().map(from_proto).collect();
         let unused = push.unused.iter().map(from_proto).collect();
         let empty = wrong.is_some() || push.weight == 0.0;
+        if empty && is_answer {
+            self.nothing_comes(node);
+        }
         self.held.insert(answer, Held { is_fit: wrong.is_none() && is_answer, tally, units: done.clone() });
         self.decide(server::Event::Pushed { member: node, order: push.order, done, unused, empty })
     }
@@ -332,6 +366,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         let actions = self.server.on(event, self.head.now());
         // What the update ended: an epoch perhaps. What is due then comes after the members were sent to work.
         let mut updated: Option<Vec<u64>> = None;
+        let mut releases = Vec::new();
         for action in actions {
             match action {
                 server::Action::Apply { pushes, version, open } => {
@@ -339,13 +374,12 @@ impl<'h, 'a> Serving<'h, 'a> {
                         self.after_update(&epochs);
                     }
                     self.apply(&pushes, version)?;
-                    let open = open.iter().map(|unit| (unit.epoch, unit.index));
-                    self.head.run.progress.open = open.collect();
+                    self.keep_open(&open);
                     updated = Some(Vec::new());
                 }
                 server::Action::EpochDone(epoch) => updated.get_or_insert_default().push(epoch + 1),
                 server::Action::Release { member, order, version, units } => {
-                    self.release(member, order, version, units);
+                    releases.push(Release { member, order, version, units });
                 }
                 server::Action::Discard { member, order, late, reason } => {
                     self.held.remove(&(member, order));
@@ -363,6 +397,7 @@ impl<'h, 'a> Serving<'h, 'a> {
                 server::Action::Finished => self.finished = true,
             }
         }
+        self.release_all(releases, updated.as_ref().map(Vec::len));
         if let Some(epochs) = updated {
             self.after_update(&epochs);
         }
@@ -379,19 +414,20 @@ impl<'h, 'a> Serving<'h, 'a> {
     /// One update by some pushes.
     fn apply(&mut self, pushes: &[Contribution], version: u64) -> Result<()> {
         let (mut tally, mut units) = (Tally::default(), 0);
-        let (mut learnt, mut answers) = (Vec::new(), Vec::new());
+        let (mut done, mut learnt, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for push in pushes {
             self.head.stats.applied(push.member, push.staleness);
             let answer = (push.member, push.order);
             let Some(held) = self.held.remove(&answer) else { continue };
             units += held.units.len() as u64;
+            done.extend(held.units.iter().copied());
             if held.is_fit {
                 tally.loss += held.tally.loss;
                 tally.weight += held.tally.weight;
                 tally.answers += held.tally.answers;
                 tally.correct += held.tally.correct;
                 learnt.extend(held.units);
-                answers.push(answer);
+                answers.push((push.empty, answer));
             }
         }
         if answers.is_empty() && !pushes.is_empty() {
@@ -402,12 +438,19 @@ impl<'h, 'a> Serving<'h, 'a> {
             );
         }
         let step = self.step(pushes);
+        // Those that have pushed something, as their chunks were summed.
+        let has_learnt = answers.iter().any(|(empty, _)| !empty);
+        let answers: Vec<Answer> = answers
+            .into_iter()
+            .filter(|(empty, _)| !(has_learnt && *empty))
+            .map(|(_, answer)| answer)
+            .collect();
         self.update(&answers, version, step);
         if self.rule.is_async {
             self.log.add(version, pushes);
         }
-        let samples =
-            self.head.run.job.schedule.samples_by_epoch(learnt.iter().map(|unit| (unit.epoch, unit.index)));
+        let samples = self.samples_by_epoch(&learnt);
+        done.iter().for_each(|unit| drop(self.cuts.remove(unit)));
         self.head.run.count(Update { tally: &tally, samples: &samples, units, lr: step.lr })
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use bonfire_report::NodeLine;
-use bonfire_wire::LinkTraffic;
+use bonfire_report::{MachineSample, NodeLine, Phases, SampleLine};
+use bonfire_wire::{LinkTraffic, proto};
 
 use super::super::claim::seconds;
 use super::super::registry::Registry;
+use super::super::vitals;
 
 /// Counts by node.
 #[derive(Debug)]
@@ -33,6 +34,9 @@ struct Count {
     traffic: LinkTraffic,
     /// What was sent and received past the head.
     aside: (u64, u64),
+    /// Where its time went, and how its machine was last.
+    phases: Phases,
+    machine: Option<MachineSample>,
 }
 
 /// How often it is said at first, and later at most.
@@ -87,6 +91,26 @@ impl Stats {
     pub(crate) fn aside(&mut self, node: u64, sent: u64, received: u64) {
         let aside = &mut self.nodes.entry(node).or_default().aside;
         *aside = (aside.0.saturating_add(sent), aside.1.saturating_add(received));
+    }
+
+    /// A node says how it is.
+    pub(crate) fn felt(&mut self, node: u64, vitals: &proto::Vitals) {
+        let count = self.nodes.entry(node).or_default();
+        count.phases.add_all(&vitals::phases(vitals));
+        count.machine = vitals::machine(vitals).or(count.machine);
+    }
+
+    /// How every node that has said so is, before its line is made.
+    pub(crate) fn samples(&mut self, registry: &Registry) -> Vec<SampleLine> {
+        let mut lines = Vec::new();
+        for (&number, count) in &mut self.nodes {
+            let Some(node) = registry.get(number) else { continue };
+            let (phases, machine) = (count.phases.take(), count.machine.take());
+            if machine.is_some() || phases != Phases::default() {
+                lines.push(SampleLine { node: Some(number), name: node.name.clone(), phases, machine });
+            }
+        }
+        lines
     }
 
     /// The head was at work for so long.

@@ -73,7 +73,7 @@ impl Participant<'_> {
             sums.advance(&mut peers, exchanged, 0)?;
             trainer.step(schedule.step(place).lr);
             weight += trainer.gradient.weight;
-            place += formed.view.members.len() as u64;
+            place += plan.workers(&formed.view);
             steps += 1;
         }
         Ok((steps, all, weight))

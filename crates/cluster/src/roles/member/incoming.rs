@@ -21,6 +21,8 @@ pub(crate) struct Incoming {
     pub members: BTreeMap<u64, (usize, u64)>,
     /// What was asked for of the state of this member, and waits for the end of a round.
     state_wanted: Vec<proto::StateWanted>,
+    /// How long this member has waited since that was last asked.
+    waited: Duration,
 }
 
 /// What a member hears while it waits.
@@ -39,7 +41,10 @@ impl Incoming {
     /// The next thing that concerns this member, if one comes in time. What stops it is an error, whatever it waits
     /// for.
     pub(crate) fn next(&mut self, connections: &mut Connections, timeout: Duration) -> Result<Heard, Break> {
-        let Some(mail) = connections.mailbox.next(timeout) else { return Ok(Heard::Silence) };
+        let begun = connections.mailbox.now();
+        let mail = connections.mailbox.next(timeout);
+        self.waited += connections.mailbox.now() - begun;
+        let Some(mail) = mail else { return Ok(Heard::Silence) };
         let from = self.members.get(&mail.link).copied();
         match (mail.news, from) {
             (News::Frame(Frame { body, payload }), _) if mail.link == connections.head_link => match body {
@@ -60,6 +65,11 @@ impl Incoming {
             }
             (news, _) => overhear(connections, mail.link, news),
         }
+    }
+
+    /// How long this member has waited since this was last asked.
+    pub(crate) fn waited(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
     }
 
     /// Takes the link of one of the first members who has called, if any has: its number, and the way to it.

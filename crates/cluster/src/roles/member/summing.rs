@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use bonfire_exchange::gradient_sums::GradientSums;
+use bonfire_exchange::owners::parts_by_speed;
 use bonfire_exchange::sharded::{Early, Gather, Peers, Receive};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
 use bonfire_learn::Gradient;
 use bonfire_run::run_file::ReduceOp;
-use bonfire_strategy::Unit;
 use bytes::Bytes;
 use rayon::ThreadPool;
 
 use super::incoming::Heard;
 use super::{Break, Formed, LOOK, Participant};
 use crate::roles::node::Connections;
-use crate::trainer::{Computed, Trainer};
+use crate::trainer::{Computed, Task, Trainer};
 
 /// After which round of a group it is measured what an exchange of nothing takes.
 const LATENCY_AFTER: u64 = 2;
@@ -25,6 +25,10 @@ const HOPS: u32 = 3;
 
 /// The number of the first of them among the exchanges of a round. A sum has fewer.
 const FIRST_HOP: u32 = 1 << 20;
+
+/// The numbers of the exchanges by which links are measured; and so many bytes go over each.
+const FIRST_PROBE: u32 = FIRST_HOP + 1024;
+const PROBE: usize = 256 << 10;
 
 impl Participant<'_> {
     /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
@@ -49,13 +53,13 @@ impl Participant<'_> {
         }
     }
 
-    /// Computes a unit. What is settled of its gradient leaves meanwhile, and what comes is taken.
+    /// Computes what is asked for. What is settled of its gradient leaves meanwhile, and what comes is taken.
     pub(super) fn compute_and_send(
         &mut self,
         connections: &mut Connections,
         trainer: &mut Trainer,
         formed: &Formed,
-        (round, unit): (u64, Unit),
+        (round, task): (u64, Task),
         exact: bool,
     ) -> Result<Computed, Break> {
         let Self { incoming, sums, early, .. } = self;
@@ -69,7 +73,7 @@ impl Participant<'_> {
         let mut peers = formed.peers(&mut receive, early, round);
         sums.begin(&peers, exact);
         let mut sent = Ok(());
-        let computed = trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
+        let computed = trainer.compute_by_layers(task, &mut |_, gradient, settled_from| {
             if sent.is_ok() {
                 sent = sums.advance(&mut peers, gradient, settled_from);
             }
@@ -132,6 +136,44 @@ impl Participant<'_> {
             least = least.min((connections.mailbox.now() - started).as_secs_f64());
         }
         Ok(Some(2.0 * least))
+    }
+
+    /// Has the members whose links are slow sum less, as soon as all are there: before the first round of a group, when
+    /// nothing was summed yet.
+    pub(super) fn share_out_by_speed(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        formed: &Formed,
+    ) -> Result<(), Break> {
+        let is_now = self.round == formed.view.round && formed.links.len() > 2 && formed.servers.is_empty();
+        if !is_now || self.world.is_some() || self.op != ReduceOp::Mean {
+            return Ok(());
+        }
+        let bytes = PROBE.min(trainer.layout().len() * 4);
+        let mut speed = f64::MAX;
+        // Of the first one other members may be late, or the link may be new.
+        for step in [FIRST_PROBE, FIRST_PROBE + 2] {
+            self.among(connections, trainer, formed, (self.round, step), |_, peers, _, _| {
+                peers.gather(Bytes::new()).map(drop)
+            })?;
+            let started = connections.mailbox.now();
+            self.among(connections, trainer, formed, (self.round, step + 1), |_, peers, _, _| {
+                peers.pass_on(Bytes::from(vec![0; bytes]))
+            })?;
+            speed = bytes as f64 / (connections.mailbox.now() - started).as_secs_f64().max(1e-6);
+        }
+        let mut heard = Vec::new();
+        self.among(connections, trainer, formed, (self.round, FIRST_PROBE + 4), |_, peers, _, _| {
+            heard = peers.gather(Bytes::copy_from_slice(&speed.to_le_bytes()))?;
+            Ok(())
+        })?;
+        // Each has said how fast it heard the one before it.
+        let heard = heard.iter().map(|bytes| bytes.as_ref().try_into().map_or(0.0, f64::from_le_bytes));
+        let heard: Vec<f64> = heard.map(|speed| if speed.is_finite() { speed } else { 0.0 }).collect();
+        let speeds: Vec<f64> = (0..heard.len()).map(|i| heard[i].max(heard[(i + 1) % heard.len()])).collect();
+        self.sums.share_out(&parts_by_speed(&speeds));
+        Ok(())
     }
 
     /// Does something with the trainer's gradient and all other members in an exchange of a round, given with its

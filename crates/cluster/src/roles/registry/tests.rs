@@ -37,7 +37,7 @@ fn join(version: &str) -> Body {
 
 fn ready(data: &'static [u8], layout: &'static [u8], error: &str) -> Body {
     let (data_digest, layout_digest) = (Bytes::from_static(data), Bytes::from_static(layout));
-    Body::Ready(proto::Ready { data_digest, layout_digest, error: error.into() })
+    Body::Ready(proto::Ready { data_digest, layout_digest, samples: 7, error: error.into() })
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn data_are_shipped_in_pieces_and_roles_speak_only_when_ready() {
 #[test]
 fn data_come_out_of_a_tree_and_not_out_of_one_link() {
     let mut registry = registry();
-    let mut arrive = |registry: &mut Registry, link: u64| {
+    let arrive = |registry: &mut Registry, link: u64| {
         let (sender, receiver) = channel();
         let deliver = Box::new(move |incoming| {
             if let Incoming::Frame(Frame { body: Body::Welcome(welcome), .. }) = incoming {

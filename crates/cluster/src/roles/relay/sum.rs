@@ -63,6 +63,7 @@ impl Relaying {
                 .iter_mut()
                 .map(|(&node, member)| proto::Part { node, ..member.part() })
                 .collect(),
+            ..proto::Push::default()
         };
         self.sum.clear();
         if !self.is_async {

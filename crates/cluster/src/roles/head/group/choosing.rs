@@ -65,10 +65,15 @@ impl Leading<'_, '_> {
     /// Whether all members of the group are threads or processes of one machine.
     pub(super) fn is_one_machine(&self) -> bool {
         let members = self.view.iter().flat_map(|view| &view.members);
-        let nodes: Vec<&Node> = members.filter_map(|&member| self.head.registry.get(member)).collect();
-        let addresses = nodes.iter().map(|node| node.address.as_str());
-        nodes.iter().all(|node| node.machine == nodes[0].machine) && is_one_place(addresses)
+        is_one_machine(members.filter_map(|&member| self.head.registry.get(member)))
     }
+}
+
+/// Whether nodes are threads or processes of one machine.
+pub(crate) fn is_one_machine<'a>(nodes: impl Iterator<Item = &'a Node>) -> bool {
+    let nodes: Vec<&Node> = nodes.collect();
+    let addresses = nodes.iter().map(|node| node.address.as_str());
+    nodes.iter().all(|node| node.machine == nodes[0].machine) && is_one_place(addresses)
 }
 
 /// Whether addresses of nodes under one kernel are all in one place. Those of network namespaces are not.

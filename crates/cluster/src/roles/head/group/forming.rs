@@ -28,6 +28,9 @@ impl Leading<'_, '_> {
         self.fetch = None;
         self.settle(&view);
         self.first_rounds.begin_again(view.round);
+        self.reshares = false;
+        self.head.share_out(&view.members, view.round);
+        let shares = self.head.balance.shares(&view.members).unwrap_or_default();
         for &member in view.members.iter().chain(&servers) {
             let group = proto::Group {
                 generation: view.generation,
@@ -40,6 +43,7 @@ impl Leading<'_, '_> {
                 int8: self.head.run.job.schedule.int8,
                 measured: self.is_open(),
                 servers: summing.clone(),
+                shares: shares.clone(),
             };
             self.send(&[member], &Body::Group(group));
         }

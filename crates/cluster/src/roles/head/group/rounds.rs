@@ -11,13 +11,16 @@ use bonfire_strategy::choice::{self, Freedom, Measured, Way};
 use bonfire_strategy::group;
 use bonfire_wire::proto;
 
-use super::{AHEAD, Leading};
+use super::{AHEAD, Leading, plan_of};
+use crate::roles::head::balance::Told;
 
 #[derive(Default)]
 pub(crate) struct Round {
     pub tally: Tally,
     /// Of the first member that said it.
     pub digest: Option<u64>,
+    /// How many members have told of it.
+    told: usize,
 }
 
 /// What the first rounds of a group took, until enough was measured.
@@ -171,6 +174,7 @@ impl Leading<'_, '_> {
         if tally.samples > 0 || done.compute_s > 0.0 {
             self.add(done.round, &tally);
         }
+        let is_told_by_all = self.told(node, done, tally) == members;
         if let Some(digest) = done.digest {
             self.compare(node, done.round, digest);
         }
@@ -179,13 +183,38 @@ impl Leading<'_, '_> {
         self.decide(group::Event::Done { member: node, generation: done.generation, round: done.round })?;
         match measured.map(|measured| Measured { is_one_machine: self.is_one_machine(), ..measured }) {
             // All have done this round and none can have done another: the best time to stop.
-            Some(measured) if self.is_open() => self.choose(&measured),
-            Some(measured) => {
-                self.advise(&measured);
-                Ok(())
-            }
-            None => Ok(()),
+            Some(measured) if self.is_open() => self.choose(&measured)?,
+            Some(measured) => self.advise(&measured),
+            None => {}
         }
+        if is_told_by_all { self.reshare(done.round) } else { Ok(()) }
+    }
+
+    /// Takes what a member tells of a round after the group was formed. How many have told of it.
+    fn told(&mut self, node: u64, done: &proto::GroupRound, tally: proto::Tally) -> usize {
+        if self.view.as_ref().is_none_or(|view| done.round <= view.round) {
+            return 0;
+        }
+        let &proto::GroupRound { busy_s, compute_s, most_samples, .. } = done;
+        self.head.took(node, done.round, &Told { tally, busy_s, compute_s, most_samples });
+        let round = self.rounds.entry(done.round).or_default();
+        round.told += 1;
+        round.told
+    }
+
+    /// All have done a round. If that makes other shares, the members stop, and go on with them. While the head waits
+    /// for a state, which would be lost with a group that forms anew, that waits too.
+    fn reshare(&mut self, round: u64) -> Result<()> {
+        let Some(view) = &self.view else { return Ok(()) };
+        let ended = plan_of(&self.head.run.job.schedule).epoch_done(view, round);
+        self.ended += usize::from(ended.is_some());
+        let is_busy = self.due.is_some() || self.fetch.is_some() || self.choosing.is_some();
+        let is_over = self.finished || self.stopping || self.head.exit.is_some();
+        if is_busy || is_over || !self.head.rebalance(round, std::mem::take(&mut self.ended)) {
+            return Ok(());
+        }
+        self.reshares = true;
+        self.decide(group::Event::Changed { pace: None })
     }
 
     /// Says where the time goes and what would help.

@@ -45,7 +45,8 @@ impl Serving<'_, '_> {
         if let Some(awaited) = &mut self.awaited {
             awaited.insert(member, number);
         }
-        let order = Order { number, version, units, exact: self.exact, digest: self.digest };
+        let cuts = units.iter().map(|unit| self.cuts.get(unit).cloned()).collect();
+        let order = Order { number, version, units, cuts, exact: self.exact, digest: self.digest };
         let has = self.feed.has(member);
         if self.rule.max_staleness == 0 || has == Some(version) {
             return self.feed.order(member, order);

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Samples a second of unequal hosts: alone, together with equal shares, and with shares by speed.
+
+    bench/shares.py                                      lenet and tagger, under a server and as a group
+    bench/shares.py lenet:group --seconds 30             some of it, longer
+    bench/shares.py lenet:server --slow                  a host is slowed to a half in the middle of a run
+
+Makes a lab of its own (root): a host for the head, which may use a whole core, and one for each share of `--cpu`. First
+every host trains alone, as many samples a round as in the run of all. Prints a line of JSON for every run: samples a
+second once shares have settled, what part that is of what the hosts do alone, how much more than with equal shares, and
+after which rounds shares moved. All hosts use the same two cores: shares of more than these cannot be measured.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+BONFIRE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target", "release", "bonfire")
+MODELS = {
+    "lenet": "model: lenet\ndata: {name: digits, train: 16384, test: 64}\n",
+    "lenet5": "model: lenet5\ndata: {name: digits, train: 16384, test: 64}\n",
+    "tagger": "model: tagger\ndata: {name: grammar, train: 20000, test: 64}\n",
+}
+# A round without anything else: no evaluation, no checkpoint.
+PLAIN = "batch_size: {batch}\nepochs: 100000\neval_every: 1000000 rounds\ncheckpoint_every: 1000000 rounds\nthreads: 1\n"
+WAYS = {
+    "server": "arch: flat\nparameter_server: {{num_workers: {workers}}}\n",
+    "group": "arch: allreduce\nallreduce: {{num_workers: {workers}}}\n",
+}
+
+
+def bonfire(args, *words, check=True):
+    done = subprocess.run([args.program, *words], capture_output=True, text=True, timeout=120)
+    if check and done.returncode != 0:
+        sys.exit(f"bonfire {' '.join(words)}: {done.stderr or done.stdout}")
+    return done
+
+
+def train(args, text, inventory, seconds, meanwhile=None):
+    """The events of a run that is stopped after so long."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, out = os.path.join(folder, "run.yml"), os.path.join(folder, "run")
+        with open(file, "w") as f:
+            f.write(text)
+        run = subprocess.Popen([args.program, "run", file, "-i", inventory, "--out", out, "--json"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        events = []
+        reader = threading.Thread(target=lambda: events.extend(json.loads(line) for line in run.stdout))
+        reader.start()
+        begun = time.time()
+        while not any(event["event"] == "progress" for event in events):
+            if run.poll() is not None or time.time() - begun > 120:
+                run.kill()
+                sys.exit(f"the run does not begin: {run.stderr.read()}")
+            time.sleep(0.1)
+        if meanwhile:
+            threading.Timer(seconds / 2, meanwhile).start()
+        time.sleep(seconds)
+        run.send_signal(2)
+        reader.join(120)
+        run.wait(120)
+        return events
+
+
+def speed(events, begin=0.4, end=1.0):
+    """Samples a second in a part of the run, by the clock."""
+    progress = [(e["at_s"], e["samples"]) for e in events if e["event"] == "progress"]
+    first, last = progress[0][0], progress[-1][0]
+    part = [p for p in progress if first + begin * (last - first) <= p[0] <= first + end * (last - first)]
+    return (part[-1][1] - part[0][1]) / (part[-1][0] - part[0][0])
+
+
+def inventory(folder, lines, name):
+    path = os.path.join(folder, name)
+    with open(path, "w") as f:
+        f.write("\n".join(lines) + "\n")
+    return path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", default=["lenet:server", "lenet:group", "tagger:server", "tagger:group"])
+    parser.add_argument("--cpu", default="0.1,0.1,0.2,0.4", help="shares of a core, of the workers' hosts")
+    parser.add_argument("--rate", help="of all links, such as 100mbit")
+    parser.add_argument("--batch", type=int, default=32, help="of a worker, if all have as much")
+    parser.add_argument("--seconds", type=float, default=25)
+    parser.add_argument("--slow", action="store_true", help="slow the last host to a half in the middle of each run")
+    parser.add_argument("--program", default=BONFIRE)
+    parser.add_argument("--lab", default="shares")
+    args = parser.parse_args()
+    cpus = [float(cpu) for cpu in args.cpu.split(",")]
+    with tempfile.TemporaryDirectory() as folder:
+        link = f", rate: {args.rate}" if args.rate else ""
+        hosts = [f"- {{cpu: {cpu}{link}}}" for cpu in [1.0, *cpus]]
+        bonfire(args, "lab", "up", "--name", args.lab, "--from", inventory(folder, hosts, "hosts.yml"))
+        try:
+            measure(args, cpus, folder)
+        finally:
+            bonfire(args, "lab", "down", "--name", args.lab, check=False)
+
+
+def measure(args, cpus, folder):
+    whole = f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini"
+    text = open(whole).read()
+    hosts = [line for line in text.splitlines() if line.startswith(f"{args.lab}-")]
+    last = f"{args.lab}-{len(cpus) + 1}"
+    for what in args.what:
+        model, _, way = what.partition(":")
+        plain = MODELS[model] + PLAIN.format(batch=args.batch)
+        alone = []
+        for host in hosts[1:]:
+            others = [line for line in text.splitlines() if line == host or line not in hosts]
+            one = inventory(folder, others, "one.ini")
+            single = plain + "workers: 1\nhead: {works: true}\n"
+            alone.append(speed(train(args, single, one, args.seconds / 2)))
+        together = plain + WAYS[way].format(workers=len(cpus)) + "head: {works: false}\n"
+        equal = speed(train(args, together + "shares: equal\n", whole, args.seconds))
+        slow = (lambda: bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1] / 2))) if args.slow else None
+        events = train(args, together + "shares: auto\n", whole, args.seconds * (3 if slow else 1.5), slow)
+        moves = [(e["round"], [s["samples"] for s in e["shares"]]) for e in events if e["event"] == "shares"]
+        auto = speed(events, 0.2, 0.5) if slow else speed(events)
+        result = dict(model=model, way=way, cpu=args.cpu, alone=[round(s) for s in alone], equal=round(equal),
+                      auto=round(auto), of_alone=round(auto / sum(alone), 3), of_equal=round(auto / equal, 2), moves=moves)
+        if slow:
+            after = speed(events, 0.75)
+            possible = sum(alone) - alone[-1] / 2
+            result.update(slowed=round(after), slowed_of_alone=round(after / possible, 3))
+            bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1]))
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

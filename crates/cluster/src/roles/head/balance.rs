@@ -1,0 +1,164 @@
+//! How large a part of every round each worker has: kept by the head, by what their rounds took.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use bonfire_learn::Shape;
+use bonfire_report::{Event, ShareLine};
+use bonfire_run::run::Run;
+use bonfire_run::run_file::ShareRule;
+use bonfire_strategy::Balancer;
+use bonfire_strategy::shares::{Rule, Took, When};
+use bonfire_wire::proto;
+
+use super::super::claim::seconds;
+use super::super::registry::{Node, Role};
+use super::Head;
+use super::group::choosing::is_one_machine;
+
+/// The shares of the workers of a run.
+#[derive(Debug)]
+pub(crate) struct Balance {
+    /// None where all have equal shares for good.
+    balancer: Option<Balancer>,
+    /// What is known of workers by their names: what the run file says, or the shares that they had.
+    weights: BTreeMap<String, f64>,
+    /// Whether the run file says it, of all.
+    is_named: bool,
+    /// Whether the run file says nothing. Workers on one machine then have equal shares, and so the same bits always.
+    is_unasked: bool,
+    /// Of a sample.
+    mean_words: f64,
+}
+
+/// What a worker says of a round.
+pub(crate) struct Told {
+    pub tally: proto::Tally,
+    pub busy_s: f64,
+    pub compute_s: f64,
+    /// 0 if it cannot tell.
+    pub most_samples: u32,
+}
+
+/// Kernels of small nets have so many samples in their lanes; of texts a few are as good as many.
+const IMAGES: u32 = 16;
+const TEXTS: u32 = 4;
+
+impl Balance {
+    pub(crate) fn of(run: &Run) -> Self {
+        let (settings, dataset) = (&run.job.settings, &run.job.dataset);
+        let samples = dataset.train.len();
+        let words: usize = (0..samples).map(|sample| dataset.train.length(sample)).sum();
+        let when = match &settings.shares {
+            ShareRule::Equal => None,
+            ShareRule::Auto => Some(When::Drift),
+            ShareRule::Once => Some(When::Once),
+            ShareRule::Every(epochs) => Some(When::Every(*epochs)),
+            ShareRule::Named(_) => Some(When::Never),
+        };
+        let grain = if matches!(dataset.shape, Shape::Images { .. }) { IMAGES } else { TEXTS };
+        let batch = settings.file.batch_size.min(samples / settings.workers.max(1)).max(1) as u32;
+        let balancer = when.map(|when| Balancer::new(Rule { batch, grain, when }));
+        let (weights, is_named) = match &settings.shares {
+            ShareRule::Named(weights) => (weights.clone(), true),
+            _ => {
+                let had = run.progress.shares.iter().filter(|(_, share)| **share > 0);
+                (had.map(|(name, share)| (name.clone(), f64::from(*share))).collect(), false)
+            }
+        };
+        let is_unasked = settings.file.shares.is_none() && settings.file.dynamic.is_none();
+        let mean_words = words as f64 / samples.max(1) as f64;
+        Self { balancer, weights, is_named, is_unasked, mean_words }
+    }
+
+    /// How many samples of a round these workers have; none if all have as many.
+    pub(crate) fn shares(&self, workers: &[u64]) -> Option<Vec<u32>> {
+        let balancer = self.balancer.as_ref()?;
+        let shares: Vec<u32> = workers.iter().map(|&worker| balancer.share(worker)).collect();
+        let differ = shares.iter().any(|share| *share != shares[0]);
+        differ.then_some(shares)
+    }
+}
+
+impl Head<'_> {
+    /// Whoever the run file gives a share must be one of the workers.
+    pub(super) fn check_names(&self) -> Result<()> {
+        let ShareRule::Named(weights) = &self.run.job.settings.shares else { return Ok(()) };
+        let works = |node: &&Node| matches!(node.role, Some(Role::Worker { .. } | Role::GroupMember { .. }));
+        let names: BTreeSet<&str> =
+            self.registry.nodes().filter(works).map(|node| node.name.as_str()).collect();
+        // One that is resumed may have lost some.
+        match weights.keys().find(|name| !names.contains(name.as_str()) && !self.run.is_resumed) {
+            Some(name) => {
+                let names: Vec<&str> = names.into_iter().collect();
+                let message = format!("{name} is no worker of this run: those are {}", names.join(", "));
+                Err(self.run.job.settings.wrong(&format!("shares.{name}"), message).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// These workers go on together after a round.
+    pub(super) fn share_out(&mut self, workers: &[u64], round: u64) {
+        let is_as_before = |balancer: &Balancer| balancer.is_of(workers);
+        let nodes = workers.iter().filter_map(|&worker| self.registry.get(worker));
+        if self.balance.balancer.as_ref().is_none_or(is_as_before)
+            || self.balance.is_unasked && is_one_machine(nodes)
+        {
+            return;
+        }
+        let weight = |name: &str| match self.balance.weights.get(name) {
+            None if self.balance.is_named => Some(1.0),
+            weight => weight.copied(),
+        };
+        let weights: Vec<_> = workers.iter().map(|&worker| (worker, weight(&self.name(worker)))).collect();
+        let Some(balancer) = &mut self.balance.balancer else { return };
+        let before: Vec<u32> = workers.iter().map(|&worker| balancer.share(worker)).collect();
+        balancer.form(&weights, round);
+        let after: Vec<u32> = workers.iter().map(|&worker| balancer.share(worker)).collect();
+        if before != after {
+            let reason = match self.balance.is_named {
+                true => "as the run file says",
+                false => "as before, among those who are there",
+            };
+            self.tell_shares(workers, round, reason.to_owned());
+        }
+    }
+
+    /// A worker has done its part of a round.
+    pub(super) fn took(&mut self, worker: u64, round: u64, told: &Told) {
+        let Some(balancer) = &mut self.balance.balancer else { return };
+        let busy_s = seconds(told.busy_s);
+        let samples = told.tally.words as f64 / self.balance.mean_words.max(1e-9);
+        let fixed_s = busy_s - seconds(told.compute_s);
+        balancer.took(worker, Took { round, samples, seconds: busy_s, fixed_s });
+        if told.most_samples > 0 {
+            balancer.bound(worker, told.most_samples);
+        }
+    }
+
+    /// All have done a round, which ended so many epochs. Whether shares are others after it; that is said.
+    pub(super) fn rebalance(&mut self, round: u64, epochs: usize) -> bool {
+        let Some(balancer) = &mut self.balance.balancer else { return false };
+        let Some(change) = balancer.round_done(round, epochs as u64) else { return false };
+        let workers: Vec<u64> = change.moves.iter().map(|it| it.worker).collect();
+        let reason = change.reason(|worker| self.name(worker));
+        self.tell_shares(&workers, round, reason);
+        true
+    }
+
+    /// Says what the shares are; they are in the checkpoints from now on.
+    fn tell_shares(&mut self, workers: &[u64], round: u64, reason: String) {
+        let Some(balancer) = &self.balance.balancer else { return };
+        let line = |&node: &u64| ShareLine { node, name: self.name(node), samples: balancer.share(node) };
+        let shares: Vec<ShareLine> = workers.iter().map(line).collect();
+        let named = shares.iter().map(|line| (line.name.clone(), line.samples));
+        let progress = &mut self.run.progress.shares;
+        progress.extend(named);
+        if !self.balance.is_named {
+            let had = progress.iter().filter(|(_, share)| **share > 0);
+            self.balance.weights = had.map(|(name, share)| (name.clone(), f64::from(*share))).collect();
+        }
+        self.run.tell(Event::Shares { round, shares, reason });
+    }
+}
