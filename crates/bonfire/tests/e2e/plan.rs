@@ -78,7 +78,7 @@ fn a_plan_is_a_chart_and_two_sentences() {
     assert!(!page.contains("http"), "nothing is from elsewhere");
     // What was measured once is not measured again.
     let again = dir.bonfire("plan --measured pool.yml run.yml").succeed();
-    assert!(again.stdout.contains(sentence), "{}", again.stdout);
+    assert!(again.stdout.replace('\n', " ").contains(sentence), "{}", again.stdout);
     dir.bonfire("plan --measured pool.yml run.yml --set model=lenet5")
         .run()
         .refuse("pool.yml:1: of: was measured with mlp on digits, and this run is lenet5 on digits");
@@ -135,7 +135,7 @@ fn what_cannot_be_planned_is_refused() {
     refuse("plan --hosts pis.yml run.yml --set epoch=3", "epoch");
     refuse("plan run.yml", "which hosts?");
     dir.write("empty.ini", "[pool]\n");
-    refuse("plan -i empty.ini run.yml", "empty.ini: has no hosts");
+    refuse("plan -i empty.ini run.yml", "empty.ini has no hosts in the group `pool`");
 }
 
 /// A lab is measured, planned, and run by the plan; in the end the run says how far off that was.

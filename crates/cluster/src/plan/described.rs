@@ -1,7 +1,7 @@
 //! Hosts that are described in a file instead of measured: so one can ask before one buys.
 //!
 //! ```yaml
-//! - {name: pi, count: 8, cpu: 0.25, cores: 4, rate: 100mbit, latency: 0.3ms, memory: 4GB, watts: {idle: 2.7, full: 6.4}}
+//! - {name: pi, count: 8, cpu: 0.25, cores: 4, rate: 100mbit, latency: 0.3ms, watts: {idle: 2.7, full: 6.4}}
 //! - {name: desk, rate: 1gbit}
 //! ```
 
@@ -9,7 +9,7 @@ use bonfire_report::{EnergyLabel, Watts};
 use bonfire_yaml::{Tree, YamlError};
 use serde::Deserialize;
 
-use super::figures::{HostFigures, LinkFigures, Pool, Power};
+use super::figures::{FrameFigures, HostFigures, LinkFigures, Pool, Power, Work, WorkFigures};
 
 /// A file of described hosts.
 #[derive(Debug, Deserialize)]
@@ -83,6 +83,32 @@ pub fn described(origin: &str, text: &str, own: &HostFigures, batch: usize) -> R
         return Err(tree.wrong("hosts", format!("two hosts are called {}", pair[0])));
     }
     Ok(Pool { of: String::new(), hosts })
+}
+
+/// Whether a file of described hosts can be read, before anything is measured for it.
+///
+/// # Errors
+/// When it has no hosts, or something in it cannot be.
+pub fn check_described(origin: &str, text: &str) -> Result<(), YamlError> {
+    let (none, free) = (Work { core_s: 1.0, width: 1.0 }, FrameFigures { frame_s: 0.0, byte_s: 0.0 });
+    let anybody = HostFigures {
+        name: String::new(),
+        machine: String::new(),
+        cores: 1,
+        allowance: 1.0,
+        memory_mb: None,
+        power: None,
+        work: WorkFigures {
+            steps: Vec::new(),
+            update: none,
+            together: none,
+            codecs: Vec::new(),
+            hop_s: 0.0,
+            factors: [none; 3],
+        },
+        link: LinkFigures { up: 1.0, down: 1.0, burst: 0.0, latency_s: 0.0, send: free, receive: free },
+    };
+    described(origin, text, &anybody, 1).map(drop)
 }
 
 impl DescribedHost {

@@ -73,7 +73,8 @@ impl Books {
     }
 }
 
-/// What it takes to sum a chunk of so many workers, and to write the sum. Who rounds it takes what the others will have.
+/// What it takes to sum a chunk of so many workers, and to write the sum. Who rounds it takes what the others will
+/// have.
 pub(super) fn sum_s(codec: &CodecFigures, exchange: &Exchange, chunk: usize, workers: usize) -> f64 {
     let traffic = &exchange.chunks[chunk];
     let rounded = if exchange.rounds() { codec.replace_s } else { 0.0 };

@@ -1,8 +1,9 @@
 //! What a run would take on a pool of hosts, by every strategy and number of them that makes sense.
 //!
-//! [`figures`] says what the hosts are: measured by [`gauge`](crate::bench::gauge) or [`described()`]. A `Candidate` is one way of running the run; its `Forecast` comes of a simulated `world`, in which
-//! the processes of a `group` or `server` go through some rounds: what each does is its `script`, and what they send
-//! each other is the `traffic`. Nothing is computed there, and frames are sizes.
+//! [`figures`] says what the hosts are: measured by [`gauge`](crate::bench::gauge) or [`described()`]. A `Candidate` is
+//! one way of running the run; its `Forecast` comes of a simulated `world`, in which the processes of a `group` or
+//! `server` go through some rounds: what each does is its `script`, and what they send each other is the `traffic`.
+//! Nothing is computed there, and frames are sizes.
 
 pub mod advice;
 mod candidate;
@@ -28,7 +29,7 @@ use bonfire_run::run_file::Settings;
 use rayon::prelude::*;
 
 pub use candidate::{Candidate, name};
-pub use described::described;
+pub use described::{check_described, described};
 pub use forecast::{Forecast, ForecastLine};
 
 use figures::{HostFigures, Pool};

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<()> {
         print(&line)?;
     }
     print("")?;
-    sentences.iter().try_for_each(|sentence| print(sentence))?;
+    sentences.iter().flat_map(|sentence| table::wrapped(sentence)).try_for_each(|line| print(&line))?;
     if let Some(path) = &args.write {
         say(&format!("the best is in {}", path.display()));
     }

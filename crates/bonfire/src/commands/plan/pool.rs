@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use bonfire_cluster::bench::gauge::{GaugeTask, gauge};
-use bonfire_cluster::plan::described;
 use bonfire_cluster::plan::figures::{HostFigures, Pool};
+use bonfire_cluster::plan::{check_described, described};
 use bonfire_data::Dataset;
 
 use super::super::fleet_args::FleetArgs;
@@ -39,6 +39,7 @@ impl PoolArgs {
         let pool = match (&self.hosts, &self.measured) {
             (Some(path), _) => {
                 let text = read(path)?;
+                check_described(&path.display().to_string(), &text)?;
                 if !quiet {
                     say(&format!("measures this machine at {}", run.name()));
                 }

@@ -10,7 +10,10 @@ use bonfire_run::run_file::arch::Arch;
 const MOST_ROWS: usize = 14;
 
 const NAME: usize = 36;
-const BAR: usize = 24;
+const BAR: usize = 23;
+
+/// Of a terminal.
+const COLUMNS: usize = 80;
 
 /// The rows that are worth a line: the fastest, and one machine.
 pub(super) fn shown(plan: &Plan) -> Vec<usize> {
@@ -58,6 +61,20 @@ fn bar(forecast: &Forecast, longest: f64) -> String {
     "█".repeat(computing) + &"▒".repeat(wire) + &"░".repeat(all - computing - wire)
 }
 
+/// A sentence in lines that a terminal has room for.
+pub(super) fn wrapped(sentence: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in sentence.split(' ') {
+        let last = lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= COLUMNS);
+        match last {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Three digits that count.
 fn short(value: f64) -> String {
     match value {
@@ -94,7 +111,15 @@ pub(super) fn sentences(plan: &Plan, pool: &Pool, advice: Option<&Advice>) -> Ve
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::{short, wrapped};
+
+    #[test]
+    fn a_sentence_is_wrapped() {
+        let sentence = "word ".repeat(30);
+        let lines = wrapped(sentence.trim());
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|line| line.len() <= 80 && !line.ends_with(' ')), "{lines:?}");
+    }
 
     #[test]
     fn three_digits_are_enough() {
