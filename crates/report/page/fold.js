@@ -38,6 +38,7 @@ class Run {
       t: () => this.test(at, event),
       n: () => this.sawNodes(at, event),
       m: () => this.sampled(at, event),
+      h: () => this.shared(event[3]),
       x: () => this.told(at, event),
       z: () => { this.summary = event[2]; this.ended = true; },
     }[kind];
@@ -84,6 +85,12 @@ class Run {
       node.speeds.push(speed);
       node.waits.push(wait);
     }
+  }
+
+  // How large a part of every round each computes from now on.
+  shared(shares) {
+    const all = shares.reduce((sum, [, samples]) => sum + samples, 0);
+    for (const [name, samples] of shares) this.node(name).share = all ? samples / all : null;
   }
 
   node(name) {

@@ -75,6 +75,7 @@ function nodesTable(run) {
   const has = (place) => machines.some((m) => m[place] != null);
   const columns = [
     ['node', (n) => n.name], ['role', (n) => n.role],
+    [...run.nodes.values()].some((n) => n.share != null) && ['share', (n) => percent(n.share, 0)],
     ['samples/s', (n) => rate(n.speed)],
     ['waits', (n) => (n.staleness != null ? `stale ${n.staleness.toFixed(1)}` : percent(n.wait, 0))],
     ['sent', (n) => bytes(n.sent)], ['received', (n) => bytes(n.received)],
@@ -85,13 +86,14 @@ function nodesTable(run) {
     ['late', (n) => (n.late ? count(n.late) : '–')],
     ['heard', (n) => (n.lost ? 'lost' : n.heard == null ? '–' : !goesOn(run) ? clock(n.heard) : `${duration(Math.max(0, run.last - n.heard))} ago`)],
   ].filter(Boolean);
+  const spark = columns.findIndex(([head]) => head === 'samples/s') + 1;
   for (const node of [...run.nodes.values()].sort((a, b) => byName(a.name, b.name))) {
     const cells = columns.map(([head, of], i) => el(i ? 'td' : 'th', { scope: i ? null : 'row', 'data-label': head }, of(node, at(node.name))));
-    cells.splice(3, 0, el('td', { 'data-label': 'speed' }, sparkline(node.speeds, `samples/s of ${node.name}`)));
+    cells.splice(spark, 0, el('td', { 'data-label': 'speed' }, sparkline(node.speeds, `samples/s of ${node.name}`)));
     body.append(el('tr', { class: node.lost ? 'lost' : null, title: node.lost }, ...cells));
   }
   const heads = columns.map(([head]) => el('th', { scope: 'col' }, head));
-  heads.splice(3, 0, el('th', { scope: 'col' }, 'speed'));
+  heads.splice(spark, 0, el('th', { scope: 'col' }, 'speed'));
   return el('table', { class: 'nodes' }, el('thead', {}, el('tr', {}, ...heads)), body);
 }
 

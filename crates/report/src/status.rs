@@ -77,9 +77,9 @@ mod tests {
         };
         check(sample::started(), "started");
         check(sample::waiting(3, "2 workers"), "waits for 2 workers");
-        check(sample::progress(469), "20.0 %, loss 0.5000");
+        check(sample::progress(469), "20.00 %, loss 0.5000");
         let nodes = (1..=40).map(sample::node_line).collect();
-        check(Event::Nodes { round: 469, nodes }, "20.0 %, loss 0.5000");
+        check(Event::Nodes { round: 469, nodes }, "20.00 %, loss 0.5000");
         let table = status_table(folder.path()).unwrap();
         assert!(table.len() > 10 && table.iter().all(|line| line.chars().count() <= WIDTH), "{table:#?}");
         check(Event::Ended { summary: Box::new(sample::summary()) }, "done in 1m 23s, 88.75 %");

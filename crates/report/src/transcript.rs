@@ -155,7 +155,7 @@ pub(crate) fn chosen(event: &Event) -> Option<String> {
 }
 
 /// `shares: pi3 takes 18 % instead of 25 %: … (samples a round: pi1 35, pi2 35, pi3 23)`. Of very many only the reason.
-fn shared(shares: &[ShareLine], reason: &str) -> String {
+pub(crate) fn shared(shares: &[ShareLine], reason: &str) -> String {
     if shares.len() > MOST_SHARES {
         return format!("shares: {reason}");
     }

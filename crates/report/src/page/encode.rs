@@ -27,6 +27,10 @@ pub(crate) fn encode(stamped: &Stamped) -> Option<Value> {
         Event::Sampled { round, seconds: time, lines } => {
             json!(["m", at, round, seconds(*time), lines.iter().map(sample).collect::<Vec<_>>()])
         }
+        Event::Shares { round, shares, .. } => {
+            let shares: Vec<Value> = shares.iter().map(|line| json!([line.name, line.samples])).collect();
+            json!(["h", at, round, shares])
+        }
         Event::Updates { .. } => return None,
         Event::Ended { summary } => json!(["z", at, serde_json::to_value(summary).ok()?]),
         _ => return told(stamped),
@@ -36,7 +40,7 @@ pub(crate) fn encode(stamped: &Stamped) -> Option<Value> {
 /// A second array of an event that is shown in two ways.
 pub(crate) fn encode_text(stamped: &Stamped) -> Option<Value> {
     match &stamped.event {
-        Event::Resumed { .. } | Event::Ended { .. } => told(stamped),
+        Event::Resumed { .. } | Event::Shares { .. } | Event::Ended { .. } => told(stamped),
         _ => None,
     }
 }
@@ -139,7 +143,9 @@ fn told(stamped: &Stamped) -> Option<Value> {
         Event::Chosen { round, .. } => {
             (Some(*round), "chosen", transcript::chosen(&stamped.event).unwrap_or_default(), None)
         }
-        Event::Shares { round, reason, .. } => (Some(*round), "shares", reason.clone(), None),
+        Event::Shares { round, shares, reason } => {
+            (Some(*round), "shares", transcript::shared(shares, reason), None)
+        }
         Event::Noted { message } => (None, "note", message.clone(), None),
         Event::Warned { message } => (None, "warning", message.clone(), None),
         Event::Interrupted { round } => (Some(*round), "stopped", "by the user".to_owned(), None),
