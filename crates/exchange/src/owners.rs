@@ -10,13 +10,13 @@ pub fn parts(members: usize, servers: usize) -> Vec<f64> {
     [vec![own; members], vec![server; servers]].concat()
 }
 
-/// The same for members with links of such speeds, without servers: the one that is done last is done as soon as can
-/// be. Speeds that differ little count as equal.
+/// The same for members with links of such speeds in bytes a second, without servers: the one that is done last is done
+/// as soon as can be. Speeds that differ little count as equal, and so do all that are fast.
 pub fn parts_by_speed(speeds: &[f64]) -> Vec<f64> {
     let n = speeds.len();
     let (slowest, fastest) = speeds.iter().fold((f64::MAX, 0.0f64), |(a, b), &s| (a.min(s), b.max(s)));
     // Two members send all that they have to each other, whoever sums it.
-    if n < 3 || slowest <= 0.0 || fastest < DIFFERENT * slowest {
+    if n < 3 || slowest <= 0.0 || slowest > FAST || fastest < DIFFERENT * slowest {
         return parts(n, 0);
     }
     // With a part w a link carries 1 + (n - 2) w, so in a time t it can have as much.
@@ -33,6 +33,9 @@ pub fn parts_by_speed(speeds: &[f64]) -> Vec<f64> {
 
 /// Links whose speeds differ by less than this factor are as fast.
 const DIFFERENT: f64 = 1.5;
+
+/// Some more than 100 Mbit/s. Beyond it a busy processor looks like a slow link, and sums take it longer than bytes.
+const FAST: f64 = 15e6;
 
 /// This part of all chunks may be on its way at a time, to their owners and back.
 const WINDOW: usize = 4;
@@ -83,6 +86,7 @@ mod tests {
         };
         near(&[100.0, 90.0, 110.0, 95.0], &[0.25; 4]);
         near(&[100.0, 1.0], &[0.5; 2]);
+        near(&[100e6, 16e6, 1000e6], &[1.0 / 3.0; 3]);
         near(&[100.0, 100.0, 100.0, 10.0], &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0]);
         near(&[1000.0, 100.0, 100.0], &[1.0, 0.0, 0.0]);
         // 1 + 2 w is as long on each.

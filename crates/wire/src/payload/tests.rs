@@ -304,6 +304,31 @@ fn what_is_not_finite_is_noticed() {
 }
 
 #[test]
+fn few_values_come_with_their_places() {
+    let schema = schema(&[(12, 0), (10, 3)]);
+    let mut values = vec![0.0; schema.len()];
+    (values[2], values[9], values[10]) = (1.5, -0.0, -7.0);
+    let sparse = encoded(&schema, &values, &[vec![]], Precision::Sparse);
+    let whole = encoded(&schema, &values, &[vec![]], Precision::F32);
+    assert_eq!(whole.len() - sparse.len(), 4 * 12 - 8 * 3);
+    let view = EncodedVector::parse(&schema, &sparse).unwrap();
+    let EncodedSection::Rows { rows, values: few } = view.section(0) else { panic!("all values came") };
+    let found: Vec<(u32, u32)> =
+        rows.iter().zip(few.iter()).map(|(place, value)| (place, value.to_bits())).collect();
+    assert_eq!(found, [(2, 1.5f32.to_bits()), (9, (-0.0f32).to_bits()), (10, (-7.0f32).to_bits())]);
+    // As many as that take more bytes with their places than all without.
+    values[..7].fill(1.0);
+    let many = encoded(&schema, &values, &[vec![]], Precision::Sparse);
+    let many = EncodedVector::parse(&schema, &many).unwrap();
+    assert!(matches!(many.section(0), EncodedSection::Dense(_)));
+    // In another precision there are no such rows.
+    let mut other = sparse.clone();
+    other[3] = 0;
+    let error = EncodedVector::parse(&schema, &other).unwrap_err().to_string();
+    assert!(error.contains("has rows, expected all values"), "{error}");
+}
+
+#[test]
 fn wrong_bytes_are_refused_in_words() {
     let schema = schema(&[(3, 0), (10, 3)]);
     let good = encoded(&schema, &[1.0; 33], &[vec![2, 5]], Precision::F16);
@@ -314,7 +339,7 @@ fn wrong_bytes_are_refused_in_words() {
         assert!(error.contains(expect), "{error:?} should say {expect:?}");
     };
     check(0, b"x", "the payload does not begin as a payload does");
-    check(3, &[3], "is of precision 3");
+    check(3, &[4], "is of precision 4");
     check(4, &[3], "has 3 parts, expected 2");
     check(8, &[1], "part 0 of the payload has rows, expected all values");
     check(8, &[9], "is of kind 9");
