@@ -27,8 +27,17 @@ pub(crate) fn endless(bed: &Bed, arguments: &str, workers: usize) -> Running {
 /// Every file that a run leaves, the logs of all hosts among them.
 #[track_caller]
 pub(crate) fn complete(record: &Record, processes: &[&str]) {
-    let expect =
-        ["checkpoints", "events.jsonl", "hosts.json", "logs", "run.yml", "state.json", "summary.json"];
+    let expect = [
+        "checkpoints",
+        "events.jsonl",
+        "hosts.json",
+        "logs",
+        "report.html",
+        "run.yml",
+        "state.json",
+        "summary.json",
+        "tensorboard",
+    ];
     assert_eq!(names(&record.0), expect);
     let logs: Vec<String> = processes.iter().enumerate().map(|(i, host)| format!("{i}-{host}.log")).collect();
     assert_eq!(names(&record.0.join("logs")), logs);
