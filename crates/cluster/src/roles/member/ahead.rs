@@ -1,11 +1,8 @@
 //! The first steps of a round, made while the exchange of the round before goes on.
 
-use std::time::Duration;
-
 use bonfire_learn::Gradient;
 
 use super::apart::Away;
-use super::incoming::Heard;
 use super::{Break, Formed, Participant};
 use crate::roles::node::Connections;
 use crate::trainer::{Computed, Trainer};
@@ -50,13 +47,7 @@ impl Participant<'_> {
         (round, exchanged): (u64, &Gradient),
     ) -> Result<(u64, Computed, f64), Break> {
         let Self { incoming, sums, early, plan, schedule, apart, .. } = self;
-        let mut receive = |_| loop {
-            match incoming.next(connections, Duration::ZERO)? {
-                Heard::Piece(from, piece, payload) => return Ok(Some((from, piece, payload))),
-                Heard::Silence => return Ok(None),
-                Heard::Nothing | Heard::State(..) | Heard::Group(_) => {}
-            }
-        };
+        let mut receive = |_| incoming.piece_now(connections);
         let mut peers = formed.peers(&mut receive, early, round);
         sums.begin(&peers, false);
         sums.advance(&mut peers, exchanged, 0)?;

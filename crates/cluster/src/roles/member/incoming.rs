@@ -97,6 +97,20 @@ impl Incoming {
         Some((other, caller.outbox))
     }
 
+    /// The next piece that has come; none if there is none yet. For who has something else to do than to wait.
+    pub(crate) fn piece_now(
+        &mut self,
+        connections: &mut Connections,
+    ) -> Result<Option<(usize, proto::Piece, Bytes)>, Break> {
+        loop {
+            match self.next(connections, Duration::ZERO)? {
+                Heard::Piece(from, piece, payload) => return Ok(Some((from, piece, payload))),
+                Heard::Silence => return Ok(None),
+                Heard::Nothing | Heard::State(..) | Heard::Group(_) => {}
+            }
+        }
+    }
+
     /// Takes what came while this member did not wait for anybody.
     pub(crate) fn hear_all(&mut self, connections: &mut Connections) -> Result<(), Break> {
         while !matches!(self.next(connections, Duration::ZERO)?, Heard::Silence) {}

@@ -1,7 +1,5 @@
 //! How a member's gradient becomes that of all members: while it is computed, or once it is.
 
-use std::time::Duration;
-
 use bonfire_exchange::gradient_sums::GradientSums;
 use bonfire_exchange::owners::parts_by_speed;
 use bonfire_exchange::sharded::{Early, Gather, Peers, Receive};
@@ -66,13 +64,7 @@ impl Participant<'_> {
         exact: bool,
     ) -> Result<Computed, Break> {
         let Self { incoming, sums, early, .. } = self;
-        let mut receive = |_| loop {
-            match incoming.next(connections, Duration::ZERO)? {
-                Heard::Piece(from, piece, payload) => return Ok(Some((from, piece, payload))),
-                Heard::Silence => return Ok(None),
-                Heard::Nothing | Heard::State(..) | Heard::Group(_) => {}
-            }
-        };
+        let mut receive = |_| incoming.piece_now(connections);
         let mut peers = formed.peers(&mut receive, early, round);
         sums.begin(&peers, exact);
         let mut sent = Ok(());
