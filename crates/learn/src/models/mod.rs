@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::Shape;
 use crate::error::{Error, Result};
+use crate::layer_list::{LayerList, Plan};
 use crate::model::Model;
 
 /// Makes [`ModelSpec`] of the models' names and options, by the kind of data that they are for.
@@ -34,10 +35,12 @@ macro_rules! models {
             $($image($image_options),)*
             $($tagger($tagger_options),)*
             $($text($text_options),)*
+            /// Layers that a run file lists.
+            Layers(LayerList),
         }
 
         impl ModelSpec {
-            /// The names of all models.
+            /// The names of all models that have one.
             pub const NAMES: &'static [&'static str] =
                 &[$($image_name,)* $($tagger_name,)* $($text_name,)*];
 
@@ -46,12 +49,14 @@ macro_rules! models {
                     $(Self::$image(_) => $image_name,)*
                     $(Self::$tagger(_) => $tagger_name,)*
                     $(Self::$text(_) => $text_name,)*
+                    Self::Layers(_) => "layers",
                 }
             }
 
             /// Builds the model for data of a shape, or says why the two do not fit.
             pub fn build(&self, shape: &Shape) -> Result<Box<dyn Model>> {
                 match (self, shape) {
+                    (Self::Layers(list), shape) => Ok(Plan::of(list, shape)?.build()),
                     $((Self::$image(options), &Shape::Images { height, width, channels, classes }) => {
                         options.build($image_name, [height, width, channels], classes)
                     })*
@@ -114,17 +119,17 @@ fn wrong_data(model: &str, wants: &str, shape: &Shape) -> Error {
         Shape::Tagging { .. } => "sentences with one tag a word",
         Shape::Texts { .. } => "texts with one label each",
     };
-    Error(format!("model {model} is for {wants}, but the data are {has}"))
+    Error::new(format!("model {model} is for {wants}, but the data are {has}"))
 }
 
 /// Images of a size that the model cannot take.
 fn wrong_image(model: &str, [height, width, _]: [usize; 3], wants: &str) -> Error {
-    Error(format!("model {model} is for {wants}, but the data have {height}×{width}"))
+    Error::new(format!("model {model} is for {wants}, but the data have {height}×{width}"))
 }
 
 /// An option that is out of its range.
 fn wrong_option(model: &str, option: &str, rule: &str) -> Error {
-    Error(format!("model {model}: {option} must be {rule}"))
+    Error::new(format!("model {model}: {option} must be {rule}"))
 }
 
 /// A rate of dropout.

@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_dropout, check_layers, check_sizes};
 use crate::error::Result;
+use crate::layer_list::InitSpec;
 use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent, Stack};
 use crate::layout::Layout;
 use crate::model::{Model, Net, Network};
@@ -58,7 +59,7 @@ impl Tagger {
             dropout,
             tags,
         };
-        layout.init_normal(0.1);
+        layout.init_from(0, InitSpec::Normal(0.1));
         tagger
     }
 }
