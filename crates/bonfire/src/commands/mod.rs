@@ -13,6 +13,7 @@ mod host;
 mod import;
 mod lab;
 mod logs;
+mod model;
 mod node;
 mod page;
 mod page_args;
@@ -92,6 +93,8 @@ enum Command {
     Page(page::PageCommandArgs),
     /// Write a page with charts of a run, or of several
     Report(report::ReportArgs),
+    /// Show the layers of a model, their shapes and parameters
+    Model(model::ModelArgs),
     /// Write the parameters of a run for PyTorch
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
@@ -140,6 +143,7 @@ impl Command {
             Self::Status(args) => status::run(&args).map(done),
             Self::Page(args) => page::run(&args).map(done),
             Self::Report(args) => report::run(&args).map(done),
+            Self::Model(args) => model::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
             Self::Data(args) => data::run(args).map(done),

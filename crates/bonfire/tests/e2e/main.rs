@@ -35,6 +35,7 @@ mod lab_shares;
 mod launch;
 mod launch_faults;
 mod launchers;
+mod layers;
 mod learning;
 mod local_steps;
 mod memory;
