@@ -1,5 +1,5 @@
-//! Folders of images, one for each class: `train/CLASS/…` and `test/CLASS/…`, or `CLASS/…`, which is split here. PNG
-//! and JPEG, of one size, or made so by `resize`.
+//! Folders of images, one for each class: `train/CLASS/…` and `test/CLASS/…`, or `CLASS/…`, which is split here.
+//! PNG and JPEG, of one size, or made so by `resize`.
 
 mod decode;
 mod resize;

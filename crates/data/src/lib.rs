@@ -50,6 +50,7 @@ pub mod reviews;
 pub mod source;
 mod svhn;
 mod udpos;
+mod unlabelled;
 mod vocabulary;
 
 #[cfg(test)]

@@ -212,6 +212,13 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     settings.file.model.plan(&dataset.shape).map_err(|error| misfit(settings, &error))
 }
 
+/// The form of the data that the settings ask for, without its samples, and the layers of the model.
+pub fn form(settings: &Settings) -> Result<(Dataset, Plan)> {
+    let dataset = load(settings)?;
+    let plan = settings.file.model.plan(&dataset.shape).map_err(|error| misfit(settings, &error))?;
+    Ok((dataset.form(), plan))
+}
+
 /// An error about a model gets the line of the layer that is meant.
 fn misfit(settings: &Settings, error: &bonfire_learn::Error) -> anyhow::Error {
     let key = if error.path.is_empty() { "model".to_owned() } else { format!("model.{}", error.path) };

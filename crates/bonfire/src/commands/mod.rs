@@ -18,6 +18,7 @@ mod node;
 mod page;
 mod page_args;
 mod plan;
+mod predict;
 mod rank_args;
 mod ranks;
 mod report;
@@ -95,7 +96,9 @@ enum Command {
     Report(report::ReportArgs),
     /// Show the layers of a model, their shapes and parameters
     Model(model::ModelArgs),
-    /// Write the parameters of a run for PyTorch
+    /// Say what a trained model says about texts, images or rows
+    Predict(predict::PredictArgs),
+    /// Write the parameters of a run for PyTorch, or as ONNX
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
     Import(import::ImportArgs),
@@ -118,7 +121,13 @@ impl Command {
     fn computes(&self) -> bool {
         matches!(
             self,
-            Self::Train(_) | Self::Head(_) | Self::Node(_) | Self::Eval(_) | Self::Bench(_) | Self::Plan(_)
+            Self::Train(_)
+                | Self::Head(_)
+                | Self::Node(_)
+                | Self::Eval(_)
+                | Self::Bench(_)
+                | Self::Plan(_)
+                | Self::Predict(_)
         )
     }
 
@@ -144,6 +153,7 @@ impl Command {
             Self::Page(args) => page::run(&args).map(done),
             Self::Report(args) => report::run(&args).map(done),
             Self::Model(args) => model::run(&args).map(done),
+            Self::Predict(args) => predict::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
             Self::Data(args) => data::run(args).map(done),

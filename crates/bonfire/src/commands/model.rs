@@ -13,7 +13,8 @@ use crate::terminal::print;
 #[command(
     after_help = "Shapes are PyTorch's, without the batch. FLOPs are those of the forward pass of a sample, or \
                         of a word of a text: two for every product that is added to a sum.\n\n\
-                        Examples:\n  bonfire model run.yml\n  bonfire model --set model=resnet20 --set data=cifar-10\n  \
+                        Examples:\n  bonfire model run.yml\n  \
+                        bonfire model --set model=resnet20 --set data=cifar-10\n  \
                         bonfire model run.yml --pytorch > model.py"
 )]
 pub(crate) struct ModelArgs {

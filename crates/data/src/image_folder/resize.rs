@@ -3,8 +3,8 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The size that images get: a side, or height and width. As Pillow's `resize(…, BILINEAR)` does it: every new place is
-/// a mean over the places around it, which weigh less with their distance.
+/// The size that images get: a side, or height and width. As Pillow's `resize(…, BILINEAR)` does it: every new place
+/// is a mean over the places around it, which weigh less with their distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Resize(pub [usize; 2]);

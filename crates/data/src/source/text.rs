@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Both halves of a folder, each of which must hold something, as far as the source says. `names` are those of the
-/// files to train on, to test on and to validate on. Samples are read one at a time as they are taken, so that a file may be
-/// larger than memory.
+/// files to train on, to test on and to validate on. Samples are read one at a time as they are taken, so that a file
+/// may be larger than memory.
 pub(crate) fn halves<T, I: Iterator<Item = Result<T>>>(
     folder: &Path,
     names: [&str; 3],
@@ -195,13 +195,13 @@ fn numbered_texts(
 }
 
 /// The words of a text that are read.
-fn kept_words<'a>(source: &Source, text: &'a str) -> impl Iterator<Item = &'a str> {
+pub(crate) fn kept_words<'a>(source: &Source, text: &'a str) -> impl Iterator<Item = &'a str> {
     let (all, limit) = (!source.stop_words, source.max_length);
     reviews::words(text).filter(move |word| all || !stop::is_stop_word(word)).take(limit)
 }
 
 /// The word in lower case if asked for; most are already, and those need no memory of their own.
-fn fold(word: &str, lower_case: bool) -> Cow<'_, str> {
+pub(crate) fn fold(word: &str, lower_case: bool) -> Cow<'_, str> {
     let is_lower = || word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
     if lower_case && !is_lower() { Cow::Owned(word.to_lowercase()) } else { Cow::Borrowed(word) }
 }
