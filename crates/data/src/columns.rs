@@ -8,7 +8,7 @@ use crate::draw::Draw;
 use crate::error::{Error, Result};
 use crate::source::file::{self, NumberedLines};
 use crate::source::text::{self, LabelledText};
-use crate::source::{Part, Source};
+use crate::source::{SamplePart, Source};
 use crate::{Dataset, reviews};
 use record::Records;
 use serde_json::{Map, Value};
@@ -73,8 +73,8 @@ pub(crate) fn load_folder(folder: &Path, source: &Source) -> Result<Dataset> {
         })
     };
     let paths = match source.part {
-        Part::Halves => [find(PARTS[0])?, find(PARTS[1])?],
-        Part::Validation => [find(PARTS[2])?, find(PARTS[2])?],
+        SamplePart::Halves => [find(PARTS[0])?, find(PARTS[1])?],
+        SamplePart::Validation => [find(PARTS[2])?, find(PARTS[2])?],
     };
     let Some(column) = &source.text else {
         return match kind(&paths[0]) {

@@ -6,7 +6,7 @@
 use crate::draw::Draw;
 use crate::error::{Error, Result};
 use crate::pixels::Pixels;
-use crate::source::{Part, Source, file, image};
+use crate::source::{SamplePart, Source, file, image};
 use crate::{Dataset, Images};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,10 @@ struct Cut {
 /// Reads a folder of this format.
 pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
     let paths = match source.part {
-        Part::Halves => [file::need(folder, "train.csv")?, file::need(folder, "test.csv")?],
-        Part::Validation => [file::need(folder, "validation.csv")?, file::need(folder, "validation.csv")?],
+        SamplePart::Halves => [file::need(folder, "train.csv")?, file::need(folder, "test.csv")?],
+        SamplePart::Validation => {
+            [file::need(folder, "validation.csv")?, file::need(folder, "validation.csv")?]
+        }
     };
     load_files(folder, paths, source)
 }

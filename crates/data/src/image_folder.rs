@@ -6,7 +6,7 @@ mod resize;
 
 use crate::draw::Draw;
 use crate::error::{Error, Result};
-use crate::source::{Part, Source, image};
+use crate::source::{SamplePart, Source, image};
 use crate::{Dataset, Images};
 use std::path::{Path, PathBuf};
 
@@ -52,10 +52,10 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
             };
             let other = match source.part {
                 // Some have only a part to validate on.
-                Part::Halves => need(TEST).or_else(|error| part(folder, VALIDATION).ok_or(error))?,
-                Part::Validation => need(VALIDATION)?,
+                SamplePart::Halves => need(TEST).or_else(|error| part(folder, VALIDATION).ok_or(error))?,
+                SamplePart::Validation => need(VALIDATION)?,
             };
-            let first = if source.part == Part::Validation { &other } else { train };
+            let first = if source.part == SamplePart::Validation { &other } else { train };
             [labelled(first, &classes)?, labelled(&other, &classes)?]
         }
     };

@@ -7,7 +7,7 @@
 use crate::draw::Draw;
 use crate::error::{Error, Result};
 use crate::pixels::{PixelFormat, Pixels};
-use crate::source::{Part, Source, file, image};
+use crate::source::{SamplePart, Source, file, image};
 use crate::{Dataset, Images};
 use bonfire_learn::torch_file::unpacked;
 use std::path::Path;
@@ -60,8 +60,8 @@ pub(crate) fn load_folder(folder: &Path, source: &Source) -> Result<Dataset> {
         images(&read(&x)?, &read(&y)?).map_err(|message| Error::format(&x, message))
     };
     let parts = match source.part {
-        Part::Halves => ["train", "test"],
-        Part::Validation => ["validation", "validation"],
+        SamplePart::Halves => ["train", "test"],
+        SamplePart::Validation => ["validation", "validation"],
     };
     image::dataset_of_halves(source, folder, half(parts[0])?, half(parts[1])?, None)
 }
@@ -81,11 +81,11 @@ fn archive(bytes: &[u8]) -> Result<Vec<(String, Array)>, String> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Array {
     shape: Vec<usize>,
-    values: Values,
+    values: ArrayValues,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Values {
+enum ArrayValues {
     Bytes(Vec<u8>),
     Whole(Vec<i64>),
     Floats(Vec<f32>),
@@ -135,7 +135,7 @@ fn shape(text: &str) -> Option<Vec<usize>> {
 }
 
 /// So many values of a kind.
-fn values(kind: &str, data: &[u8], count: usize) -> Result<Values, String> {
+fn values(kind: &str, data: &[u8], count: usize) -> Result<ArrayValues, String> {
     fn each<const N: usize, T>(
         data: &[u8],
         count: usize,
@@ -148,15 +148,15 @@ fn values(kind: &str, data: &[u8], count: usize) -> Result<Values, String> {
         Ok(values.iter().map(|value| of(*value)).collect())
     }
     Ok(match kind {
-        "|u1" | "|b1" => Values::Bytes(each(data, count, |[byte]| byte)?),
-        "|i1" => Values::Whole(each(data, count, |[byte]| i64::from(byte as i8))?),
-        "<i2" => Values::Whole(each(data, count, |bytes| i64::from(i16::from_le_bytes(bytes)))?),
-        "<u2" => Values::Whole(each(data, count, |bytes| i64::from(u16::from_le_bytes(bytes)))?),
-        "<i4" => Values::Whole(each(data, count, |bytes| i64::from(i32::from_le_bytes(bytes)))?),
-        "<u4" => Values::Whole(each(data, count, |bytes| i64::from(u32::from_le_bytes(bytes)))?),
-        "<i8" => Values::Whole(each(data, count, i64::from_le_bytes)?),
-        "<f4" => Values::Floats(each(data, count, f32::from_le_bytes)?),
-        "<f8" => Values::Floats(each(data, count, |bytes| f64::from_le_bytes(bytes) as f32)?),
+        "|u1" | "|b1" => ArrayValues::Bytes(each(data, count, |[byte]| byte)?),
+        "|i1" => ArrayValues::Whole(each(data, count, |[byte]| i64::from(byte as i8))?),
+        "<i2" => ArrayValues::Whole(each(data, count, |bytes| i64::from(i16::from_le_bytes(bytes)))?),
+        "<u2" => ArrayValues::Whole(each(data, count, |bytes| i64::from(u16::from_le_bytes(bytes)))?),
+        "<i4" => ArrayValues::Whole(each(data, count, |bytes| i64::from(i32::from_le_bytes(bytes)))?),
+        "<u4" => ArrayValues::Whole(each(data, count, |bytes| i64::from(u32::from_le_bytes(bytes)))?),
+        "<i8" => ArrayValues::Whole(each(data, count, i64::from_le_bytes)?),
+        "<f4" => ArrayValues::Floats(each(data, count, f32::from_le_bytes)?),
+        "<f8" => ArrayValues::Floats(each(data, count, |bytes| f64::from_le_bytes(bytes) as f32)?),
         _ => return Err(format!("is of the type {kind}, expected bytes, whole numbers or floats")),
     })
 }
@@ -180,28 +180,28 @@ fn images(x: &Array, y: &Array) -> Result<Images, String> {
     }
     let is_table = size[..2] == [1, 1];
     let pixels = match &x.values {
-        Values::Bytes(bytes) if is_table => {
+        ArrayValues::Bytes(bytes) if is_table => {
             Pixels::of_floats(&bytes.iter().map(|&byte| f32::from(byte)).collect::<Vec<_>>())
         }
-        Values::Bytes(bytes) => {
+        ArrayValues::Bytes(bytes) => {
             let format = if is_planes { PixelFormat::Planes } else { PixelFormat::Rows };
             Pixels::new(bytes.clone(), 0, 0, format)
         }
-        Values::Whole(values) => Pixels::of_floats(&in_rows(
+        ArrayValues::Whole(values) => Pixels::of_floats(&in_rows(
             &values.iter().map(|&value| value as f32).collect::<Vec<_>>(),
             size,
             is_planes,
         )),
-        Values::Floats(values) if values.iter().all(|value| value.is_finite()) => {
+        ArrayValues::Floats(values) if values.iter().all(|value| value.is_finite()) => {
             Pixels::of_floats(&in_rows(values, size, is_planes))
         }
-        Values::Floats(_) => return Err("a sample has a value that is not a number".to_owned()),
+        ArrayValues::Floats(_) => return Err("a sample has a value that is not a number".to_owned()),
     };
     let [height, width, channels] = size;
     Ok(Images { height, width, channels, pixels, labels, ..Images::default() })
 }
 
-/// Values of images with the channels innermost.
+/// ArrayValues of images with the channels innermost.
 fn in_rows(values: &[f32], [height, width, channels]: [usize; 3], is_planes: bool) -> Vec<f32> {
     if !is_planes {
         return values.to_vec();
@@ -223,11 +223,11 @@ fn labels(y: &Array) -> Result<Vec<u8>, String> {
     let wrong =
         |label: &dyn std::fmt::Display| format!("the label {label} is not a whole number from 0 to 255");
     match &y.values {
-        Values::Bytes(labels) => Ok(labels.clone()),
-        Values::Whole(labels) => {
+        ArrayValues::Bytes(labels) => Ok(labels.clone()),
+        ArrayValues::Whole(labels) => {
             labels.iter().map(|label| u8::try_from(*label).map_err(|_| wrong(label))).collect()
         }
-        Values::Floats(labels) => labels
+        ArrayValues::Floats(labels) => labels
             .iter()
             .map(|label| {
                 let is_whole = label.fract() == 0.0 && (0.0..=255.0).contains(label);

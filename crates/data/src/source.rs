@@ -72,12 +72,12 @@ pub struct Source {
     pub resize: Option<Resize>,
     /// Which files of a folder are read.
     #[serde(skip)]
-    pub part: Part,
+    pub part: SamplePart,
 }
 
 /// Which part of the data is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum SamplePart {
     /// That to train on and that to test on.
     #[default]
     Halves,
@@ -130,7 +130,7 @@ impl Source {
             text: None,
             label: None,
             resize: None,
-            part: Part::default(),
+            part: SamplePart::default(),
         }
     }
 
@@ -168,7 +168,7 @@ impl Source {
         if !folder.is_dir() || !folder::has_validation(&folder, self) {
             return Ok(None);
         }
-        let part = Self { part: Part::Validation, augment: None, ..self.clone() };
+        let part = Self { part: SamplePart::Validation, augment: None, ..self.clone() };
         Ok(Some(Arc::clone(&part.load_in_form(dataset)?.train)))
     }
 
@@ -278,7 +278,7 @@ impl From<Fields> for Source {
             text: fields.text,
             label: fields.label,
             resize: fields.resize,
-            part: Part::default(),
+            part: SamplePart::default(),
             name: default.name,
         }
     }

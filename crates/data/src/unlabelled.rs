@@ -57,7 +57,10 @@ impl Dataset {
                 1 => picture.pixels.chunks_exact(3).map(luma).collect(),
                 3 => picture.pixels,
                 _ => {
-                    return Err(Error::format(path, format!("the data have {channels} channels, not 1 or 3")));
+                    return Err(Error::format(
+                        path,
+                        format!("the data have {channels} channels, not 1 or 3"),
+                    ));
                 }
             };
             return in_form(form, bytes, PixelFormat::Rows, 1);

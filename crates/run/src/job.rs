@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use bonfire_data::{Dataset, Error};
-use bonfire_learn::layer_list::Plan;
+use bonfire_learn::layer_list::LayerPlan;
 use bonfire_learn::{Layout, Model, Shape, Tally};
 use bonfire_report::{Event, Phases};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -207,13 +207,13 @@ impl Job {
 }
 
 /// The layers of the model that the settings ask for, with their sizes on its data.
-pub fn plan(settings: &Settings) -> Result<Plan> {
+pub fn plan(settings: &Settings) -> Result<LayerPlan> {
     let dataset = load(settings)?;
     settings.file.model.plan(&dataset.shape).map_err(|error| misfit(settings, &error))
 }
 
 /// The form of the data that the settings ask for, without its samples, and the layers of the model.
-pub fn form(settings: &Settings) -> Result<(Dataset, Plan)> {
+pub fn form(settings: &Settings) -> Result<(Dataset, LayerPlan)> {
     let dataset = load(settings)?;
     let plan = settings.file.model.plan(&dataset.shape).map_err(|error| misfit(settings, &error))?;
     Ok((dataset.form(), plan))

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, ensure};
 use bonfire_learn::Layout;
-use bonfire_learn::layer_list::{Flow, Plan};
+use bonfire_learn::layer_list::{Flow, LayerPlan};
 use bonfire_report::{RunFolder, write_atomically};
 use prost::Message;
 
@@ -20,9 +20,7 @@ use crate::interchange;
 use crate::job;
 use crate::run_file::{Overrides, Settings};
 use graph::Graph;
-use proto::{
-    Dimension, GraphProto, ModelProto, OperatorSetId, TensorShape, TensorType, TypeProto, ValueInfo,
-};
+use proto::{Dimension, GraphProto, ModelProto, OnnxShape, OperatorSetId, TensorType, TypeProto, ValueInfo};
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +54,7 @@ pub fn export(run_dir: &Path, round: Option<u64>, out: &Path) -> Result<Exported
 }
 
 /// The bytes of a file, and how many nodes it has.
-fn encode(plan: &Plan, layout: &Layout, parameters: &[f32]) -> Result<(Vec<u8>, usize), String> {
+fn encode(plan: &LayerPlan, layout: &Layout, parameters: &[f32]) -> Result<(Vec<u8>, usize), String> {
     let mut graph = Graph::new(layout, parameters);
     let flow = Flow::of(&plan.shape);
     let input = if flow == Flow::Words { "words" } else { "input" };
@@ -100,6 +98,6 @@ fn value(name: &str, elem_type: i32, sizes: &[Option<usize>]) -> ValueInfo {
         None => named("words"),
     };
     let dim = std::iter::once(named("batch")).chain(sizes.iter().map(known)).collect();
-    let tensor = TensorType { elem_type, shape: Some(TensorShape { dim }) };
+    let tensor = TensorType { elem_type, shape: Some(OnnxShape { dim }) };
     ValueInfo { name: name.to_owned(), kind: Some(TypeProto { tensor: Some(tensor) }) }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use bonfire_data::{Dataset, Samples};
-use bonfire_learn::layer_list::{Head, Plan};
+use bonfire_learn::layer_list::{Head, LayerPlan};
 use bonfire_learn::{Batch, Model, Shape};
 use bonfire_report::RunFolder;
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub struct Predictor {
     settings: Settings,
     /// Without its samples.
     form: Dataset,
-    plan: Plan,
+    plan: LayerPlan,
     model: Box<dyn Model>,
     parameters: Vec<f32>,
     /// The round of the checkpoint.

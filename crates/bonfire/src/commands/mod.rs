@@ -165,7 +165,16 @@ impl Command {
 
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {
-    let command = Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command;
+    let command = match Arguments::try_parse_from(arguments::spelt_out(std::env::args_os())) {
+        Ok(arguments) => arguments.command,
+        Err(error) => match arguments::of_other_programs(&error) {
+            Some(message) => {
+                say(&format!("error: {message}"));
+                return ExitCode::from(WRONG_INPUT);
+            }
+            None => error.exit(),
+        },
+    };
     command.run().unwrap_or_else(|error| {
         if error.is::<ReaderGone>() {
             return ExitCode::SUCCESS;

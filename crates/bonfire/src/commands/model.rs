@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use bonfire_learn::layer_list::{Flow, LayerKind, Plan, PlannedLayer, PlannedShortcut, pytorch};
+use bonfire_learn::layer_list::{Flow, LayerKind, LayerPlan, PlannedLayer, PlannedShortcut, pytorch};
 use bonfire_report::number;
 use bonfire_run::job;
 
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<()> {
 /// One row of the table: the name, the layer, what comes out, parameters, operations.
 type Row = [String; 5];
 
-fn table(plan: &Plan) -> Vec<String> {
+fn table(plan: &LayerPlan) -> Vec<String> {
     let heading = ["name", "layer", "output", "parameters", "FLOPs"].map(str::to_owned);
     let input = Flow::of(&plan.shape).to_string();
     let mut rows = vec![heading, [String::new(), "input".to_owned(), input, String::new(), String::new()]];

@@ -43,6 +43,7 @@ mod mpi;
 mod output;
 mod own_data;
 mod plan;
+mod predict;
 mod python;
 mod readme;
 mod run_folder;

@@ -1,6 +1,6 @@
 //! From words to numbers.
 
-use super::{Part, Source, file};
+use super::{SamplePart, Source, file};
 use crate::conllu::TaggedSentence;
 use crate::csv;
 use crate::error::{Error, Result};
@@ -30,8 +30,8 @@ pub(crate) fn halves<T, I: Iterator<Item = Result<T>>>(
         Ok(samples.take(limit.unwrap_or(usize::MAX)))
     };
     match source.part {
-        Part::Halves => Ok([half(names[0], source.train)?, half(names[1], source.test)?]),
-        Part::Validation => Ok([half(names[2], None)?, half(names[2], Some(1))?]),
+        SamplePart::Halves => Ok([half(names[0], source.train)?, half(names[1], source.test)?]),
+        SamplePart::Validation => Ok([half(names[2], None)?, half(names[2], Some(1))?]),
     }
 }
 

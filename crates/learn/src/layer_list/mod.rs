@@ -1,17 +1,18 @@
 //! A model as a list of layers: what `model: {layers: […]}` of a run file holds, and what the models that have a name
 //! are made of.
 //!
-//! Read in this order: [`LayerList`] and [`LayerItem`] (what is written; `options` has what each layer takes), [`Flow`]
-//! (what goes from one layer to the next), [`Plan`] (the same with every size known, or why it does not fit), `net`
-//! (the plan as a [`Network`](crate::Network), with everything fused that can be), [`pytorch`] (the plan as a module).
+//! Read in this order: [`LayerList`] and [`LayerItem`] (what is written; `options` has what each layer takes),
+//! [`Flow`] (what goes from one layer to the next), [`LayerPlan`] (the same with every size known, or why it does not
+//! fit), `net` (the plan as a [`Network`](crate::Network), with everything fused that can be), [`pytorch`] (the plan as
+//! a module).
 //!
 //! ```
-//! use bonfire_learn::layer_list::{LayerList, Plan};
+//! use bonfire_learn::layer_list::{LayerList, LayerPlan};
 //! use bonfire_learn::Shape;
 //!
 //! let list: LayerList = serde_json::from_str(r#"["flatten", {"linear": 32}, "relu", {"linear": "classes"}]"#)?;
 //! let shape = Shape::Images { height: 28, width: 28, channels: 1, classes: 10 };
-//! let plan = Plan::of(&list, &shape)?;
+//! let plan = LayerPlan::of(&list, &shape)?;
 //! assert_eq!(plan.parameters(), 784 * 32 + 32 + 32 * 10 + 10);
 //! assert_eq!(plan.build().layout().tensors()[0].name, "1.weight");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,7 +39,7 @@ pub use options::{
     BinaryOptions, ConvOptions, EmbeddingOptions, LinearOptions, NormOptions, Outputs, PoolOptions,
     RecurrentOptions, Repeat, ResidualOptions, Shortcut, Sides, SpatialPadding,
 };
-pub use plan::{Head, LayerKind, Plan, PlannedLayer, PlannedShortcut};
+pub use plan::{Head, LayerKind, LayerPlan, PlannedLayer, PlannedShortcut};
 
 use serde::{Deserialize, Serialize};
 

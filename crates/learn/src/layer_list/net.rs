@@ -1,7 +1,7 @@
 //! A plan as a network. A function behind a layer that takes an activation becomes part of it, and so does the sum of a
 //! residual block that ends with a batch norm.
 
-use super::plan::{Head, LayerKind, Plan, PlannedLayer, PlannedShortcut};
+use super::plan::{Head, LayerKind, LayerPlan, PlannedLayer, PlannedShortcut};
 use super::{Flow, lanes};
 use crate::layers::{Activation, BatchNorm, Conv2d, Embedding, Function, Linear, PoolWindow, Recurrent};
 use crate::layout::Layout;
@@ -9,7 +9,7 @@ use crate::model::{Net, Network};
 use crate::tape::{Tape, Var};
 
 /// The model of a plan.
-pub(super) fn build(plan: &Plan) -> Net<LayeredNet> {
+pub(super) fn build(plan: &LayerPlan) -> Net<LayeredNet> {
     Net::new(|layout| LayeredNet {
         steps: steps(layout, &plan.layers),
         entry: match Flow::of(&plan.shape) {
@@ -62,13 +62,13 @@ enum Step {
 #[derive(Debug)]
 struct Residual {
     steps: Vec<Step>,
-    shortcut: Shortcut,
+    shortcut: Bypass,
     /// Whether the last step, a batch norm, adds the shortcut.
     is_fused: bool,
 }
 
 #[derive(Debug)]
-enum Shortcut {
+enum Bypass {
     Same,
     Subsample(usize),
     Steps(Vec<Step>),
@@ -144,9 +144,9 @@ fn residual(layout: &mut Layout, layers: &[PlannedLayer], shortcut: &PlannedShor
     let steps = steps(layout, layers);
     let is_fused = matches!(steps.last(), Some(Step::Norm(_, Activation::None)));
     let shortcut = match shortcut {
-        PlannedShortcut::Same => Shortcut::Same,
-        PlannedShortcut::Subsample(channels) => Shortcut::Subsample(*channels),
-        PlannedShortcut::Layers(layers) => Shortcut::Steps(self::steps(layout, layers)),
+        PlannedShortcut::Same => Bypass::Same,
+        PlannedShortcut::Subsample(channels) => Bypass::Subsample(*channels),
+        PlannedShortcut::Layers(layers) => Bypass::Steps(self::steps(layout, layers)),
     };
     Residual { steps, shortcut, is_fused }
 }
@@ -238,9 +238,9 @@ fn run(steps: &[Step], tape: &mut Tape<'_>, mut x: Var, mut residual: Option<Var
 impl Residual {
     fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
         let around = match &self.shortcut {
-            Shortcut::Same => x.clone(),
-            Shortcut::Subsample(channels) => tape.subsample(x.clone(), *channels),
-            Shortcut::Steps(steps) => run(steps, tape, x.clone(), None),
+            Bypass::Same => x.clone(),
+            Bypass::Subsample(channels) => tape.subsample(x.clone(), *channels),
+            Bypass::Steps(steps) => run(steps, tape, x.clone(), None),
         };
         if self.is_fused {
             return run(&self.steps, tape, x, Some(around));

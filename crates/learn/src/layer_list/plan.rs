@@ -8,7 +8,7 @@ use crate::model::Model;
 
 /// A list of layers for data of a shape: every size is known, and everything fits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct LayerPlan {
     pub shape: Shape,
     pub layers: Vec<PlannedLayer>,
     pub head: Head,
@@ -104,7 +104,7 @@ const MOST_PARAMETERS: usize = 1 << 29;
 const STARS: usize = 5;
 const FOUR_STARS: u32 = 3;
 
-impl Plan {
+impl LayerPlan {
     /// Finds out the sizes of all layers, or what does not fit.
     pub fn of(list: &LayerList, shape: &Shape) -> Result<Self> {
         let (count, head) = split_head(&list.0, shape)?;

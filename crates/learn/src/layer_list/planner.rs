@@ -14,7 +14,7 @@ const MOST_LAYERS: usize = 10_000;
 /// The layers of a model, and what comes out of the last.
 pub(super) fn layers(items: &[LayerItem], shape: &Shape, head: Head) -> Result<(Vec<PlannedLayer>, Flow)> {
     let mut planner = Planner { fit: Fit { shape, head }, count: 0 };
-    let mut part = Part::new("", Flow::of(shape));
+    let mut part = ListPart::new("", Flow::of(shape));
     planner.items(items, "layers", &mut part)?;
     Ok((part.layers, part.flow))
 }
@@ -26,7 +26,7 @@ struct Planner<'s> {
 }
 
 /// A part of a model that counts its layers from 0.
-struct Part {
+struct ListPart {
     /// What its layers' names begin with.
     prefix: String,
     number: usize,
@@ -34,7 +34,7 @@ struct Part {
     layers: Vec<PlannedLayer>,
 }
 
-impl Part {
+impl ListPart {
     fn new(name: &str, flow: Flow) -> Self {
         let prefix = if name.is_empty() { String::new() } else { format!("{name}.") };
         Self { prefix, number: 0, flow, layers: Vec::new() }
@@ -57,7 +57,7 @@ impl Part {
 }
 
 impl Planner<'_> {
-    fn items(&mut self, items: &[LayerItem], path: &str, part: &mut Part) -> Result<()> {
+    fn items(&mut self, items: &[LayerItem], path: &str, part: &mut ListPart) -> Result<()> {
         for (i, item) in items.iter().enumerate() {
             let path = format!("{path}[{i}]");
             self.count += 1;
@@ -82,7 +82,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn item(&mut self, item: &LayerItem, path: &str, part: &mut Part) -> Result<PlannedLayer> {
+    fn item(&mut self, item: &LayerItem, path: &str, part: &mut ListPart) -> Result<PlannedLayer> {
         let (name, input) = (part.name(item, path)?, part.flow);
         let (kind, output) = match &item.layer {
             LayerSpec::Sequential(list) => {
@@ -109,7 +109,7 @@ impl Planner<'_> {
         if items.is_empty() {
             return Err(Error::at(path, "the list has no layer"));
         }
-        let mut part = Part::new(name, input);
+        let mut part = ListPart::new(name, input);
         self.items(items, path, &mut part)?;
         Ok((part.layers, part.flow))
     }

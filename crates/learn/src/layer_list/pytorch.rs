@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::flow::Flow;
-use super::plan::{Head, LayerKind, Plan, PlannedLayer, PlannedShortcut};
+use super::plan::{Head, LayerKind, LayerPlan, PlannedLayer, PlannedShortcut};
 use crate::layers::{Cell, Function, PoolWindow, Stack};
 
 /// The module as a file of Python that defines `model`.
-pub fn module(plan: &Plan) -> String {
+pub fn module(plan: &LayerPlan) -> String {
     let text = Flow::of(&plan.shape) == Flow::Words;
     let writer = Writer { text };
     let body = writer.container("Sequential", &plan.layers, &[], 0);
@@ -32,7 +32,7 @@ pub fn module(plan: &Plan) -> String {
 }
 
 /// How the loss is taken, as a comment.
-fn loss(plan: &Plan) -> String {
+fn loss(plan: &LayerPlan) -> String {
     match plan.head {
         Head::CrossEntropy if matches!(plan.output(), Flow::Sequence(_)) => {
             "# loss: nn.CrossEntropyLoss()(scores.flatten(0, 1), tags.flatten()), without padding\n"

@@ -134,9 +134,9 @@ trait Content<'de> {
 }
 
 /// The value in a mapping.
-struct Value<'m, A>(&'m mut A);
+struct MapContent<'m, A>(&'m mut A);
 
-impl<'de, A: MapAccess<'de>> Content<'de> for Value<'_, A> {
+impl<'de, A: MapAccess<'de>> Content<'de> for MapContent<'_, A> {
     type Error = A::Error;
 
     fn read<T: ShortForm>(&mut self) -> Result<T, A::Error> {
@@ -179,9 +179,9 @@ impl ShortForm for NoOptions {
 /// One number, or none.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Rate(Option<f32>);
+struct OneNumber(Option<f32>);
 
-impl ShortForm for Rate {
+impl ShortForm for OneNumber {
     const EXPECTED: &'static str = "a number, or nothing";
 
     fn of_nothing() -> Option<Self> {
@@ -213,15 +213,17 @@ fn layer<'de, C: Content<'de>>(key: Key, mut content: C) -> Result<Option<LayerS
         Key::Sigmoid => function(&mut content, Function::Sigmoid)?,
         Key::Gelu => function(&mut content, Function::Gelu)?,
         Key::Silu => function(&mut content, Function::Silu)?,
-        Key::LeakyRelu => LayerSpec::Function(Function::LeakyRelu(content.read::<Rate>()?.0.unwrap_or(0.01))),
-        Key::Elu => LayerSpec::Function(Function::Elu(content.read::<Rate>()?.0.unwrap_or(1.0))),
+        Key::LeakyRelu => {
+            LayerSpec::Function(Function::LeakyRelu(content.read::<OneNumber>()?.0.unwrap_or(0.01)))
+        }
+        Key::Elu => LayerSpec::Function(Function::Elu(content.read::<OneNumber>()?.0.unwrap_or(1.0))),
         Key::MaxPool2d => LayerSpec::MaxPool2d(content.read()?),
         Key::AvgPool2d => LayerSpec::AvgPool2d(content.read()?),
         Key::AdaptiveAvgPool2d => LayerSpec::AdaptiveAvgPool2d(content.sides()?),
         Key::AdaptiveMaxPool2d => LayerSpec::AdaptiveMaxPool2d(content.sides()?),
         Key::GlobalAvgPool => plain(&mut content, LayerSpec::GlobalAvgPool)?,
         Key::Flatten => plain(&mut content, LayerSpec::Flatten)?,
-        Key::Dropout => LayerSpec::Dropout(content.read::<Rate>()?.0.unwrap_or(0.5)),
+        Key::Dropout => LayerSpec::Dropout(content.read::<OneNumber>()?.0.unwrap_or(0.5)),
         Key::Linear => LayerSpec::Linear(content.read()?),
         Key::Embedding => LayerSpec::Embedding(content.read()?),
         Key::Gru => LayerSpec::Gru(content.read()?),
@@ -262,7 +264,7 @@ impl<'de> Visitor<'de> for ItemVisitor {
                 Key::Name => name = Some(map.next_value::<String>()?),
                 Key::Init => init = Some(map.next_value::<InitSpec>()?),
                 key => {
-                    let layer = layer(key, Value(&mut map))?;
+                    let layer = layer(key, MapContent(&mut map))?;
                     if found.is_some() {
                         return Err(A::Error::custom(
                             "two layers side by side: each layer is an item of the list, with a dash of its own",

@@ -29,7 +29,7 @@ impl Tape<'_> {
         let (dims, format) = (self.dims(&a), self.format(&a));
         let requires_grad = self.requires_grad(&a) || self.requires_grad(&b);
         let y = self.push_in_format(data, dims, format, requires_grad);
-        self.record(LayerRecord::Summed(Summed { a, b, y: y.clone() }));
+        self.record(LayerRecord::Added(Added { a, b, y: y.clone() }));
         y
     }
 }
@@ -54,13 +54,13 @@ impl Mapped {
 }
 
 #[derive(Debug)]
-pub(crate) struct Summed {
+pub(crate) struct Added {
     a: Var,
     b: Var,
     y: Var,
 }
 
-impl Summed {
+impl Added {
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
         let Some(dy) = tape.take_upstream(&self.y) else { return };
         if tape.requires_grad(&self.a) {

@@ -40,7 +40,7 @@ pub(crate) enum LayerRecord {
     Dropout(dropout::Dropped),
     Embedding(embedding::Embedded),
     Function(function::Mapped),
-    Summed(function::Summed),
+    Added(function::Added),
     Concatenated(words::Concatenated),
     Linear(linear::Multiplied),
     Norm(norm::Normed),
@@ -58,7 +58,7 @@ impl LayerRecord {
             Self::Dropout(record) => record.backward(tape),
             Self::Embedding(record) => record.backward(tape),
             Self::Function(record) => record.backward(tape),
-            Self::Summed(record) => record.backward(tape),
+            Self::Added(record) => record.backward(tape),
             Self::Concatenated(record) => record.backward(tape),
             Self::Linear(record) => record.backward(tape),
             Self::Norm(record) => record.backward(tape),
@@ -81,7 +81,7 @@ impl LayerRecord {
             Self::Recurrent(record) => ends(&record.slots()),
             Self::Dropout(_)
             | Self::Function(_)
-            | Self::Summed(_)
+            | Self::Added(_)
             | Self::Concatenated(_)
             | Self::Pool(_)
             | Self::OneWord(_)

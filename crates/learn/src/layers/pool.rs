@@ -15,7 +15,7 @@ enum Windows {
     /// Squares of a side, beside each other.
     Squares(usize),
     /// Others, which may overlap.
-    Others(adaptive::Windows),
+    Others(adaptive::PoolWindows),
 }
 
 impl Windows {
@@ -24,11 +24,11 @@ impl Windows {
             return Self::Squares(square.kernel);
         }
         let results = [height, width].map(|side| square.results(side).unwrap_or(0));
-        Self::Others(adaptive::Windows { results, square: Some(square) })
+        Self::Others(adaptive::PoolWindows { results, square: Some(square) })
     }
 
     fn even(results: [usize; 2]) -> Self {
-        Self::Others(adaptive::Windows { results, square: None })
+        Self::Others(adaptive::PoolWindows { results, square: None })
     }
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::Shape;
 use crate::error::{Error, Result};
-use crate::layer_list::{ConvOptions, LayerItem, LayerList, LayerSpec, LinearOptions, Plan};
+use crate::layer_list::{ConvOptions, LayerItem, LayerList, LayerPlan, LayerSpec, LinearOptions};
 use crate::model::Model;
 
 /// Makes [`ModelSpec`] of the models' names and options, by the kind of data that they are for.
@@ -53,10 +53,10 @@ macro_rules! models {
             }
 
             /// The layers of the model for data of a shape, or why the two do not fit.
-            pub fn plan(&self, shape: &Shape) -> Result<Plan> {
+            pub fn plan(&self, shape: &Shape) -> Result<LayerPlan> {
                 let list = match (self, shape) {
                     // What does not fit is named with its place in the list.
-                    (Self::Layers(list), shape) => return Plan::of(list, shape),
+                    (Self::Layers(list), shape) => return LayerPlan::of(list, shape),
                     $((Self::$image(options), &Shape::Images { height, width, channels, .. }) => {
                         options.layers($image_name, [height, width, channels])
                     })*
@@ -73,7 +73,7 @@ macro_rules! models {
                     })*
                 }?;
                 let unnamed = |error: Error| Error::new(format!("model {}: {}", self.name(), error.message));
-                Plan::of(&list, shape).map_err(unnamed)
+                LayerPlan::of(&list, shape).map_err(unnamed)
             }
 
             /// Builds the model for data of a shape, or says why the two do not fit.

@@ -228,8 +228,8 @@ impl<'a> Graph<'a> {
         let [height, width] = image(layer.input);
         if height % rows != 0 || width % columns != 0 {
             return Err(format!(
-                "{}: adaptive_max_pool2d of {height}×{width} to {rows}×{columns} has no form in ONNX: windows of unequal \
-                 size",
+                "{}: adaptive_max_pool2d of {height}×{width} to {rows}×{columns} has windows of unequal size, \
+                 for which ONNX has no form",
                 layer.name
             ));
         }

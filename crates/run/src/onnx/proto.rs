@@ -101,11 +101,11 @@ pub(super) struct TensorType {
     #[prost(int32, tag = "1")]
     pub elem_type: i32,
     #[prost(message, optional, tag = "2")]
-    pub shape: Option<TensorShape>,
+    pub shape: Option<OnnxShape>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct TensorShape {
+pub(super) struct OnnxShape {
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<Dimension>,
 }

@@ -12,14 +12,14 @@ pub(crate) type Image = [usize; 3];
 
 /// Which places of an image each result sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Windows {
+pub(crate) struct PoolWindows {
     /// How many rows and columns of results there are.
     pub(crate) results: [usize; 2],
     /// The square that moves; none if the image is shared out.
     pub(crate) square: Option<PoolWindow>,
 }
 
-impl Windows {
+impl PoolWindows {
     /// The window of place `i` of `results` along a side. What lies outside the image is not part of it.
     #[inline(always)]
     fn along(&self, i: usize, results: usize, side: usize) -> Range<usize> {
@@ -48,7 +48,7 @@ impl Windows {
 fn for_each_window(
     floats: usize,
     [height, width, channels]: Image,
-    windows: Windows,
+    windows: PoolWindows,
     mut each: impl FnMut(Range<usize>, Range<usize>, Range<usize>),
 ) {
     let [rows, columns] = windows.results;
@@ -81,7 +81,7 @@ fn places(
 }
 
 /// The means of the windows.
-pub(crate) fn average(x: &[f32], y: &mut [f32], image: Image, windows: Windows) {
+pub(crate) fn average(x: &[f32], y: &mut [f32], image: Image, windows: PoolWindows) {
     for_each_window(
         y.len(),
         image,
@@ -101,7 +101,7 @@ pub(crate) fn average(x: &[f32], y: &mut [f32], image: Image, windows: Windows) 
 }
 
 /// The gradient of what was averaged.
-pub(crate) fn average_backward(dy: &[f32], dx: &mut [f32], image: Image, windows: Windows) {
+pub(crate) fn average_backward(dy: &[f32], dx: &mut [f32], image: Image, windows: PoolWindows) {
     dx.fill(0.0);
     for_each_window(
         dy.len(),
@@ -120,7 +120,7 @@ pub(crate) fn average_backward(dy: &[f32], dx: &mut [f32], image: Image, windows
 }
 
 /// The largest values of the windows.
-pub(crate) fn max(x: &[f32], y: &mut [f32], image: Image, windows: Windows) {
+pub(crate) fn max(x: &[f32], y: &mut [f32], image: Image, windows: PoolWindows) {
     for_each_window(
         y.len(),
         image,
@@ -146,7 +146,7 @@ pub(crate) fn max_backward(
     dy: &mut [f32],
     dx: &mut [f32],
     image: Image,
-    windows: Windows,
+    windows: PoolWindows,
 ) {
     dx.fill(0.0);
     for_each_window(
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn windows_cover_a_side() {
         let check = |side: usize, results: usize, expect: &[(usize, usize)]| {
-            let windows = Windows { results: [results; 2], square: None };
+            let windows = PoolWindows { results: [results; 2], square: None };
             let windows: Vec<_> = (0..results)
                 .map(|i| windows.along(i, results, side))
                 .map(|window| (window.start, window.end))
@@ -195,7 +195,7 @@ mod tests {
         let check = |side: usize, [kernel, stride, padding]: [usize; 3], expect: &[(usize, usize)]| {
             let square = PoolWindow { kernel, stride, padding };
             let results = square.results(side).expect("it fits");
-            let windows = Windows { results: [results; 2], square: Some(square) };
+            let windows = PoolWindows { results: [results; 2], square: Some(square) };
             let found: Vec<_> = (0..results).map(|i| windows.along(i, results, side)).collect();
             let found: Vec<_> = found.iter().map(|window| (window.start, window.end)).collect();
             assert_eq!(found, expect, "{square:?} on {side}");
@@ -209,7 +209,7 @@ mod tests {
     /// A gradient that several windows give to one place is summed, and equal values leave it to the first.
     #[test]
     fn the_first_largest_gets_the_gradients() {
-        let windows = Windows { results: [1, 2], square: None };
+        let windows = PoolWindows { results: [1, 2], square: None };
         let (x, image) = ([1.0, 1.0, 3.0, 2.0, 3.0], [1, 5, 1]);
         let (mut y, mut dx) = ([0.0; 2], [9.0; 5]);
         max(&x, &mut y, image, windows);

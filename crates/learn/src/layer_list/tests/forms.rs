@@ -1,7 +1,7 @@
 //! The forms in which layers are written, and what names their weights get.
 
 use super::{images, list};
-use crate::layer_list::Plan;
+use crate::layer_list::LayerPlan;
 use crate::{Batch, Gradient, Shape, Tally};
 
 #[test]
@@ -36,7 +36,7 @@ fn weights_have_the_names_of_nn_sequential() {
         {"residual": [{"conv2d": {"out": 4, "kernel": 3, "padding": 1}}, "relu"]},
         {"repeat": {"times": 2, "layers": ["dropout", {"conv2d": {"out": 4, "kernel": 1, "bias": false}}]}},
         {"sequential": [{"max_pool2d": 2}, "flatten"]}, {"linear": "classes"}]"#;
-    let model = Plan::of(&list(layers), &images(8, 8, 1)).expect("a plan").build();
+    let model = LayerPlan::of(&list(layers), &images(8, 8, 1)).expect("a plan").build();
     let names: Vec<&str> = model.layout().tensors().iter().map(|tensor| &*tensor.name).collect();
     let expect = [
         "0.weight",
@@ -59,7 +59,7 @@ fn weights_have_the_names_of_nn_sequential() {
 #[test]
 fn every_layer_learns() {
     let check = |layers: &str, shape: &Shape| {
-        let mut model = Plan::of(&list(layers), shape).expect("a plan").build();
+        let mut model = LayerPlan::of(&list(layers), shape).expect("a plan").build();
         let batch = Batch::random(shape, 8, 6, 1);
         let mut parameters = model.layout().initial(1);
         let mut gradient = Gradient::new(model.layout());

@@ -2,10 +2,10 @@
 
 use super::{images, list};
 use crate::Shape;
-use crate::layer_list::{LayerList, Plan};
+use crate::layer_list::{LayerList, LayerPlan};
 
 fn check(layers: &str, shape: &Shape, expect: &str) {
-    let error = Plan::of(&list(layers), shape).expect_err("a misfit").to_string();
+    let error = LayerPlan::of(&list(layers), shape).expect_err("a misfit").to_string();
     assert_eq!(error, expect, "{layers}");
 }
 

@@ -2,7 +2,7 @@
 //! bit for bit.
 
 use super::{images, list};
-use crate::layer_list::Plan;
+use crate::layer_list::LayerPlan;
 use crate::{Batch, Gradient, Model, ModelSpec, Shape, Tally};
 
 /// Parameters, loss and gradient of the first step.
@@ -18,7 +18,7 @@ fn check(name: &str, options: &str, layers: &str, shape: &Shape, samples: usize)
     let spec: ModelSpec = serde_json::from_str(&format!(r#"{{"{name}": {options}}}"#)).expect("a spec");
     let batch = Batch::random(shape, samples, 12, 3);
     let expect = first_step(spec.build(shape).expect("a model"), &batch);
-    let plan = Plan::of(&list(layers), shape).expect("a plan");
+    let plan = LayerPlan::of(&list(layers), shape).expect("a plan");
     let model = plan.build();
     assert_eq!(plan.parameters(), model.layout().parameters(), "{name}");
     let found = first_step(model, &batch);
