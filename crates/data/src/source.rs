@@ -10,14 +10,16 @@ use crate::augment::Augment;
 use crate::cifar::CifarLabels;
 use crate::conllu::TagColumn;
 use crate::error::{Error, Result};
+use crate::image_folder::Resize;
 use crate::normalize::Normalize;
-use crate::{Dataset, digits, grammar, hdf5, reviews};
+use crate::{Dataset, Samples, columns, digits, grammar, hdf5, numpy, reviews};
 use bonfire_learn::random::mix;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use known::data_folders;
 
@@ -59,6 +61,28 @@ pub struct Source {
     pub normalize: Option<Normalize>,
     /// How the images to train on are changed by chance.
     pub augment: Option<Augment>,
+    /// The column or key of a text to read, of a file that has such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The column or key of its label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The size that images of a folder get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Resize>,
+    /// Which files of a folder are read.
+    #[serde(skip)]
+    pub part: SamplePart,
+}
+
+/// Which part of the data is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SamplePart {
+    /// That to train on and that to test on.
+    #[default]
+    Halves,
+    /// That to validate on, in place of both.
+    Validation,
 }
 
 /// The mapping form of a [`Source`], as it stands in a file.
@@ -79,6 +103,9 @@ struct Fields {
     labels: Option<CifarLabels>,
     normalize: Option<Normalize>,
     augment: Option<Augment>,
+    text: Option<String>,
+    label: Option<String>,
+    resize: Option<Resize>,
 }
 
 impl Source {
@@ -100,6 +127,10 @@ impl Source {
             labels: CifarLabels::default(),
             normalize: None,
             augment: None,
+            text: None,
+            label: None,
+            resize: None,
+            part: SamplePart::default(),
         }
     }
 
@@ -115,11 +146,30 @@ impl Source {
                     folder::load(path, self)
                 } else if hdf5::is_named(path) {
                     hdf5::load(path, self)
+                } else if path.is_file() && numpy::is_named(path) {
+                    numpy::load_file(path, self)
+                } else if path.is_file() && columns::is_named(path) {
+                    columns::load_file(path, self)
                 } else {
                     Err(self.unknown(path))
                 }
             }
         }
+    }
+
+    /// The part to validate on, with the words, classes and scales of a data set that this source has loaded; none if
+    /// the data have no such part of their own.
+    pub fn load_validation(&self, dataset: &Dataset) -> Result<Option<Arc<Samples>>> {
+        let folder = match known(&self.name) {
+            Some(known) if known.made => return Ok(None),
+            Some(_) => self.find()?,
+            None => PathBuf::from(&self.name),
+        };
+        if !folder.is_dir() || !folder::has_validation(&folder, self) {
+            return Ok(None);
+        }
+        let part = Self { part: SamplePart::Validation, augment: None, ..self.clone() };
+        Ok(Some(Arc::clone(&part.load_in_form(dataset)?.train)))
     }
 
     /// The seed of the half to measure on. It is far from the other half's, so the halves share no sample, and one half
@@ -179,8 +229,12 @@ impl Source {
 
     fn unknown(&self, path: &Path) -> Error {
         if path.is_file() {
-            let message = "is a file, expected the folder that holds both halves of the data, or a file that ends in \
-                           .h5 or .hdf5";
+            let message = if path.extension().is_some_and(|end| end == "parquet") {
+                "Parquet is not read; write it as CSV, which is: `df.to_csv(\"data.csv\", index=False)`"
+            } else {
+                "is a file, expected the folder that holds both halves of the data, or a file that ends in .csv, \
+                 .tsv, .jsonl, .npz, .h5 or .hdf5"
+            };
             return Error::format(path, message);
         }
         // Only what can be had without a visit to a web page.
@@ -221,6 +275,10 @@ impl From<Fields> for Source {
             labels: fields.labels.unwrap_or(default.labels),
             normalize: fields.normalize,
             augment: fields.augment,
+            text: fields.text,
+            label: fields.label,
+            resize: fields.resize,
+            part: SamplePart::default(),
             name: default.name,
         }
     }
