@@ -49,7 +49,7 @@ const COLUMNS: usize = 10;
 /// Reads a folder of this format.
 pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
     let open = |path: &Path| Treebank::open(path, source.tags);
-    text::tagging(source, text::halves(folder, ["train.conllu", "test.conllu"], source, open)?)
+    text::tagging(source, text::parts(folder, "conllu", source, open)?)
 }
 
 /// The sentences of a file, plain or packed with gzip, one after the other.

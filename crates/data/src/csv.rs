@@ -62,10 +62,23 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
         classes.iter().zip(0..=u8::MAX).map(|(name, number)| (name.as_str(), number)).collect();
     train.truncate(source.train);
     test.truncate(source.test);
+    let dev = source.dev.then(|| read_dev(folder, (train.columns, &paths[0]), &numbers)).transpose()?;
     let train = train.into_images(&paths[0], &numbers)?;
     let test = test.into_images(&paths[1], &numbers)?;
     drop(numbers);
-    image::dataset_of_halves(source, folder, train, test, Some(classes))
+    Ok(image::dataset_of_halves(source, folder, train, test, Some(classes))?.with_dev(dev))
+}
+
+/// The part that is called `dev`, with as many columns as the training half.
+fn read_dev(folder: &Path, (columns, train): (usize, &Path), classes: &BTreeMap<&str, u8>) -> Result<Images> {
+    let path = file::need(folder, "dev.csv")?;
+    let table = read(&path)?;
+    if table.columns != columns {
+        let message =
+            format!("has {} columns besides the label, but {} has {columns}", table.columns, train.display());
+        return Err(Error::format(&path, message));
+    }
+    table.into_images(&path, classes)
 }
 
 /// The names of all classes: numbers by size, words by the alphabet.

@@ -34,7 +34,7 @@ impl Dataset {
         let nothing = Arc::new(nothing);
         let (name, shape) = (self.name.clone(), self.shape.clone());
         let (vocabulary, classes) = (self.vocabulary.clone(), self.classes.clone());
-        Self { name, shape, train: Arc::clone(&nothing), test: nothing, vocabulary, classes }
+        Self { name, shape, train: Arc::clone(&nothing), test: nothing, dev: None, vocabulary, classes }
     }
 }
 
@@ -67,8 +67,9 @@ impl Source {
             );
             return Err(Error::Mismatch(message));
         };
-        let (train, test) = (Arc::new(train), Arc::new(test));
-        Ok(Dataset { name: own.name, train, test, ..form.form() })
+        let dev = own.dev.as_ref().and_then(|dev| in_form(dev, &form.train, &classes, &numbers));
+        let (train, test, dev) = (Arc::new(train), Arc::new(test), dev.map(Arc::new));
+        Ok(Dataset { name: own.name, train, test, dev, ..form.form() })
     }
 }
 

@@ -59,6 +59,9 @@ pub struct Source {
     pub normalize: Option<Normalize>,
     /// How the images to train on are changed by chance.
     pub augment: Option<Augment>,
+    /// Whether the part that is called `dev` is wanted, too. A run says so by its key `validation`.
+    #[serde(skip)]
+    pub dev: bool,
 }
 
 /// The mapping form of a [`Source`], as it stands in a file.
@@ -100,6 +103,7 @@ impl Source {
             labels: CifarLabels::default(),
             normalize: None,
             augment: None,
+            dev: false,
         }
     }
 
@@ -128,6 +132,11 @@ impl Source {
         mix(self.seed ^ 0x7E57)
     }
 
+    /// The part `dev` of made data, if it is wanted: as large as the test half, and as far from the others.
+    fn make_dev<T>(&self, make: fn(usize, u64) -> T) -> Option<T> {
+        self.dev.then(|| make(self.test.unwrap_or_default(), mix(self.seed ^ 0xDE70)))
+    }
+
     fn check(&self) -> Result<()> {
         let given = [
             ("train", self.train),
@@ -149,15 +158,19 @@ impl Source {
         match self.name.as_str() {
             "digits" => {
                 let classes = known::class_names(&self.name, 10);
-                image::dataset(self, digits::make(train, seed), digits::make(test, test_seed), classes)
+                let (dev, [train, test]) =
+                    (self.make_dev(digits::make), [digits::make(train, seed), digits::make(test, test_seed)]);
+                Ok(image::dataset(self, train, test, classes)?.with_dev(dev))
             }
             "grammar" => {
-                let halves = [grammar::make(train, seed), grammar::make(test, test_seed)];
-                text::tagging(self, halves.map(|half| half.into_iter().map(Ok)))
+                let dev = self.make_dev(grammar::make).unwrap_or_default();
+                let parts = [grammar::make(train, seed), grammar::make(test, test_seed), dev];
+                text::tagging(self, parts.map(|part| part.into_iter().map(Ok)))
             }
             "reviews" => {
-                let halves = [reviews::make(train, seed), reviews::make(test, test_seed)];
-                text::texts(self, halves.map(|half| half.into_iter().map(Ok)))
+                let dev = self.make_dev(reviews::make).unwrap_or_default();
+                let parts = [reviews::make(train, seed), reviews::make(test, test_seed), dev];
+                text::texts(self, parts.map(|part| part.into_iter().map(Ok)))
             }
             name => Err(Error::Mismatch(format!("data: nothing here makes {name}"))),
         }
@@ -221,6 +234,7 @@ impl From<Fields> for Source {
             labels: fields.labels.unwrap_or(default.labels),
             normalize: fields.normalize,
             augment: fields.augment,
+            dev: false,
             name: default.name,
         }
     }

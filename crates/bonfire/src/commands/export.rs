@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use bonfire_report::number;
-use bonfire_run::interchange;
+use bonfire_run::interchange::{self, Which};
 
 use crate::terminal::{print, say};
 
@@ -20,6 +20,9 @@ pub(crate) struct ExportArgs {
     /// The checkpoint of this round [default: the newest that is whole]
     #[arg(long, value_name = "N")]
     round: Option<u64>,
+    /// The best by validation, of a run that is judged by it
+    #[arg(long, conflicts_with = "round")]
+    best: bool,
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
@@ -31,7 +34,12 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let is_torch =
         out.extension().is_some_and(|extension| ["pt", "pth", "bin"].iter().any(|e| extension == *e));
     ensure!(!is_torch, "{}: what is written is safetensors; let its name end so", out.display());
-    let exported = interchange::export(&args.run_dir, args.round, &out)?;
+    let which = match args.round {
+        _ if args.best => Which::Best,
+        Some(round) => Which::Round(round),
+        None => Which::Newest,
+    };
+    let exported = interchange::export(&args.run_dir, which, &out)?;
     for reason in &exported.skipped {
         say(&format!("passed over {reason}"));
     }

@@ -50,6 +50,7 @@ mod seeing;
 mod shares;
 mod stop;
 mod strangers;
+mod validation;
 mod wrong_input;
 
 /// A run of a second or less: 160 rounds with two workers.

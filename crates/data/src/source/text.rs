@@ -11,39 +11,43 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Both halves of a folder, each of which must hold something, as far as the source says. Samples are read one at a
-/// time as they are taken, so that a file may be larger than memory.
-pub(crate) fn halves<T, I: Iterator<Item = Result<T>>>(
+/// Both halves of a folder, each of which must hold something, as far as the source says; and the part `dev`, which is
+/// empty unless it is wanted. Samples are read one at a time as they are taken, so that a file may be larger than
+/// memory.
+pub(crate) fn parts<T, I: Iterator<Item = Result<T>>>(
     folder: &Path,
-    names: [&str; 2],
+    extension: &str,
     source: &Source,
     open: impl Fn(&Path) -> Result<I>,
-) -> Result<[impl Iterator<Item = Result<T>>; 2]> {
-    let half = |name: &str, limit: Option<usize>| {
-        let path = file::need(folder, name)?;
+) -> Result<[impl Iterator<Item = Result<T>>; 3]> {
+    let part = |name: &str, limit: Option<usize>| {
+        let path = file::need(folder, &format!("{name}.{extension}"))?;
         let mut samples = open(&path)?.peekable();
         if samples.peek().is_none() {
             return Err(Error::format(&path, "holds no samples"));
         }
         Ok(samples.take(limit.unwrap_or(usize::MAX)))
     };
-    Ok([half(names[0], source.train)?, half(names[1], source.test)?])
+    // Of the training half as a stand-in, of which nothing is taken.
+    let dev = if source.dev { part("dev", None)? } else { part("train", Some(0))? };
+    Ok([part("train", source.train)?, part("test", source.test)?, dev])
 }
 
 /// A tag is kept in a byte.
 const TAG_LIMIT: usize = 256;
 
-/// A data set of sentences. The classes are the tags of both halves by name: a tag that only the test half has can
+/// A data set of sentences. The classes are the tags of all parts by name: a tag that only the test half has can
 /// not be learned, but it is part of the language, and to refuse the data for its sake would help nobody.
 pub(crate) fn tagging(
     source: &Source,
-    [train, test]: [impl Iterator<Item = Result<TaggedSentence>>; 2],
+    [train, test, dev]: [impl Iterator<Item = Result<TaggedSentence>>; 3],
 ) -> Result<Dataset> {
     let (mut words, mut tags) = (Census::default(), Census::default());
     let mut train = sentences(source, train, |word| words.note(word), &mut tags)?;
     let (vocabulary, numbers) = words.vocabulary(source.min_frequency, source.max_words);
     renumber(&mut train.words, &numbers);
     let mut test = sentences(source, test, |word| vocabulary.number(word), &mut tags)?;
+    let mut dev = sentences(source, dev, |word| vocabulary.number(word), &mut tags)?;
     let names = tags.words();
     if names.len() > TAG_LIMIT {
         let message = format!(
@@ -57,7 +61,7 @@ pub(crate) fn tagging(
     classes.sort_unstable();
     let class = |name: &String| classes.partition_point(|known| known < name) as u8;
     let by_place: Vec<u8> = names.iter().map(class).collect();
-    for tag in train.tags.iter_mut().chain(&mut test.tags) {
+    for tag in train.tags.iter_mut().chain(&mut test.tags).chain(&mut dev.tags) {
         *tag = by_place[usize::from(*tag)];
     }
     Ok(Dataset {
@@ -65,6 +69,7 @@ pub(crate) fn tagging(
         shape: Shape::Tagging { words: vocabulary.len(), tags: classes.len() },
         train: Arc::new(Samples::Sentences(train)),
         test: Arc::new(Samples::Sentences(test)),
+        dev: source.dev.then(|| Arc::new(Samples::Sentences(dev))),
         classes,
         vocabulary: Some(vocabulary),
     })
@@ -101,18 +106,20 @@ pub(crate) const STARS: [&str; 5] = ["1 star", "2 stars", "3 stars", "4 stars", 
 /// A data set of texts with stars. Class 0 is one star.
 pub(crate) fn texts(
     source: &Source,
-    [train, test]: [impl Iterator<Item = Result<Review>>; 2],
+    [train, test, dev]: [impl Iterator<Item = Result<Review>>; 3],
 ) -> Result<Dataset> {
     let mut words = Census::default();
-    let mut train = numbered_texts(source, train, "training", |word| words.note(word))?;
+    let mut train = numbered_texts(source, train, "training half", |word| words.note(word))?;
     let (vocabulary, numbers) = words.vocabulary(source.min_frequency, source.max_words);
     renumber(&mut train.words, &numbers);
-    let test = numbered_texts(source, test, "test", |word| vocabulary.number(word))?;
+    let test = numbered_texts(source, test, "test half", |word| vocabulary.number(word))?;
+    let dev = source.dev.then(|| numbered_texts(source, dev, "part dev", |word| vocabulary.number(word)));
     Ok(Dataset {
         name: source.name.clone(),
         shape: Shape::Texts { words: vocabulary.len(), classes: STARS.len() },
         train: Arc::new(Samples::Texts(train)),
         test: Arc::new(Samples::Texts(test)),
+        dev: dev.transpose()?.map(|dev| Arc::new(Samples::Texts(dev))),
         classes: STARS.map(str::to_owned).to_vec(),
         vocabulary: Some(vocabulary),
     })
@@ -137,10 +144,7 @@ fn numbered_texts(
         }
     }
     if texts.labels.is_empty() {
-        return Err(Error::Mismatch(format!(
-            "data {}: no text of the {name} half has any words",
-            source.name
-        )));
+        return Err(Error::Mismatch(format!("data {}: no text of the {name} has any words", source.name)));
     }
     Ok(texts)
 }
