@@ -12,6 +12,7 @@ mod head;
 mod host;
 mod import;
 mod lab;
+mod leash;
 mod logs;
 mod node;
 mod page;
@@ -24,6 +25,7 @@ mod run;
 mod run_args;
 mod setup;
 mod show;
+mod sibling;
 mod status;
 mod stop;
 mod train;
@@ -58,6 +60,9 @@ use crate::terminal::{ReaderGone, say};
                   130 interrupted, checkpoint written."
 )]
 struct Arguments {
+    /// End when the input ends, which whoever started this process holds
+    #[arg(long, hide = true)]
+    leashed: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -151,8 +156,9 @@ impl Command {
 
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {
-    let command = Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command;
-    command.run().unwrap_or_else(|error| {
+    let Arguments { leashed, command } = Arguments::parse_from(arguments::spelt_out(std::env::args_os()));
+    let leash = if leashed { leash::put_on() } else { Ok(()) };
+    leash.and_then(|()| command.run()).unwrap_or_else(|error| {
         if error.is::<ReaderGone>() {
             return ExitCode::SUCCESS;
         }
@@ -162,13 +168,17 @@ pub fn main() -> ExitCode {
     })
 }
 
+/// Whether this process was asked to stop in order: by Ctrl-C, or by whoever has it on a leash.
+static STOP: AtomicBool = AtomicBool::new(false);
+
 /// Set by Ctrl-C; a second one ends the program at once.
 fn stop_on_ctrl_c() -> Result<&'static AtomicBool> {
-    static STOP: AtomicBool = AtomicBool::new(false);
+    static PRESSED: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
+        if PRESSED.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(INTERRUPTED));
         }
+        STOP.store(true, Ordering::Relaxed);
     })
     .context("cannot listen for Ctrl-C")?;
     Ok(&STOP)
