@@ -28,6 +28,7 @@ mod show;
 mod sibling;
 mod status;
 mod stop;
+mod sweep;
 mod train;
 
 use std::process::ExitCode;
@@ -51,6 +52,7 @@ use crate::terminal::{ReaderGone, say};
                   bonfire train --set model=tagger --set data=grammar\n  \
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
                   bonfire train --page                            with charts in a browser\n  \
+                  bonfire sweep rates.yml                         many runs, one table\n  \
                   bonfire page runs                               all runs so far\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
                   bonfire node bonfire://desk:4711/…              on each of them\n  \
@@ -73,6 +75,8 @@ enum Command {
     Train(train::TrainArgs),
     /// Run on the hosts of an inventory, over ssh
     Run(run::RunOnHostsArgs),
+    /// Run a run file many times, with other values of some keys, and compare the runs
+    Sweep(sweep::SweepArgs),
     /// Say beforehand what would be fastest on some hosts, and what it would take
     Plan(plan::PlanArgs),
     /// Look at every host of an inventory: can it be reached and used, and how fast is it?
@@ -132,6 +136,7 @@ impl Command {
         match self {
             Self::Train(args) => train::run(args),
             Self::Run(args) => run::run(&args),
+            Self::Sweep(args) => sweep::run(&args),
             Self::Plan(args) => plan::run(&args).map(done),
             Self::Check(args) => check::run(&args).map(done),
             Self::Setup(args) => setup::run(&args).map(done),

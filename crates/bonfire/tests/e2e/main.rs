@@ -50,6 +50,7 @@ mod seeing;
 mod shares;
 mod stop;
 mod strangers;
+mod sweep;
 mod validation;
 mod wrong_input;
 
