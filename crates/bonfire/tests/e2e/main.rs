@@ -16,6 +16,7 @@ mod stall;
 mod auto;
 mod browser;
 mod cluster;
+mod coming_from;
 mod compression;
 mod crash;
 mod crates;

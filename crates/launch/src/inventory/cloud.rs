@@ -2,7 +2,7 @@
 //!
 //! | command | it prints |
 //! |---|---|
-//! | `aws ec2 describe-instances` | `{"Reservations": [{"Instances": [{"InstanceId": …}]}]}`, or one of the inner lists |
+//! | `aws ec2 describe-instances` | `{"Reservations": [{"Instances": [{"InstanceId": …}]}]}`, or an inner list |
 //! | `gcloud compute instances list --format=json` | `[{"name": …, "networkInterfaces": […]}]` |
 //! | `hcloud server list -o json` | `[{"name": …, "public_net": {…}}]` |
 //!
