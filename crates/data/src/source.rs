@@ -73,6 +73,9 @@ pub struct Source {
     /// Which files of a folder are read.
     #[serde(skip)]
     pub part: SamplePart,
+    /// Whether the part to validate on is wanted, too. A run says so by its key `validation`.
+    #[serde(skip)]
+    pub dev: bool,
 }
 
 /// Which part of the data is read.
@@ -131,11 +134,20 @@ impl Source {
             label: None,
             resize: None,
             part: SamplePart::default(),
+            dev: false,
         }
     }
 
     /// Makes or reads the data.
     pub fn load(&self) -> Result<Dataset> {
+        let mut dataset = self.load_halves()?;
+        if self.dev {
+            dataset.dev = self.load_validation(&dataset)?;
+        }
+        Ok(dataset)
+    }
+
+    fn load_halves(&self) -> Result<Dataset> {
         self.check()?;
         match known(&self.name) {
             Some(known) if known.made => self.make(),
@@ -160,16 +172,21 @@ impl Source {
     /// The part to validate on, with the words, classes and scales of a data set that this source has loaded; none if
     /// the data have no such part of their own.
     pub fn load_validation(&self, dataset: &Dataset) -> Result<Option<Arc<Samples>>> {
+        let part = Self { dev: false, augment: None, ..self.clone() };
         let folder = match known(&self.name) {
-            Some(known) if known.made => return Ok(None),
+            Some(known) if known.made => {
+                // As large as the test half, and as far from the others as they are from each other.
+                let made = Self { train: self.test, test: Some(1), seed: mix(self.seed ^ 0xDE70), ..part };
+                return made.validation_in_form(dataset).map(Some);
+            }
             Some(_) => self.find()?,
             None => PathBuf::from(&self.name),
         };
         if !folder.is_dir() || !folder::has_validation(&folder, self) {
             return Ok(None);
         }
-        let part = Self { part: SamplePart::Validation, augment: None, ..self.clone() };
-        Ok(Some(Arc::clone(&part.load_in_form(dataset)?.train)))
+        let part = Self { part: SamplePart::Validation, ..part };
+        part.validation_in_form(dataset).map(Some)
     }
 
     /// The seed of the half to measure on. It is far from the other half's, so the halves share no sample, and one half
@@ -199,7 +216,8 @@ impl Source {
         match self.name.as_str() {
             "digits" => {
                 let classes = known::class_names(&self.name, 10);
-                image::dataset(self, digits::make(train, seed), digits::make(test, test_seed), classes)
+                let [train, test] = [digits::make(train, seed), digits::make(test, test_seed)];
+                image::dataset(self, train, test, classes)
             }
             "grammar" => {
                 let halves = [grammar::make(train, seed), grammar::make(test, test_seed)];
@@ -279,6 +297,7 @@ impl From<Fields> for Source {
             label: fields.label,
             resize: fields.resize,
             part: SamplePart::default(),
+            dev: false,
             name: default.name,
         }
     }
