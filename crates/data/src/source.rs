@@ -1,9 +1,11 @@
 //! Where the data of a run comes from: the value of the key `data` in a run file.
 
+mod fields;
 pub(crate) mod file;
 mod folder;
 pub(crate) mod image;
 mod known;
+mod raw;
 pub(crate) mod text;
 
 use crate::augment::Augment;
@@ -13,15 +15,13 @@ use crate::error::{Error, Result};
 use crate::normalize::Normalize;
 use crate::{Dataset, digits, grammar, hdf5, reviews};
 use bonfire_learn::random::mix;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 use known::data_folders;
 
 pub use known::{KNOWN, Known, known, nearest, user_folder};
+pub use raw::RawReviews;
 
 /// The seed of made data, unless told otherwise. It is not the run's: runs with different seeds are compared on the
 /// same data.
@@ -59,26 +59,9 @@ pub struct Source {
     pub normalize: Option<Normalize>,
     /// How the images to train on are changed by chance.
     pub augment: Option<Augment>,
-}
-
-/// The mapping form of a [`Source`], as it stands in a file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fields {
-    #[serde(alias = "path")]
-    name: String,
-    train: Option<usize>,
-    test: Option<usize>,
-    seed: Option<u64>,
-    min_frequency: Option<usize>,
-    max_words: Option<usize>,
-    max_length: Option<usize>,
-    lower_case: Option<bool>,
-    stop_words: Option<bool>,
-    tags: Option<TagColumn>,
-    labels: Option<CifarLabels>,
-    normalize: Option<Normalize>,
-    augment: Option<Augment>,
+    /// Raw reviews that are prepared first, and stand for the name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<RawReviews>,
 }
 
 impl Source {
@@ -100,12 +83,16 @@ impl Source {
             labels: CifarLabels::default(),
             normalize: None,
             augment: None,
+            prepare: None,
         }
     }
 
     /// Makes or reads the data.
     pub fn load(&self) -> Result<Dataset> {
         self.check()?;
+        if let Some(raw) = &self.prepare {
+            return folder::load(&raw.folder()?, self);
+        }
         match known(&self.name) {
             Some(known) if known.made => self.make(),
             Some(_) => folder::load(&self.find()?, self),
@@ -202,52 +189,6 @@ pub fn found(name: &str) -> Option<PathBuf> {
 impl Default for Source {
     fn default() -> Self {
         Self::new("digits")
-    }
-}
-
-impl From<Fields> for Source {
-    fn from(fields: Fields) -> Self {
-        let default = Self::new(fields.name);
-        Self {
-            train: fields.train.or(default.train),
-            test: fields.test.or(default.test),
-            seed: fields.seed.unwrap_or(default.seed),
-            min_frequency: fields.min_frequency.unwrap_or(default.min_frequency),
-            max_words: fields.max_words.unwrap_or(default.max_words),
-            max_length: fields.max_length.unwrap_or(default.max_length),
-            lower_case: fields.lower_case.unwrap_or(default.lower_case),
-            stop_words: fields.stop_words.unwrap_or(default.stop_words),
-            tags: fields.tags.unwrap_or(default.tags),
-            labels: fields.labels.unwrap_or(default.labels),
-            normalize: fields.normalize,
-            augment: fields.augment,
-            name: default.name,
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Source {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameOrFields)
-    }
-}
-
-/// Accepts both forms. Deriving this as an untagged enum would lose what is wrong inside the mapping.
-struct NameOrFields;
-
-impl<'de> Visitor<'de> for NameOrFields {
-    type Value = Source;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a data set, a folder, or a mapping with a name")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Source, E> {
-        Ok(Source::new(name))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Source, A::Error> {
-        Fields::deserialize(MapAccessDeserializer::new(map)).map(Source::from)
     }
 }
 

@@ -17,6 +17,7 @@ mod node;
 mod page;
 mod page_args;
 mod plan;
+mod prepare;
 mod rank_args;
 mod ranks;
 mod report;
@@ -50,6 +51,7 @@ use crate::terminal::{ReaderGone, say};
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
                   bonfire train --page                            with charts in a browser\n  \
                   bonfire page runs                               all runs so far\n  \
+                  bonfire prepare reviews.json.gz -o reviews      raw reviews to training data\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
                   bonfire node bonfire://desk:4711/…              on each of them\n  \
                   mpirun -n 4 bonfire train run.yml               or srun: every rank is a worker\n  \
@@ -96,6 +98,8 @@ enum Command {
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
     Import(import::ImportArgs),
+    /// Make training data of raw reviews
+    Prepare(prepare::PrepareArgs),
     /// List, make and get data sets
     Data(data::DataArgs),
     /// Measure how fast this machine is
@@ -142,6 +146,7 @@ impl Command {
             Self::Report(args) => report::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
+            Self::Prepare(args) => prepare::run(args).map(done),
             Self::Data(args) => data::run(args).map(done),
             Self::Bench(args) => bench::run(&args).map(done),
             Self::Lab(args) => lab::run(args),

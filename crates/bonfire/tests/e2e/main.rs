@@ -42,6 +42,7 @@ mod mpi;
 mod output;
 mod own_data;
 mod plan;
+mod prepare;
 mod python;
 mod readme;
 mod run_folder;

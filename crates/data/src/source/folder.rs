@@ -4,7 +4,7 @@
 
 use super::{Source, file};
 use crate::error::{Error, Result};
-use crate::{Dataset, cifar, conllu, csv, idx, reviews, svhn};
+use crate::{Dataset, cifar, conllu, csv, idx, prepared, reviews, svhn};
 use std::path::Path;
 
 /// A format that is read.
@@ -28,6 +28,12 @@ const FORMATS: &[FolderFormat] = &[
     FolderFormat { name: "CIFAR-100", mark: "train.bin", others: "test.bin", load: cifar::load_hundred },
     FolderFormat { name: "SVHN", mark: "train_32x32.mat", others: "test_32x32.mat", load: svhn::load },
     FolderFormat { name: "CoNLL-U", mark: "train.conllu", others: "test.conllu", load: conllu::load },
+    FolderFormat {
+        name: "prepared texts",
+        mark: prepared::REPORT,
+        others: "the rest of what bonfire prepare wrote",
+        load: prepared::load,
+    },
     FolderFormat { name: "JSON lines", mark: "train.jsonl", others: "test.jsonl", load: reviews::load },
     FolderFormat { name: "CSV", mark: "train.csv", others: "test.csv", load: csv::load },
 ];

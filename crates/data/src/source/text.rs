@@ -106,7 +106,7 @@ pub(crate) fn texts(
     let mut words = Census::default();
     let mut train = numbered_texts(source, train, "training", |word| words.note(word))?;
     let (vocabulary, numbers) = words.vocabulary(source.min_frequency, source.max_words);
-    renumber(&mut train.words, &numbers);
+    renumber(train.words.in_memory(), &numbers);
     let test = numbered_texts(source, test, "test", |word| vocabulary.number(word))?;
     Ok(Dataset {
         name: source.name.clone(),
@@ -129,7 +129,7 @@ fn numbered_texts(
         let review = review?;
         let text = reviews::normal(&review.text, source.lower_case);
         let before = texts.words.len();
-        texts.words.extend(kept_words(source, &text).map(&mut number));
+        texts.words.in_memory().extend(kept_words(source, &text).map(&mut number));
         // A text of signs and numbers alone says nothing that we could read.
         if texts.words.len() > before {
             texts.labels.push(review.stars - 1);
