@@ -2,8 +2,8 @@
 //!
 //! `train.texts` and `test.texts` hold the texts, `vocabulary.txt` the words. A file begins with [`HEAD`] bytes that
 //! say how much there is; then come the lengths of all texts as 32-bit numbers, their labels as bytes, and from a
-//! multiple of eight on the numbers of all words, of 16 bits if the vocabulary allows. All is little-endian. Number 1 is
-//! padding, which is not written here, 2 an unknown word, and from 3 on are the words.
+//! multiple of eight on the numbers of all words, of 16 bits if the vocabulary allows. All is little-endian. Number 1
+//! is padding, which is not written here, 2 an unknown word, and from 3 on are the words.
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};

@@ -213,20 +213,14 @@ fn what_is_wrong_is_said() {
         assert!(!dir.path("out").exists(), "{arguments}");
     };
     check("nowhere.json -o out", "nowhere.json: No such file");
-    check("good.json", "--out");
-    check("-o out", "INPUT");
     check("bad.json -o out --strict", "bad.json:2: expected a JSON object");
     check("other.json -o out", "of 1 rows none is a review with words");
     check("good.json -o out --test 0.9", "leaves nothing to train on");
-    check("good.json -o out --test many", "invalid value 'many' for '--test");
     check("good.json -o out --words 0", "words is 0");
     check("good.json -o out --classes 3", "classes is 3, expected 2");
     check("good.json -o out --memory 1MB", "memory is less than 64 MB");
-    check("good.json -o out --memory lots", "expected a size such as 512MB");
     check("good.json -o out --threads 0", "--threads is 0");
     check("good.json -o out --stop-words german", "english, none, or a file");
-    check("good.json -o out --format parquet", "writes no Parquet");
-    check("good.json -o out --other drop", "expected delete or space");
     check("good.json -o good.json", "good.json: is not empty");
     let outcome = dir.bonfire("prepare bad.json other.json good.json --label stars -o out").succeed();
     assert!(outcome.stderr.contains("warning: bad.json:2: expected a JSON object"), "{}", outcome.stderr);
@@ -235,10 +229,29 @@ fn what_is_wrong_is_said() {
 }
 
 fn check_filters(dir: &Dir) {
-    dir.bonfire("prepare encode").run().refuse("--vocabulary-file");
     dir.bonfire("prepare encode --vocabulary-file nowhere").run().refuse("nowhere: No such file");
-    dir.bonfire("prepare count --words 5").run().refuse("--sum");
     dir.bonfire("prepare map --strict").succeed();
+}
+
+/// What the reader of the command line refuses, in several lines.
+#[test]
+fn wrong_arguments_are_said() {
+    let dir = Dir::new();
+    let check = |arguments: &str, expect: &str| {
+        let outcome = dir.bonfire("prepare").args(arguments).run().expect(2);
+        assert!(outcome.stderr.contains(expect), "{arguments}: {}", outcome.stderr);
+    };
+    check("good.json", "--out");
+    check("-o out", "INPUT");
+    check("good.json -o out --test many", "invalid value 'many' for '--test");
+    check("good.json -o out --memory lots", "expected a size such as 512MB");
+    check("good.json -o out --format parquet", "writes no Parquet");
+    check("good.json -o out --other drop", "expected delete or space");
+    check("good.json -o out --ratings 1-10", "expected 1-5 or 0-1");
+    check("encode", "--vocabulary-file");
+    check("encode --vocabulary-file v --part tset", "expected train, validation or test");
+    check("count --words 5", "--sum");
+    check("map good.json", "unexpected argument");
 }
 
 #[test]

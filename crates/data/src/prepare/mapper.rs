@@ -140,7 +140,7 @@ mod tests {
             Ok(("good case", 5)),
         );
         check(
-            r#"{"overall": 2.0, "verified": true, "style": {"Size:": " Large"}, "reviewText": "Too small", "vote": "3"}"#,
+            r#"{"overall": 2.0, "verified": true, "style": {"Size:": " L"}, "reviewText": "Too small", "vote": "3"}"#,
             Ok(("small", 2)),
         );
         check(r#"{"rating": 4.0, "title": "Fine", "text": "Works fine"}"#, Ok(("works fine", 4)));

@@ -10,6 +10,12 @@ const PLACES_SHARE: usize = 8;
 /// Hardly any row of input is shorter.
 const SHORT_ROW: usize = 32;
 
+/// So few texts are compared as a whole.
+const FEW: usize = 8;
+
+/// So are texts that have so many letters in common: most of them are equal.
+const DEEP: usize = 256;
+
 /// Offsets are kept in 32 bits.
 const MOST_BYTES: usize = 3 << 30;
 
@@ -71,12 +77,10 @@ impl Sorter {
     pub(crate) fn drain(&mut self, run: &mut RunWriter) -> Result<()> {
         let letters = &self.letters;
         let text = |entry: &TextPlace| &letters[entry.start as usize..entry.start as usize + entry.length()];
-        self.places.sort_unstable_by(|one, other| {
-            one.prefix.cmp(&other.prefix).then_with(|| text(one).cmp(text(other)))
-        });
+        sort(letters, &mut self.places, 0);
         let mut rest = self.places.as_slice();
         while let Some(first) = rest.first() {
-            let equal = |entry: &&TextPlace| entry.prefix == first.prefix && text(entry) == text(first);
+            let equal = |entry: &&TextPlace| text(entry) == text(first);
             let count = rest.iter().take_while(equal).count();
             let mut ratings = Ratings::default();
             for entry in &rest[..count] {
@@ -88,6 +92,34 @@ impl Sorter {
         self.letters.clear();
         self.places.clear();
         Ok(())
+    }
+}
+
+/// Sorts texts that have the first so many letters in common by the next eight, and those that are equal by the eight
+/// after them, and so on: a text is looked at only as far as it takes to tell it from others, and one after the other.
+fn sort(letters: &[u8], places: &mut [TextPlace], depth: usize) {
+    if places.len() <= FEW || depth >= DEEP {
+        let rest = |place: &TextPlace| {
+            let start = place.start as usize;
+            &letters[start + depth.min(place.length())..start + place.length()]
+        };
+        places.sort_unstable_by(|one, other| {
+            one.prefix.cmp(&other.prefix).then_with(|| rest(one).cmp(rest(other)))
+        });
+        return;
+    }
+    places.sort_unstable_by_key(|place| place.prefix);
+    for group in places.chunk_by_mut(|one, other| one.prefix == other.prefix) {
+        // A prefix that ends in zero is that of a text without further letters.
+        if group.len() == 1 || group[0].prefix.to_le_bytes()[0] == 0 {
+            continue;
+        }
+        for place in group.iter_mut() {
+            let start = place.start as usize;
+            let text = &letters[start..start + place.length()];
+            place.prefix = prefix(&text[text.len().min(depth + 8)..]);
+        }
+        sort(letters, group, depth + 8);
     }
 }
 

@@ -38,6 +38,7 @@ impl RawReviews {
     pub fn preparation(&self) -> Result<Preparation> {
         let cache = cache_folder()?;
         self.rules.check()?;
+        self.rules.mapper()?;
         let mut hash = Sha256::new();
         hash.update(self.rules.fingerprint()?.as_bytes());
         for checksum in checksums(&cache, &self.inputs)? {

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
-use bonfire_data::prepare::{BadLine, Beginning, Format, Meter, Preparation, PrepareReport, Rules};
+use bonfire_data::prepare::{BadLine, Beginning, Format, Meter, Preparation, PrepareReport, Rules, is_busy};
 use bonfire_report::number;
+use bonfire_run::Settings;
 
 use crate::terminal::{print, say, warn};
 use bar::Bar;
@@ -96,8 +97,23 @@ fn prepare(args: &PrepareArgs) -> Result<()> {
     tell(&report, &preparation)
 }
 
+/// Prepares the raw reviews that a run is to train on, if that was not done before: a run that loads them would do so
+/// without a word. What another process is at, the run waits for.
+pub(crate) fn beforehand(settings: &Settings, is_quiet: bool) -> Result<()> {
+    let Some(raw) = &settings.file.data.prepare else { return Ok(()) };
+    let preparation = raw.preparation().map_err(|error| settings.wrong("data", error))?;
+    if preparation.out.is_dir() {
+        return Ok(());
+    }
+    match watched(&preparation, is_quiet) {
+        Err(error) if error.downcast_ref().is_some_and(is_busy) => Ok(()),
+        Err(error) => Err(settings.wrong("data", format!("{error:#}")).into()),
+        Ok(_) => Ok(()),
+    }
+}
+
 /// Prepares while a bar shows how far it is.
-pub(crate) fn watched(preparation: &Preparation, is_quiet: bool) -> Result<PrepareReport> {
+fn watched(preparation: &Preparation, is_quiet: bool) -> Result<PrepareReport> {
     let meter = Meter::default();
     let begin = |beginning| match beginning {
         Beginning::New => {}
