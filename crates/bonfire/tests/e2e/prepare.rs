@@ -50,7 +50,7 @@ fn raw(dir: &Dir, name: &str, count: usize) {
     for (i, line) in made.lines().enumerate() {
         text += line;
         text += "\n";
-        if i % 7 == 0 {
+        if i.is_multiple_of(7) {
             text += HARD[i / 7 % HARD.len()];
             text += "\n";
         }

@@ -69,7 +69,7 @@ fn stretches_together_are_the_whole() {
         let mut random = Random::at(seed, &[]);
         let beginning = "the same beginning that is longer than a key of an index is allowed to be by us ";
         let text = move |i: usize| {
-            let text = if i % 3 == 0 { beginning } else { "" };
+            let text = if i.is_multiple_of(3) { beginning } else { "" };
             (format!("{text}{} {}", random.below(50_000), "x".repeat(60)), 5)
         };
         (0..40_000).map(text).collect::<Vec<_>>()
