@@ -95,7 +95,7 @@ def by_python(_, path, out, *__):
     texts, words = os.path.join(out, "texts.tsv"), os.path.join(out, "vocabulary.txt")
     lines = [
         f"{step('map')} < {path} | sort | {step('reduce')} > {texts}",
-        f"{step('count')} < {texts} | sort | {step('sum')} | sort -t'\t' -k1,1nr -k2,2 | head -10000 | cut -f2 > {words}",
+        f"{step('count')} < {texts} | sort | {step('sum')} | sort -t'\t' -k1,1nr -k2,2 | sed -n 1,10000p | cut -f2 > {words}",
         f"{step('encode', out)} < {texts}",
     ]
     env = dict(os.environ, LC_ALL="C", PYTHONPATH=REFERENCE, PYTHONUTF8="1")

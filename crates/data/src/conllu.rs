@@ -29,14 +29,14 @@ pub enum TagColumn {
 }
 
 impl TagColumn {
-    fn place(self) -> usize {
+    pub(crate) fn place(self) -> usize {
         match self {
             Self::Upos => 3,
             Self::Xpos => 4,
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Upos => "UPOS",
             Self::Xpos => "XPOS",
@@ -46,10 +46,25 @@ impl TagColumn {
 
 const COLUMNS: usize = 10;
 
+/// The files of a folder of this format: to train on, to test on, to validate on.
+const FILES: [&str; 3] = ["train.conllu", "test.conllu", "dev.conllu"];
+
+/// The same as a treebank of the Universal Dependencies is downloaded.
+const UD_FILES: [&str; 3] = ["*-ud-train.conllu", "*-ud-test.conllu", "*-ud-dev.conllu"];
+
 /// Reads a folder of this format.
 pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
+    load_files(folder, source, FILES)
+}
+
+/// Reads a treebank as it is downloaded.
+pub(crate) fn load_ud(folder: &Path, source: &Source) -> Result<Dataset> {
+    load_files(folder, source, UD_FILES)
+}
+
+fn load_files(folder: &Path, source: &Source, files: [&str; 3]) -> Result<Dataset> {
     let open = |path: &Path| Treebank::open(path, source.tags);
-    text::tagging(source, text::halves(folder, ["train.conllu", "test.conllu"], source, open)?)
+    text::tagging(source, text::halves(folder, files, source, open)?)
 }
 
 /// The sentences of a file, plain or packed with gzip, one after the other.

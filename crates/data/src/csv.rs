@@ -3,12 +3,13 @@
 //! The class stands in the column named `label`, or else in the last one; it may be a number or a word. Every other
 //! column is a number. The first line may name the columns.
 
+use crate::draw::Draw;
 use crate::error::{Error, Result};
 use crate::pixels::Pixels;
-use crate::source::{Source, file, image};
+use crate::source::{SamplePart, Source, file, image};
 use crate::{Dataset, Images};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const SEPARATORS: [char; 3] = ['\t', ';', ','];
 
@@ -38,8 +39,39 @@ struct Cut {
 
 /// Reads a folder of this format.
 pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
-    let paths = [file::need(folder, "train.csv")?, file::need(folder, "test.csv")?];
-    let [mut train, mut test] = [read(&paths[0])?, read(&paths[1])?];
+    let paths = match source.part {
+        SamplePart::Halves => [file::need(folder, "train.csv")?, file::need(folder, "test.csv")?],
+        SamplePart::Validation => {
+            [file::need(folder, "validation.csv")?, file::need(folder, "validation.csv")?]
+        }
+    };
+    load_files(folder, paths, source)
+}
+
+/// Reads one file, of which one row in ten is measured on.
+pub(crate) fn load_file(path: &Path, source: &Source) -> Result<Dataset> {
+    let table = read(path, source.label.as_deref())?;
+    if table.labels.len() < 2 {
+        return Err(Error::format(path, "holds too few rows to train on some and measure on others"));
+    }
+    let rows: Vec<usize> = (0..table.labels.len()).collect();
+    let halves = Draw::split(source.seed, rows).map(|rows| table.rows(&rows));
+    dataset(path, [path, path], halves, source)
+}
+
+/// Reads both halves.
+pub(crate) fn load_files(folder: &Path, paths: [PathBuf; 2], source: &Source) -> Result<Dataset> {
+    let label = source.label.as_deref();
+    let halves = [read(&paths[0], label)?, read(&paths[1], label)?];
+    dataset(folder, [&paths[0], &paths[1]], halves, source)
+}
+
+fn dataset(
+    folder: &Path,
+    paths: [&Path; 2],
+    [mut train, mut test]: [CsvTable; 2],
+    source: &Source,
+) -> Result<Dataset> {
     if train.columns != test.columns {
         let message = format!(
             "has {} columns besides the label, but {} has {}",
@@ -47,7 +79,7 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
             paths[0].display(),
             train.columns
         );
-        return Err(Error::format(&paths[1], message));
+        return Err(Error::format(paths[1], message));
     }
     // Counted before the limit is applied: the first so many rows may lack a class.
     let classes = classes(&train.labels);
@@ -56,20 +88,20 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
             "has {} different labels, at most {CLASS_LIMIT} can be learned; is the last column the class?",
             classes.len()
         );
-        return Err(Error::format(&paths[0], message));
+        return Err(Error::format(paths[0], message));
     }
     let numbers: BTreeMap<&str, u8> =
         classes.iter().zip(0..=u8::MAX).map(|(name, number)| (name.as_str(), number)).collect();
     train.truncate(source.train);
     test.truncate(source.test);
-    let train = train.into_images(&paths[0], &numbers)?;
-    let test = test.into_images(&paths[1], &numbers)?;
+    let train = train.into_images(paths[0], &numbers)?;
+    let test = test.into_images(paths[1], &numbers)?;
     drop(numbers);
     image::dataset_of_halves(source, folder, train, test, Some(classes))
 }
 
 /// The names of all classes: numbers by size, words by the alphabet.
-fn classes(labels: &[(String, usize)]) -> Vec<String> {
+pub(crate) fn classes(labels: &[(String, usize)]) -> Vec<String> {
     let mut names: Vec<&str> = labels.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -80,8 +112,19 @@ fn classes(labels: &[(String, usize)]) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Reads a file, plain or packed with gzip.
-pub(crate) fn read(path: &Path) -> Result<CsvTable> {
+/// Where the column of a name is.
+pub(crate) fn place_of(names: &[impl AsRef<str>], column: &str) -> Result<usize, String> {
+    const SHOWN: usize = 20;
+    let names: Vec<&str> = names.iter().map(|name| name.as_ref().trim()).collect();
+    let found = names.iter().position(|name| *name == column);
+    found.or_else(|| names.iter().position(|name| name.eq_ignore_ascii_case(column))).ok_or_else(|| {
+        let known = names[..names.len().min(SHOWN)].join(", ");
+        format!("has no column {column:?}; its columns are {known}")
+    })
+}
+
+/// Reads a file, plain or packed with gzip. `label` is the name of the column of the class, if the file must have it.
+pub(crate) fn read(path: &Path, label: Option<&str>) -> Result<CsvTable> {
     let mut lines = file::NumberedLines::open(path)?;
     let (mut table, mut cut) = (CsvTable::default(), None);
     while let Some((number, line)) = lines.next()? {
@@ -92,7 +135,7 @@ pub(crate) fn read(path: &Path) -> Result<CsvTable> {
         }
         let read = match &cut {
             Some(cut) => table.add(line, number, cut),
-            None => match Cut::of(line) {
+            None => match Cut::of(line, label) {
                 Ok(found) => {
                     let read = if found.has_names { Ok(()) } else { table.add(line, number, &found) };
                     table.columns = found.columns - 1;
@@ -118,14 +161,17 @@ fn cells(line: &str, separator: char) -> impl Iterator<Item = &str> {
 }
 
 impl Cut {
-    fn of(line: &str) -> Result<Self, String> {
+    fn of(line: &str, label: Option<&str>) -> Result<Self, String> {
         let Some(separator) = SEPARATORS.into_iter().find(|&separator| line.contains(separator)) else {
             return Err(
                 "has one column, expected numbers and a class between commas, semicolons or tabs".to_owned()
             );
         };
         let cells: Vec<&str> = cells(line, separator).collect();
-        let named = cells.iter().position(|cell| cell.eq_ignore_ascii_case("label"));
+        let named = match label {
+            Some(label) => Some(place_of(&cells, label)?),
+            None => cells.iter().position(|cell| cell.eq_ignore_ascii_case("label")),
+        };
         let last = cells.len() - 1;
         // Without names, only the class may be a word.
         let has_names = named.is_some() || cells[..last].iter().any(|cell| cell.parse::<f32>().is_err());
@@ -154,6 +200,13 @@ impl CsvTable {
             return Err(format!("has {count} columns, the first line has {}", cut.columns));
         }
         Ok(())
+    }
+
+    /// Some of the rows.
+    fn rows(&self, rows: &[usize]) -> Self {
+        let values = rows.iter().flat_map(|row| &self.values[row * self.columns..(row + 1) * self.columns]);
+        let labels = rows.iter().map(|&row| self.labels[row].clone()).collect();
+        Self { columns: self.columns, values: values.copied().collect(), labels }
     }
 
     fn truncate(&mut self, rows: Option<usize>) {

@@ -35,7 +35,7 @@ impl Error {
 /// For those who load data and build a model of their shape, and tell a user of either in the same way.
 impl From<bonfire_learn::Error> for Error {
     fn from(error: bonfire_learn::Error) -> Self {
-        Self::Mismatch(error.0)
+        Self::Mismatch(error.to_string())
     }
 }
 

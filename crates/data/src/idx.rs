@@ -93,7 +93,7 @@ fn write_values(path: &Path, sizes: &[usize], values: &[u8]) -> Result<()> {
 
 /// Reads a whole file of bytes with as many dimensions as one of `dimensions` says; the values begin behind the header,
 /// at the place that is returned with them.
-fn read_values(path: &Path, what: &str, dimensions: &[u8]) -> Result<(Vec<u64>, usize, Bytes)> {
+pub(crate) fn read_values(path: &Path, what: &str, dimensions: &[u8]) -> Result<(Vec<u64>, usize, Bytes)> {
     let sizes = read_header(path, what, dimensions, &mut *file::open(path)?)?;
     let expected = content_size(path, &sizes)?;
     let start = 4 + 4 * sizes.len();

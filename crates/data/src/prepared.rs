@@ -7,8 +7,8 @@
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
-use crate::prepare::Format;
-use crate::source::text;
+use crate::prepare::{Format, Mapper, Part, Rules};
+use crate::source::{SamplePart, text};
 use crate::words::Words;
 use crate::{Dataset, Samples, Source, Texts, Vocabulary};
 use bonfire_learn::Shape;
@@ -99,15 +99,33 @@ struct Report {
     format: Format,
     /// The labels: `1-5`, `0-1`.
     labels: String,
+    rules: Rules,
+}
+
+impl Report {
+    fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(REPORT);
+        let report = fs::read(&path).map_err(Error::io(&path))?;
+        serde_json::from_slice(&report).map_err(|error| Error::format(&path, error.to_string()))
+    }
+}
+
+/// How texts are cleaned and cut that are to be read like those of a source; none if it has no prepared texts.
+pub(crate) fn reading(source: &Source) -> Result<Option<(Mapper, usize)>> {
+    if source.prepare.is_none() && !Path::new(&source.name).join(REPORT).is_file() {
+        return Ok(None);
+    }
+    let rules = match &source.prepare {
+        Some(raw) => raw.rules.clone(),
+        None => Report::read(Path::new(&source.name))?.rules,
+    };
+    Ok(Some((rules.mapper()?, rules.length)))
 }
 
 /// Reads a folder of this format.
 pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
     check_options(source)?;
-    let path = folder.join(REPORT);
-    let report = fs::read(&path).map_err(Error::io(&path))?;
-    let report: Report =
-        serde_json::from_slice(&report).map_err(|error| Error::format(&path, error.to_string()))?;
+    let report = Report::read(folder)?;
     if report.format != Format::Native {
         let message = format!(
             "was prepared as {} for other programs; to train on it: bonfire prepare … --format native",
@@ -117,10 +135,14 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
     }
     let path = folder.join("vocabulary.txt");
     let vocabulary = Vocabulary::load(&path)?.first(source.max_words);
-    let half = |name: &str, limit: Option<usize>| {
-        read(&folder.join(name), &report.labels, vocabulary.len(), limit, source)
+    let half = |part: Part, limit: Option<usize>| {
+        let path = folder.join(Format::Native.file(part));
+        read(&path, &report.labels, vocabulary.len(), limit, source)
     };
-    let (train, test) = (half("train.texts", source.train)?, half("test.texts", source.test)?);
+    let (train, test) = match source.part {
+        SamplePart::Halves => (half(Part::Train, source.train)?, half(Part::Test, source.test)?),
+        SamplePart::Validation => (half(Part::Validation, None)?, half(Part::Validation, Some(1))?),
+    };
     Ok(Dataset {
         name: source.name.clone(),
         shape: Shape::Texts { words: vocabulary.len(), classes: text::STARS.len() },

@@ -35,7 +35,8 @@ pub fn make(count: usize, seed: u64) -> Vec<Review> {
 
 /// Reads a folder of this format.
 pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
-    text::texts(source, text::halves(folder, ["train.jsonl", "test.jsonl"], source, Reviews::open)?)
+    let files = ["train.jsonl", "test.jsonl", "validation.jsonl"];
+    text::texts(source, text::halves(folder, files, source, Reviews::open)?)
 }
 
 /// The words of a text: letters and apostrophes make words, everything else parts them, and apostrophes around a word

@@ -12,11 +12,13 @@ use crate::augment::Augment;
 use crate::cifar::CifarLabels;
 use crate::conllu::TagColumn;
 use crate::error::{Error, Result};
+use crate::image_folder::Resize;
 use crate::normalize::Normalize;
-use crate::{Dataset, digits, grammar, hdf5, reviews};
+use crate::{Dataset, Samples, columns, digits, grammar, hdf5, numpy, reviews};
 use bonfire_learn::random::mix;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use known::data_folders;
 
@@ -59,9 +61,31 @@ pub struct Source {
     pub normalize: Option<Normalize>,
     /// How the images to train on are changed by chance.
     pub augment: Option<Augment>,
+    /// The column or key of a text to read, of a file that has such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The column or key of its label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The size that images of a folder get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Resize>,
     /// Raw reviews that are prepared first, and stand for the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prepare: Option<RawReviews>,
+    /// Which files of a folder are read.
+    #[serde(skip)]
+    pub part: SamplePart,
+}
+
+/// Which part of the data is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SamplePart {
+    /// That to train on and that to test on.
+    #[default]
+    Halves,
+    /// That to validate on, in place of both.
+    Validation,
 }
 
 impl Source {
@@ -83,15 +107,19 @@ impl Source {
             labels: CifarLabels::default(),
             normalize: None,
             augment: None,
+            text: None,
+            label: None,
+            resize: None,
             prepare: None,
+            part: SamplePart::default(),
         }
     }
 
     /// Makes or reads the data.
     pub fn load(&self) -> Result<Dataset> {
         self.check()?;
-        if let Some(raw) = &self.prepare {
-            return folder::load(&raw.folder()?, self);
+        if self.prepare.is_some() {
+            return folder::load(&self.prepared_folder()?, self);
         }
         match known(&self.name) {
             Some(known) if known.made => self.make(),
@@ -102,11 +130,36 @@ impl Source {
                     folder::load(path, self)
                 } else if hdf5::is_named(path) {
                     hdf5::load(path, self)
+                } else if path.is_file() && numpy::is_named(path) {
+                    numpy::load_file(path, self)
+                } else if path.is_file() && columns::is_named(path) {
+                    columns::load_file(path, self)
                 } else {
                     Err(self.unknown(path))
                 }
             }
         }
+    }
+
+    /// The part to validate on, with the words, classes and scales of a data set that this source has loaded; none if
+    /// the data have no such part of their own.
+    pub fn load_validation(&self, dataset: &Dataset) -> Result<Option<Arc<Samples>>> {
+        let folder = match known(&self.name) {
+            _ if self.prepare.is_some() => self.prepared_folder()?,
+            Some(known) if known.made => return Ok(None),
+            Some(_) => self.find()?,
+            None => PathBuf::from(&self.name),
+        };
+        if !folder.is_dir() || !folder::has_validation(&folder, self) {
+            return Ok(None);
+        }
+        let part = Self { part: SamplePart::Validation, augment: None, ..self.clone() };
+        Ok(Some(Arc::clone(&part.load_in_form(dataset)?.train)))
+    }
+
+    /// The folder with prepared texts: where raw reviews were prepared to, or the one that is named.
+    pub(crate) fn prepared_folder(&self) -> Result<PathBuf> {
+        self.prepare.as_ref().map_or_else(|| Ok(PathBuf::from(&self.name)), RawReviews::folder)
     }
 
     /// The seed of the half to measure on. It is far from the other half's, so the halves share no sample, and one half
@@ -166,8 +219,12 @@ impl Source {
 
     fn unknown(&self, path: &Path) -> Error {
         if path.is_file() {
-            let message = "is a file, expected the folder that holds both halves of the data, or a file that ends in \
-                           .h5 or .hdf5";
+            let message = if path.extension().is_some_and(|end| end == "parquet") {
+                "Parquet is not read; write it as CSV, which is: `df.to_csv(\"data.csv\", index=False)`"
+            } else {
+                "is a file, expected the folder that holds both halves of the data, or a file that ends in .csv, \
+                 .tsv, .jsonl, .npz, .h5 or .hdf5"
+            };
             return Error::format(path, message);
         }
         // Only what can be had without a visit to a web page.

@@ -2,9 +2,11 @@
 //! down or more memory than the file can fill.
 
 use crate::conllu::TagColumn;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::source::file;
-use crate::{Images, Source, Vocabulary, cifar, conllu, csv, idx, mat, reviews, svhn};
+use crate::{
+    Images, Source, Vocabulary, cifar, conllu, csv, idx, image_folder, mat, numpy, reviews, svhn, udpos,
+};
 use bonfire_learn::random::Random;
 use std::fs;
 use std::path::Path;
@@ -17,6 +19,56 @@ struct FormatSample {
 }
 
 fn formats() -> Vec<FormatSample> {
+    let mut formats = older_formats();
+    formats.extend(files_of_others());
+    formats
+}
+
+/// What people have: files of torchtext, of spreadsheets, of NumPy, and images.
+fn files_of_others() -> Vec<FormatSample> {
+    vec![
+        FormatSample {
+            file: "a.txt",
+            content: b"The\tDET\tDT\ndog\tNOUN\tNN\n\nbarks\tVERB\tVBZ\n".to_vec(),
+            read: |path| {
+                udpos::Udpos::open(path, TagColumn::Upos)?.try_for_each(|sentence| sentence.map(|_| ()))
+            },
+        },
+        FormatSample {
+            file: "b.csv",
+            content: b"text,label\n\"good, \"\"very\"\"\",1\nbad,2\nfine,1\n".to_vec(),
+            read: |path| {
+                let (text, label) = (Some("text".to_owned()), Some("label".to_owned()));
+                Source { text, label, ..Source::new(path.to_str().unwrap()) }.load().map(|_| ())
+            },
+        },
+        FormatSample {
+            file: "a.npy",
+            content: numpy::tests::npy("<i4", "(2, 2)", &[1; 16]),
+            read: |path| {
+                let bytes = file::content(path, 1 << 20)?;
+                numpy::Array::parse(&bytes).map(|_| ()).map_err(|message| Error::format(path, message))
+            },
+        },
+        FormatSample {
+            file: "a.npz",
+            content: include_bytes!("../fixtures/small.npz").to_vec(),
+            read: |path| numpy::load_file(path, &Source::new("a")).map(|_| ()),
+        },
+        FormatSample {
+            file: "a.png",
+            content: include_bytes!("../fixtures/small.png").to_vec(),
+            read: |path| image_folder::read(path, None).map(|_| ()),
+        },
+        FormatSample {
+            file: "a.jpg",
+            content: include_bytes!("../fixtures/small.jpg").to_vec(),
+            read: |path| image_folder::read(path, None).map(|_| ()),
+        },
+    ]
+}
+
+fn older_formats() -> Vec<FormatSample> {
     let images = mat::tests::array_of_bytes("X", &[2, 2, 3, 2], &[7; 24]);
     let labels = mat::tests::array_of_doubles("y", &[2, 1], &[10.0, 3.0]);
     let arrays = [images, labels];
@@ -31,7 +83,7 @@ fn formats() -> Vec<FormatSample> {
             file: "a.csv",
             content: b"size;label;weight\n1.5;cat;-2e3\n2;dog;0\n7;cat;1\n".to_vec(),
             read: |path| {
-                csv::read(path).map(|table| assert_eq!(table.values.len() % table.columns.max(1), 0))
+                csv::read(path, None).map(|table| assert_eq!(table.values.len() % table.columns.max(1), 0))
             },
         },
         FormatSample {
@@ -137,6 +189,10 @@ fn no_damaged_file_takes_the_program_down() {
 fn no_damaged_packed_file_takes_the_program_down() {
     let folder = tempfile::tempdir().unwrap();
     for format in formats() {
+        // Images are packed already.
+        if format.file.ends_with("png") || format.file.ends_with("jpg") {
+            continue;
+        }
         let path = folder.path().join(format!("{}.gz", format.file));
         file::create(&path, |out| out.write_all(&format.content)).unwrap();
         let content = fs::read(&path).unwrap();

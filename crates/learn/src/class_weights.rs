@@ -15,7 +15,7 @@ impl ClassWeights {
         let rule = "must be one number a class, none of them negative and not all of them 0";
         let largest = weights.iter().copied().fold(0.0, f32::max);
         if largest == 0.0 || weights.iter().any(|weight| !weight.is_finite() || *weight < 0.0) {
-            return Err(Error(format!("{rule}; they are {weights:?}")));
+            return Err(Error::new(format!("{rule}; they are {weights:?}")));
         }
         // In double precision, so that the smallest numbers are not lost.
         let ratio = |weight: &f32| (f64::from(*weight) / f64::from(largest)) as f32;
@@ -29,7 +29,7 @@ impl ClassWeights {
         }
         let numbers = if self.0.len() == 1 { "number" } else { "numbers" };
         let message = format!("has {} {numbers}, but the model tells {classes} classes apart", self.0.len());
-        Err(Error(format!("{message}: give one number a class")))
+        Err(Error::new(format!("{message}: give one number a class")))
     }
 
     /// The weight of a class; 1 if no weights were given.

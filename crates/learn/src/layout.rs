@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::layer_list::InitSpec;
 use crate::random::Random;
 
 /// The tensors of a model, in the order in which they lie in the flat vector.
@@ -177,7 +178,18 @@ impl Layout {
 
     /// Adds a row of statistics.
     pub fn buffer(&mut self, name: String, len: usize, init: Init) -> Slot {
-        self.add(name, &[len], TensorKind::Buffer, MemoryOrder::plain(&[len]), init)
+        self.buffer_in_order(name, len, MemoryOrder::plain(&[len]), init)
+    }
+
+    /// The same in another order of memory.
+    pub(crate) fn buffer_in_order(
+        &mut self,
+        name: String,
+        len: usize,
+        order: MemoryOrder,
+        init: Init,
+    ) -> Slot {
+        self.add(name, &[len], TensorKind::Buffer, order, init)
     }
 
     /// How many parameters the model has. Statistics do not count.
@@ -219,14 +231,17 @@ impl Layout {
         }
     }
 
-    /// Initialises every tensor with normal numbers of one deviation; padding stays zero.
-    pub(crate) fn init_normal(&mut self, deviation: f32) {
-        for tensor in &mut self.tensors {
+    /// Initialises the parameters from tensor `first` on anew; the row of padding stays zero.
+    pub(crate) fn init_from(&mut self, first: usize, init: InitSpec) {
+        for tensor in self.tensors[first..].iter_mut().filter(|tensor| tensor.kind != TensorKind::Buffer) {
             let zero_row = match tensor.init {
                 Init::Normal { zero_row, .. } => zero_row,
                 Init::Uniform(_) | Init::Constant(_) => None,
             };
-            tensor.init = Init::Normal { deviation, zero_row };
+            tensor.init = match init {
+                InitSpec::Normal(deviation) => Init::Normal { deviation, zero_row },
+                InitSpec::Uniform(bound) => Init::Uniform(bound),
+            };
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`layout`] (named tensors in one flat vector), [`Batch`] (what goes into a model), [`Model`]
 //! (what everything above sees), [`Tape`] and [`layers`] (how a model computes its gradient), [`kernels`] (the loops),
-//! [`optim`] (the update).
+//! [`layer_list`] and [`models`] (models as data, and those that have a name), [`optim`] (the update).
 //!
 //! ```
 //! use bonfire_learn::{Batch, Gradient, ModelSpec, Optimizer, OptimizerSpec, Shape, Tally};
@@ -32,6 +32,7 @@ mod factors;
 mod gradient;
 pub mod huge_pages;
 pub mod kernels;
+pub mod layer_list;
 pub mod layers;
 pub mod layout;
 mod model;

@@ -52,6 +52,10 @@ pub trait Model: Send {
 
     /// Adds the answers for a batch to `tally`.
     fn evaluate(&mut self, parameters: &[f32], batch: &Batch, tally: &mut Tally);
+
+    /// Replaces `scores` by those of a batch, before any softmax: a row for every target, of a score for each class or
+    /// of one that decides between two. The targets themselves do not matter.
+    fn scores(&mut self, parameters: &[f32], batch: &Batch, scores: &mut Vec<f32>);
 }
 
 /// A model described by its forward pass; the backward pass follows from its layers.
@@ -126,6 +130,17 @@ impl<N: Network> Model for Net<N> {
 
     fn evaluate(&mut self, parameters: &[f32], batch: &Batch, tally: &mut Tally) {
         let mut tape = Tape::evaluating(&mut self.work, &self.weights, parameters, batch, tally);
+        if batch.samples > 0 {
+            self.network.forward(&mut tape);
+        }
+        tape.finish(&mut |_, _| ());
+    }
+
+    fn scores(&mut self, parameters: &[f32], batch: &Batch, scores: &mut Vec<f32>) {
+        scores.clear();
+        let mut tally = Tally::default();
+        let mut tape = Tape::evaluating(&mut self.work, &self.weights, parameters, batch, &mut tally);
+        tape.keep_scores(scores);
         if batch.samples > 0 {
             self.network.forward(&mut tape);
         }

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::kernels::update::{Adam, Sgd};
+use crate::kernels::update::{Adagrad, Adam, Nadam, RmsProp, Sgd};
 use crate::layout::Layout;
 use crate::sum::{Addend, BLOCK, Change, Summed};
 
@@ -14,6 +14,9 @@ pub enum OptimizerSpec {
     Sgd(SgdOptions),
     Adam(AdamOptions),
     AdamW(AdamOptions),
+    RmsProp(RmsPropOptions),
+    Adagrad(AdagradOptions),
+    Nadam(NadamOptions),
 }
 
 impl Default for OptimizerSpec {
@@ -43,6 +46,7 @@ impl Default for SgdOptions {
 pub struct AdamOptions {
     pub lr: f32,
     pub betas: [f32; 2],
+    #[serde(alias = "eps")]
     pub epsilon: f32,
     pub weight_decay: f32,
     pub rows: RowRule,
@@ -51,6 +55,86 @@ pub struct AdamOptions {
 impl Default for AdamOptions {
     fn default() -> Self {
         Self { lr: 0.001, betas: [0.9, 0.999], epsilon: 1e-8, weight_decay: 0.0, rows: RowRule::All }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RmsPropOptions {
+    pub lr: f32,
+    /// How much of the mean square stays.
+    pub alpha: f32,
+    #[serde(alias = "eps")]
+    pub epsilon: f32,
+    pub momentum: f32,
+    pub weight_decay: f32,
+    pub rows: RowRule,
+}
+
+impl Default for RmsPropOptions {
+    fn default() -> Self {
+        let rows = RowRule::All;
+        Self { lr: 0.01, alpha: 0.99, epsilon: 1e-8, momentum: 0.0, weight_decay: 0.0, rows }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdagradOptions {
+    pub lr: f32,
+    /// How the rate falls with the number of steps.
+    pub lr_decay: f32,
+    /// What the sums of squares begin with.
+    pub initial_accumulator_value: f32,
+    #[serde(alias = "eps")]
+    pub epsilon: f32,
+    pub weight_decay: f32,
+    pub rows: RowRule,
+}
+
+impl Default for AdagradOptions {
+    fn default() -> Self {
+        Self {
+            lr: 0.01,
+            lr_decay: 0.0,
+            initial_accumulator_value: 0.0,
+            epsilon: 1e-10,
+            weight_decay: 0.0,
+            rows: RowRule::All,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NadamOptions {
+    pub lr: f32,
+    pub betas: [f32; 2],
+    #[serde(alias = "eps")]
+    pub epsilon: f32,
+    /// How fast the momentum grows to its full size.
+    pub momentum_decay: f32,
+    pub weight_decay: f32,
+    pub rows: RowRule,
+}
+
+impl Default for NadamOptions {
+    fn default() -> Self {
+        Self {
+            lr: 0.002,
+            betas: [0.9, 0.999],
+            epsilon: 1e-8,
+            momentum_decay: 0.004,
+            weight_decay: 0.0,
+            rows: RowRule::All,
+        }
+    }
+}
+
+impl NadamOptions {
+    /// The momentum of a step, counted from 1.
+    fn momentum(&self, step: u64) -> f64 {
+        f64::from(self.betas[0]) * (1.0 - 0.5 * 0.96f64.powf(step as f64 * f64::from(self.momentum_decay)))
     }
 }
 
@@ -72,6 +156,9 @@ impl OptimizerSpec {
             Self::Sgd(_) => "sgd",
             Self::Adam(_) => "adam",
             Self::AdamW(_) => "adamw",
+            Self::RmsProp(_) => "rmsprop",
+            Self::Adagrad(_) => "adagrad",
+            Self::Nadam(_) => "nadam",
         }
     }
 
@@ -80,6 +167,9 @@ impl OptimizerSpec {
         match self {
             Self::Sgd(options) => options.lr,
             Self::Adam(options) | Self::AdamW(options) => options.lr,
+            Self::RmsProp(options) => options.lr,
+            Self::Adagrad(options) => options.lr,
+            Self::Nadam(options) => options.lr,
         }
     }
 
@@ -87,6 +177,9 @@ impl OptimizerSpec {
         match self {
             Self::Sgd(options) => options.rows,
             Self::Adam(options) | Self::AdamW(options) => options.rows,
+            Self::RmsProp(options) => options.rows,
+            Self::Adagrad(options) => options.rows,
+            Self::Nadam(options) => options.rows,
         }
     }
 
@@ -102,6 +195,7 @@ impl OptimizerSpec {
     pub fn wrong_option(&self) -> Option<(&'static str, &'static str)> {
         let at_least_0 = |x: f32| x >= 0.0 && x.is_finite();
         let below_1 = |x: f32| (0.0..1.0).contains(&x);
+        let above_0 = |x: f32| x > 0.0 && x.is_finite();
         let checks: &[(&str, bool, &str)] = match self {
             Self::Sgd(o) => &[
                 ("lr", at_least_0(o.lr), "a number that is not negative"),
@@ -112,7 +206,32 @@ impl OptimizerSpec {
             Self::Adam(o) | Self::AdamW(o) => &[
                 ("lr", at_least_0(o.lr), "a number that is not negative"),
                 ("betas", o.betas.iter().all(|&beta| below_1(beta)), "two numbers from 0 to below 1"),
-                ("epsilon", o.epsilon > 0.0 && o.epsilon.is_finite(), "above 0"),
+                ("epsilon", above_0(o.epsilon), "above 0"),
+                ("weight_decay", at_least_0(o.weight_decay), "a number that is not negative"),
+            ],
+            Self::RmsProp(o) => &[
+                ("lr", at_least_0(o.lr), "a number that is not negative"),
+                ("alpha", below_1(o.alpha), "from 0 to below 1"),
+                ("epsilon", above_0(o.epsilon), "above 0"),
+                ("momentum", below_1(o.momentum), "from 0 to below 1"),
+                ("weight_decay", at_least_0(o.weight_decay), "a number that is not negative"),
+            ],
+            Self::Adagrad(o) => &[
+                ("lr", at_least_0(o.lr), "a number that is not negative"),
+                ("lr_decay", at_least_0(o.lr_decay), "a number that is not negative"),
+                (
+                    "initial_accumulator_value",
+                    at_least_0(o.initial_accumulator_value),
+                    "a number that is not negative",
+                ),
+                ("epsilon", above_0(o.epsilon), "above 0"),
+                ("weight_decay", at_least_0(o.weight_decay), "a number that is not negative"),
+            ],
+            Self::Nadam(o) => &[
+                ("lr", at_least_0(o.lr), "a number that is not negative"),
+                ("betas", o.betas.iter().all(|&beta| below_1(beta)), "two numbers from 0 to below 1"),
+                ("epsilon", above_0(o.epsilon), "above 0"),
+                ("momentum_decay", at_least_0(o.momentum_decay), "a number that is not negative"),
                 ("weight_decay", at_least_0(o.weight_decay), "a number that is not negative"),
             ],
         };
@@ -128,6 +247,8 @@ pub struct Optimizer {
     steps: u64,
     /// As many vectors of the layout's length as the rule remembers: none, the velocity, or Adam's two moments.
     moments: Vec<Vec<f32>>,
+    /// The product of NAdam's momenta, and of how many steps.
+    momenta: (u64, f64),
     /// Sums of squares, a block each; kept to be used again.
     squares: Vec<f64>,
 }
@@ -137,17 +258,28 @@ pub struct Optimizer {
 enum UpdateRule {
     Sgd(Sgd),
     Adam(Adam),
+    RmsProp(RmsProp),
+    Adagrad(Adagrad),
+    Nadam(Nadam),
 }
 
 impl Optimizer {
     pub fn new(spec: OptimizerSpec, layout: &Layout) -> Self {
         let moments = match &spec {
             OptimizerSpec::Sgd(options) if options.momentum == 0.0 => 0,
-            OptimizerSpec::Sgd(_) => 1,
-            OptimizerSpec::Adam(_) | OptimizerSpec::AdamW(_) => 2,
+            OptimizerSpec::RmsProp(options) if options.momentum == 0.0 => 1,
+            OptimizerSpec::Sgd(_) | OptimizerSpec::Adagrad(_) => 1,
+            OptimizerSpec::Adam(_)
+            | OptimizerSpec::AdamW(_)
+            | OptimizerSpec::RmsProp(_)
+            | OptimizerSpec::Nadam(_) => 2,
         };
-        let moments = vec![vec![0.0; layout.len()]; moments];
-        Self { spec, layout: layout.clone(), steps: 0, moments, squares: Vec::new() }
+        let first = match &spec {
+            OptimizerSpec::Adagrad(options) => options.initial_accumulator_value,
+            _ => 0.0,
+        };
+        let moments = vec![vec![first; layout.len()]; moments];
+        Self { spec, layout: layout.clone(), steps: 0, moments, momenta: (0, 1.0), squares: Vec::new() }
     }
 
     /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given.
@@ -168,13 +300,13 @@ impl Optimizer {
         clip: Option<f32>,
     ) {
         assert!(len == parameters.len() || len.is_multiple_of(BLOCK), "an update is of whole blocks");
-        let summed = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() };
-        let weight = summed.weight();
+        let weight = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() }.weight();
         if weight == 0.0 {
             return;
         }
         self.steps += 1;
         let rule = self.rule(lr);
+        let summed = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() };
         let mut scale = (1.0 / weight) as f32;
         if let Some(limit) = clip {
             let norm = summed.norm(&mut self.squares) * f64::from(scale);
@@ -198,7 +330,35 @@ impl Optimizer {
         }
     }
 
-    fn rule(&self, lr: f32) -> UpdateRule {
+    fn nadam(&mut self, lr: f32, options: &NadamOptions) -> UpdateRule {
+        // From the beginning, if it is not known: a run may have been resumed.
+        if self.momenta.0 > self.steps {
+            self.momenta = (0, 1.0);
+        }
+        while self.momenta.0 < self.steps {
+            let step = self.momenta.0 + 1;
+            self.momenta = (step, self.momenta.1 * options.momentum(step));
+        }
+        let (now, ahead) = (options.momentum(self.steps), options.momentum(self.steps + 1));
+        let product = self.momenta.1;
+        let rate = |share: f64, product: f64| (f64::from(lr) * share / (1.0 - product)) as f32;
+        let [beta1, beta2] = options.betas;
+        let correction = 1.0 - f64::from(beta2).powf(self.steps as f64);
+        UpdateRule::Nadam(Nadam {
+            rates: [rate(1.0 - now, product), rate(ahead, product * ahead)],
+            correction: (1.0 / correction.sqrt()) as f32,
+            beta1,
+            beta2,
+            epsilon: options.epsilon,
+            weight_decay: options.weight_decay,
+        })
+    }
+
+    fn rule(&mut self, lr: f32) -> UpdateRule {
+        if let OptimizerSpec::Nadam(options) = &self.spec {
+            let options = options.clone();
+            return self.nadam(lr, &options);
+        }
         let adam = |options: &AdamOptions, weight_decay: f32, decay: f32| {
             let [beta1, beta2] = options.betas;
             let steps = self.steps as f64;
@@ -222,6 +382,19 @@ impl Optimizer {
             }),
             OptimizerSpec::Adam(options) => adam(options, options.weight_decay, 1.0),
             OptimizerSpec::AdamW(options) => adam(options, 0.0, 1.0 - lr * options.weight_decay),
+            OptimizerSpec::RmsProp(options) => UpdateRule::RmsProp(RmsProp {
+                lr,
+                alpha: options.alpha,
+                epsilon: options.epsilon,
+                weight_decay: options.weight_decay,
+                momentum: options.momentum,
+            }),
+            OptimizerSpec::Adagrad(options) => UpdateRule::Adagrad(Adagrad {
+                lr: lr / (1.0 + (self.steps - 1) as f32 * options.lr_decay),
+                epsilon: options.epsilon,
+                weight_decay: options.weight_decay,
+            }),
+            OptimizerSpec::Nadam(_) => unreachable!("the first case"),
         }
     }
 
@@ -265,6 +438,10 @@ impl UpdateRule {
             Self::Sgd(sgd) if first.is_empty() => sgd.plain(parameters, gradient, scale),
             Self::Sgd(sgd) => sgd.momentum(parameters, first, gradient, scale),
             Self::Adam(adam) => adam.step(parameters, first, second, gradient, scale),
+            Self::RmsProp(rule) if second.is_empty() => rule.plain(parameters, first, gradient, scale),
+            Self::RmsProp(rule) => rule.momentum(parameters, first, second, gradient, scale),
+            Self::Adagrad(rule) => rule.step(parameters, first, gradient, scale),
+            Self::Nadam(rule) => rule.step(parameters, first, second, gradient, scale),
         }
     }
 }

@@ -221,7 +221,20 @@ fn models_and_optimisers_compute_what_pytorch_computes() {
         cases.iter().any(|case| matches!(&case.subject, Subject::Model(spec) if spec.name() == *name))
     };
     assert!(ModelSpec::NAMES.iter().all(has), "every model is compared");
-    for case in &cases {
+    check_cases(&cases);
+}
+
+/// Nets that a run file lists, and more optimisers (`fixtures/lists.py`).
+#[test]
+fn lists_of_layers_compute_what_pytorch_computes() {
+    let cases: Vec<OracleCase> =
+        serde_json::from_str(include_str!("../fixtures/lists.json")).expect("the fixture");
+    assert!(cases.len() > 10, "more than ten nets");
+    check_cases(&cases);
+}
+
+fn check_cases(cases: &[OracleCase]) {
+    for case in cases {
         let (shape, batch) = shape_and_batch(&case.shape);
         let mut model = match &case.subject {
             Subject::Model(spec) => spec.build(&shape).expect("a model"),

@@ -138,6 +138,8 @@ pub struct Tape<'a> {
     work: &'a mut Workspace,
     weights: &'a ClassWeights,
     seed: u64,
+    /// Where the scores of an evaluation are wanted.
+    scores: Option<&'a mut Vec<f32>>,
 }
 
 impl<'a> Tape<'a> {
@@ -151,7 +153,7 @@ impl<'a> Tape<'a> {
         gradient: &'a mut Gradient,
         tally: &'a mut Tally,
     ) -> Self {
-        Self { batch, parameters, gradient: Some(gradient), tally, work, weights, seed }
+        Self { batch, parameters, gradient: Some(gradient), tally, work, weights, seed, scores: None }
     }
 
     /// A tape on which to measure `batch`.
@@ -162,7 +164,20 @@ impl<'a> Tape<'a> {
         batch: &'a Batch,
         tally: &'a mut Tally,
     ) -> Self {
-        Self { batch, parameters, gradient: None, tally, work, weights, seed: 0 }
+        Self { batch, parameters, gradient: None, tally, work, weights, seed: 0, scores: None }
+    }
+
+    /// Keeps the scores that the losses are computed from.
+    pub(crate) fn keep_scores(&mut self, scores: &'a mut Vec<f32>) {
+        self.scores = Some(scores);
+    }
+
+    /// Hands scores to whoever wants them.
+    pub(crate) fn tell_scores(&mut self, scores: &Var) {
+        let value = floats(&self.work.values[scores.number].data, self.batch);
+        if let Some(kept) = &mut self.scores {
+            kept.extend_from_slice(value);
+        }
     }
 
     /// Runs the backward pass, if training, and empties the tape. The memory of a layer that is done serves the

@@ -14,6 +14,7 @@ use std::collections::HashSet;
 
 use pickle::{Pickle, PickleValue, StorageView};
 use zip::Archive;
+pub use zip::unpacked;
 
 pub use scalar::ScalarType;
 

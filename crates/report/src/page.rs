@@ -14,6 +14,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
+use crate::event::{Event, Stamped};
 use crate::folder::{RunFolder, write_atomically};
 pub(crate) use encode::{encode, encode_mark, encode_text};
 use thin::ThinLog;
@@ -50,7 +51,14 @@ pub(crate) struct PageRun {
 impl PageRun {
     /// The run of a folder, as far as it is there.
     pub(crate) fn read(folder: &Path, label: String) -> Result<Self> {
-        let ThinLog { lines, events } = ThinLog::read(&folder.join("events.jsonl"))?;
+        let ThinLog { lines, broken, mut events } = ThinLog::read(&folder.join("events.jsonl"))?;
+        if broken > 0 {
+            let said =
+                if broken == 1 { "a line of the log is" } else { &format!("{broken} lines of the log are") };
+            let message = format!("{said} broken and left out");
+            let at_s = events.last().and_then(|event| event[1].as_f64()).unwrap_or_default();
+            events.extend(encode(&Stamped { at_s, event: Event::Noted { message } }));
+        }
         let state = fs::read(folder.join("state.json")).unwrap_or_default();
         let mut state: Value = serde_json::from_slice(&state).unwrap_or_default();
         let run_file = fs::read_to_string(folder.join("run.yml")).ok();
@@ -246,7 +254,7 @@ mod tests {
         let started = Instant::now();
         let mut log = Log::open(&folder, started, Vec::new()).unwrap();
         let message = "</script><script>alert(1)</script>{{policy}}".to_owned();
-        log.record(started, crate::event::Event::Warned { message });
+        log.record(started, Event::Warned { message });
         let page = report_page(&[folder.path().to_owned()]).unwrap();
         assert_eq!(page.matches("</script>").count(), 2, "that of the data and that of the script");
         assert_eq!(page.matches("<script").count(), 2);

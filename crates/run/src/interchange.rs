@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::Layout;
 use bonfire_learn::torch_file::{self, ScalarType, Weight};
-use bonfire_report::{Event, Log, RunFolder, write_atomically};
+use bonfire_report::{Event, Log, RunFolder, read_events, write_atomically};
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype;
 
@@ -48,6 +48,35 @@ pub fn export(run_dir: &Path, round: Option<u64>, out: &Path) -> Result<Exported
 
 /// A round, its parameters, and what was passed over.
 type Found = (u64, Vec<u8>, Vec<String>);
+
+/// The parameters of a checkpoint for a model of this layout: of one round, or of the one that did best on the test
+/// data, or of the newest if none was measured.
+pub fn parameters(
+    folder: &RunFolder,
+    round: Option<u64>,
+    layout: &Layout,
+    model: &str,
+) -> Result<(u64, Vec<f32>)> {
+    let (round, bytes, _) = match round.or_else(|| best_round(folder)) {
+        Some(round) => of_round(folder, round)?,
+        None => newest(folder)?,
+    };
+    let flat = fit(layout, model, &read_safetensors(&bytes)?).map_err(|message| anyhow!(message))?;
+    Ok((round, flat))
+}
+
+/// The round of the checkpoint that was right most often, of those that are still there.
+fn best_round(folder: &RunFolder) -> Option<u64> {
+    let kept: Vec<u64> =
+        checkpoint::list(&folder.checkpoints()).ok()?.into_iter().map(|(round, _)| round).collect();
+    let events = read_events(&folder.events()).ok()?;
+    let measured = events.iter().filter_map(|stamped| match stamped.event {
+        Event::Evaluated { round, accuracy, .. } if kept.contains(&round) => Some((round, accuracy)),
+        _ => None,
+    });
+    // Of equals the later one.
+    measured.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(round, _)| round)
+}
 
 fn newest(folder: &RunFolder) -> Result<Found> {
     let mut skipped = Vec::new();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use bonfire_data::{Dataset, Error};
+use bonfire_learn::layer_list::LayerPlan;
 use bonfire_learn::{Layout, Model, Shape, Tally};
 use bonfire_report::{Event, Phases};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -205,6 +206,25 @@ impl Job {
     }
 }
 
+/// The layers of the model that the settings ask for, with their sizes on its data.
+pub fn plan(settings: &Settings) -> Result<LayerPlan> {
+    let dataset = load(settings)?;
+    settings.file.model.plan(&dataset.shape).map_err(|error| misfit(settings, &error))
+}
+
+/// The form of the data that the settings ask for, without its samples, and the layers of the model.
+pub fn form(settings: &Settings) -> Result<(Dataset, LayerPlan)> {
+    let dataset = load(settings)?;
+    let plan = settings.file.model.plan(&dataset.shape).map_err(|error| misfit(settings, &error))?;
+    Ok((dataset.form(), plan))
+}
+
+/// An error about a model gets the line of the layer that is meant.
+fn misfit(settings: &Settings, error: &bonfire_learn::Error) -> anyhow::Error {
+    let key = if error.path.is_empty() { "model".to_owned() } else { format!("model.{}", error.path) };
+    settings.wrong(&key, &error.message).into()
+}
+
 /// The data that the settings ask for.
 fn load(settings: &Settings) -> Result<Arc<Dataset>> {
     let dataset = settings.file.data.load().map_err(|error| located(settings, "data", error))?;
@@ -220,7 +240,7 @@ fn build_workers(
     build: Build<'_>,
 ) -> Result<Vec<Worker>> {
     let model = || {
-        let mut model = build(&dataset.shape).map_err(|error| located(settings, "model", error))?;
+        let mut model = build(&dataset.shape).map_err(|error| misfit(settings, &error))?;
         weigh_classes(settings, &mut *model)?;
         let parameters = model.layout().len();
         if parameters > MOST_PARAMETERS {

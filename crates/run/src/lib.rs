@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`run_file`] (what is asked for), [`job`] (data and models, ready to start), [`worker`] and
 //! [`crew`] (one round), [`run`] (the loop with its events and files), [`checkpoint`], [`interchange`] (with PyTorch),
-//! [`evaluator`], [`bench`](mod@bench).
+//! [`onnx`], [`predict`], [`evaluator`], [`bench`](mod@bench).
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
@@ -29,6 +29,8 @@ pub mod interchange;
 pub mod job;
 pub mod ledger;
 pub mod loader;
+pub mod onnx;
+pub mod predict;
 pub mod replica;
 pub mod run;
 pub mod run_file;

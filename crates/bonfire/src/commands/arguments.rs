@@ -1,5 +1,8 @@
 use std::ffi::OsString;
 
+use bonfire_run::run_file::of_flag;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
 /// The arguments with `-nr`, which course assignments have and which no parser takes for one flag, spelt out.
 pub(crate) fn spelt_out(arguments: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let mut is_over = false;
@@ -11,6 +14,13 @@ pub(crate) fn spelt_out(arguments: impl IntoIterator<Item = OsString>) -> impl I
             _ => argument,
         }
     })
+}
+
+/// What to say of a flag that other programs have, and that is a key of the run file here.
+pub(crate) fn of_other_programs(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let here = (error.kind() == ErrorKind::UnknownArgument).then(|| of_flag(flag))??;
+    Some(format!("{flag} is a key of the run file here: {here}"))
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ enum BenchCommand {
     /// An exchange of gradients between processes on this machine: sharded over all, or through a server
     #[command(after_help = "Examples:\n  bonfire bench exchange --workers 4 --bytes 4200000\n  \
                       bonfire bench exchange --via server --workers 8 --bytes 178000 --tls --json\n  \
+                      bonfire bench exchange --workers 2 --servers 1 --compression lossless\n  \
                       mpirun -n 2 bonfire bench exchange --engine mpi --bytes 4194304")]
     Exchange(ExchangeArgs),
 }
@@ -41,6 +42,9 @@ struct ExchangeArgs {
     /// How many processes exchange [default: 2; by MPI all that were started]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
+    /// How many more processes only sum, for `--via sharded`
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    servers: usize,
     /// The size of the gradient
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     bytes: usize,
@@ -78,8 +82,13 @@ enum ExchangeWay {
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Rounding {
     None,
+    /// Packed
+    Lossless,
     F16,
     Int8,
+    /// The largest hundredth
+    #[value(name = "top_k")]
+    TopK,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -121,11 +130,13 @@ fn run_exchange(args: &ExchangeArgs) -> Result<()> {
         ExchangeWay::Sharded => Via::Sharded,
         ExchangeWay::Server => Via::Server,
     };
-    let ExchangeArgs { bytes, seconds, tls, .. } = *args;
+    let ExchangeArgs { bytes, seconds, tls, servers, .. } = *args;
     let compression = match args.compression {
         Rounding::None => Compression::None,
         Rounding::F16 => Compression::F16,
         Rounding::Int8 => Compression::Int8,
+        Rounding::Lossless => Compression::Lossless,
+        Rounding::TopK => Compression::TopK(0.01),
     };
     let workers = args.workers.unwrap_or(2);
     let member = || {
@@ -134,7 +145,7 @@ fn run_exchange(args: &ExchangeArgs) -> Result<()> {
         command.args(["bench", "exchange", "--member"]);
         Ok(command)
     };
-    let speed = exchange::measure(Task { via, workers, bytes, seconds, tls, compression }, member)?;
+    let speed = exchange::measure(Task { via, workers, servers, bytes, seconds, tls, compression }, member)?;
     print(&if args.json { serde_json::to_string(&speed)? } else { exchange_in_words(&speed) })
 }
 
@@ -171,8 +182,9 @@ fn mpi_in_words(speed: &MpiSpeed) -> String {
 fn exchange_in_words(speed: &ExchangeSpeed) -> String {
     let via = if speed.via == Via::Sharded { "sharded" } else { "server" };
     let tls = if speed.tls { ", TLS" } else { "" };
+    let servers = if speed.servers > 0 { format!(" and {} that sum", speed.servers) } else { String::new() };
     format!(
-        "{via} of {}{tls}: {} in {:.3} ms, {:.3} GB/s",
+        "{via} of {}{servers}{tls}: {} in {:.3} ms, {:.3} GB/s",
         speed.workers,
         number::bytes(speed.bytes as u64),
         speed.ms,

@@ -13,10 +13,12 @@ mod host;
 mod import;
 mod lab;
 mod logs;
+mod model;
 mod node;
 mod page;
 mod page_args;
 mod plan;
+mod predict;
 mod prepare;
 mod rank_args;
 mod ranks;
@@ -94,7 +96,11 @@ enum Command {
     Page(page::PageCommandArgs),
     /// Write a page with charts of a run, or of several
     Report(report::ReportArgs),
-    /// Write the parameters of a run for PyTorch
+    /// Show the layers of a model, their shapes and parameters
+    Model(model::ModelArgs),
+    /// Say what a trained model says about texts, images or rows
+    Predict(predict::PredictArgs),
+    /// Write the parameters of a run for PyTorch, or as ONNX
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
     Import(import::ImportArgs),
@@ -119,7 +125,13 @@ impl Command {
     fn computes(&self) -> bool {
         matches!(
             self,
-            Self::Train(_) | Self::Head(_) | Self::Node(_) | Self::Eval(_) | Self::Bench(_) | Self::Plan(_)
+            Self::Train(_)
+                | Self::Head(_)
+                | Self::Node(_)
+                | Self::Eval(_)
+                | Self::Bench(_)
+                | Self::Plan(_)
+                | Self::Predict(_)
         )
     }
 
@@ -144,6 +156,8 @@ impl Command {
             Self::Status(args) => status::run(&args).map(done),
             Self::Page(args) => page::run(&args).map(done),
             Self::Report(args) => report::run(&args).map(done),
+            Self::Model(args) => model::run(&args).map(done),
+            Self::Predict(args) => predict::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
             Self::Prepare(args) => prepare::run(args).map(done),
@@ -156,7 +170,16 @@ impl Command {
 
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {
-    let command = Arguments::parse_from(arguments::spelt_out(std::env::args_os())).command;
+    let command = match Arguments::try_parse_from(arguments::spelt_out(std::env::args_os())) {
+        Ok(arguments) => arguments.command,
+        Err(error) => match arguments::of_other_programs(&error) {
+            Some(message) => {
+                say(&format!("error: {message}"));
+                return ExitCode::from(WRONG_INPUT);
+            }
+            None => error.exit(),
+        },
+    };
     command.run().unwrap_or_else(|error| {
         if error.is::<ReaderGone>() {
             return ExitCode::SUCCESS;

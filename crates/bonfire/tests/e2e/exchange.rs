@@ -24,6 +24,22 @@ fn a_line_with_the_promised_fields() {
 }
 
 #[test]
+fn every_way_of_a_run_file_can_be_measured() {
+    let dir = Dir::new();
+    for way in [
+        "--servers 1",
+        "--compression lossless",
+        "--compression top_k --tls",
+        "--servers 2 --compression int8",
+    ] {
+        let line = format!("bench exchange --workers 2 --bytes 400000 --seconds 0.05 --json {way}");
+        let outcome = dir.bonfire(&line).succeed();
+        assert_eq!(outcome.stderr, "", "{way}");
+        assert!(outcome.json_lines()[0]["ms"].as_f64().is_some_and(|ms| ms > 0.0), "{way}");
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     let dir = Dir::new();
     dir.bonfire("bench exchange --workers 0").run().refuse("--workers must be from 1 to 64");

@@ -34,7 +34,23 @@ fn run_files() {
     check("seed: 1\nhead: {works: maybe}", "run.yml:2: head.works: expected true or false, found the text");
     check("seed: 1\nhead:\n  work: true", "run.yml:3: head: unknown key `work`; did you mean `works`?");
     check("epochs: [5", "run.yml:");
+    check(
+        "seed: 1\nlearning_rate: 0.1",
+        "run.yml:2: learning_rate: this is written otherwise here: `optimizer: {adam: {lr: 0.001}}`",
+    );
+    check("num_epochs: 3", "run.yml:1: num_epochs: this is written otherwise here: `epochs: 5`");
+    check("batch: 3", "run.yml:1: batch: this is written otherwise here: `batch_size: 32`");
     check("data: {name: digits, trian: 5}", "unknown key `trian`; did you mean `train`?");
+}
+
+#[test]
+fn flags_of_other_programs() {
+    let check = |command: &str, fragment: &str| {
+        let dir = Dir::new();
+        check(&dir, dir.bonfire(command), fragment);
+    };
+    check("train --epochs 5", "--epochs is a key of the run file here: --set epochs=VALUE");
+    check("train --lr 0.1", "--lr is a key of the run file here: --set optimizer.adam.lr=0.001");
 }
 
 #[test]
@@ -46,7 +62,7 @@ fn settings() {
     check("epochs", "--set epochs: expected `key=value`");
     check("model=tager", "did you mean `tagger`? Known: ");
     check("data=digit", "known are digits, grammar, reviews, fashion-mnist, mnist; did you mean digits?");
-    check("optimizer=adan", "did you mean `adam`? Known: sgd, adam, adamw");
+    check("optimizer=adan", "did you mean `adam`? Known: sgd, adam, adamw, rmsprop, adagrad, nadam");
     check("optimizer.sgd.momentum=1.5", "--set optimizer.sgd.momentum=1.5: must be from 0 to below 1");
     check("model=tagger", "model tagger is for sentences with one tag a word");
     check("model=lenet5\n data=reviews", "model lenet5 is for images");

@@ -3,6 +3,8 @@
 //! One process starts the others and introduces them to each other over their standard input and output; from then on
 //! they talk as the nodes of a run do.
 
+mod server;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -20,13 +22,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::mail::{Mailbox, News, Post, mailbox};
-use crate::roles::feed::piece;
 use crate::roles::network::{Grpc, Network};
-use bonfire_exchange::chunks::Chunks;
-use bonfire_exchange::codec::{ChunkEncoder, Coding};
-use bonfire_exchange::collector::{Answer, Collector};
+use bonfire_exchange::codec::Coding;
+use bonfire_exchange::owners::parts;
 use bonfire_exchange::sharded::{Early, Gather, Peers, ShardedSums};
-use bonfire_exchange::updates::{Updates, step};
 use bonfire_run::run_file::Compression;
 
 /// How gradients are exchanged.
@@ -43,6 +42,8 @@ pub enum Via {
 pub struct Task {
     pub via: Via,
     pub workers: usize,
+    /// How many more processes only sum for the others.
+    pub servers: usize,
     /// Of the buffer that every worker has.
     pub bytes: usize,
     pub seconds: f64,
@@ -55,6 +56,7 @@ pub struct Task {
 pub struct ExchangeSpeed {
     pub via: Via,
     pub workers: usize,
+    pub servers: usize,
     pub bytes: usize,
     pub tls: bool,
     pub compression: Compression,
@@ -98,7 +100,9 @@ pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<Exch
     ensure!(task.workers > 1 || task.via == Via::Server, "a group of one has nothing to exchange");
     ensure!(task.bytes >= 4 && task.bytes <= 1 << 30, "--bytes must be from 4 to {}", 1 << 30);
     ensure!(task.seconds > 0.0 && task.seconds.is_finite(), "--seconds must be above 0");
-    let processes = task.workers + usize::from(task.via == Via::Server);
+    ensure!(task.servers == 0 || task.via == Via::Sharded, "--servers is for --via sharded");
+    ensure!(task.servers <= task.workers, "--servers must be at most --workers");
+    let processes = task.workers + task.servers + usize::from(task.via == Via::Server);
     let secret = Secret::generate()?.reveal();
     let mut children = Children(Vec::new());
     for _ in 0..processes {
@@ -119,7 +123,7 @@ pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<Exch
     }
     // All are done before the first is let go: one that ends takes what it has not sent yet with it.
     let mut speeds = Vec::new();
-    for process in &mut children.0 {
+    for process in &mut children.0[..processes - task.servers] {
         speeds.push(read_line(&mut process.2)?);
     }
     Ok(speeds.swap_remove(0))
@@ -171,15 +175,16 @@ pub fn take_part() -> Result<()> {
     // Links end with their ends, and others may be at work yet when this process is done.
     let mut links = Vec::new();
     let seconds = match task.via {
+        Via::Sharded if index >= task.workers => return sum_for_others(&mut party, &peers, &mut links),
         Via::Sharded => among(&mut party, &peers, &mut links)?,
-        Via::Server if index < task.workers => push_and_pull(&party, &peers, &mut links)?,
-        Via::Server => serve(&party, &mut links)?,
+        Via::Server if index < task.workers => server::push_and_pull(&party, &peers, &mut links)?,
+        Via::Server => server::serve(&party, &mut links)?,
     };
-    let Task { via, workers, bytes, tls, compression, .. } = task;
+    let Task { via, workers, servers, bytes, tls, compression, .. } = task;
     let gb_per_s = bytes as f64 / seconds / 1e9;
     write_line(
         &mut stdout,
-        &ExchangeSpeed { via, workers, bytes, tls, compression, ms: seconds * 1e3, gb_per_s },
+        &ExchangeSpeed { via, workers, servers, bytes, tls, compression, ms: seconds * 1e3, gb_per_s },
     )?;
     // Until the parent has heard the same of all and lets go.
     let mut rest = String::new();
@@ -187,7 +192,7 @@ pub fn take_part() -> Result<()> {
     Ok(())
 }
 
-/// Which worker is at the other end of a link, and a link to every worker but this one.
+/// Which process is at the other end of a link, and a link to every worker and server but this one.
 type AllLinks = (BTreeMap<u64, usize>, Vec<Option<Outbox>>);
 
 /// A process with its mailbox and its way to the others.
@@ -233,10 +238,12 @@ impl Party {
         Ok(outbox)
     }
 
-    /// Links to all other workers, and which of them is at the other end of each.
+    /// Links to all others, and which of them is at the other end of each. Servers have none to each other.
     fn connect_to_all(&self, peers: &[Peer], early: &mut Early) -> Result<AllLinks> {
-        let (mut members, mut outboxes) = (BTreeMap::new(), vec![None; self.task.workers]);
-        for to in self.index + 1..self.task.workers {
+        let Task { workers, servers, .. } = self.task;
+        let (mut members, mut outboxes) = (BTreeMap::new(), vec![None; workers + servers]);
+        let later = if self.index < workers { self.index + 1..workers + servers } else { 0..0 };
+        for to in later {
             let link = self.post.number();
             let outbox = self.network.connect(&peers[to].to_proto(to), self.post.sink(link))?;
             outbox.send(Body::Hello(proto::Hello { node: self.index as u64, generation: 1 }))?;
@@ -244,7 +251,7 @@ impl Party {
             outboxes[to] = Some(outbox);
         }
         let mut strangers = BTreeMap::new();
-        while outboxes[..self.index].iter().any(Option::is_none) {
+        while outboxes[..self.index.min(workers)].iter().any(Option::is_none) {
             let mail = self.mailbox.next(PATIENCE).ok_or_else(|| anyhow!("the others are silent"))?;
             match mail.news {
                 News::Opened(outbox) => drop(strangers.insert(mail.link, outbox)),
@@ -286,14 +293,12 @@ impl From<Closed> for Broken {
     }
 }
 
-/// The seconds of a sum over all members.
-fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
-    let Task { workers, bytes, seconds, compression, .. } = party.task;
-    let mut early = Early::new();
-    let (members, outboxes) = party.connect_to_all(peers, &mut early)?;
-    links.extend(outboxes.iter().flatten().cloned());
-    let (mailbox, members) = (&mut party.mailbox, &members);
-    let mut receive = move |_| loop {
+/// Pieces of the others, as they come.
+fn pieces<'a>(
+    mailbox: &'a mut Mailbox,
+    members: &'a BTreeMap<u64, usize>,
+) -> impl FnMut(bool) -> Result<Option<(usize, proto::Piece, Bytes)>, Broken> + Send + 'a {
+    move |_| loop {
         let mail = mailbox.next(PATIENCE).ok_or_else(|| Broken(anyhow!("the others are silent")))?;
         match mail.news {
             News::Frame(Frame { body: Body::Piece(piece), payload }) => {
@@ -303,12 +308,45 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
             News::Closed(reason) => return Err(Broken(anyhow!("a link closed: {reason}"))),
             _ => {}
         }
-    };
+    }
+}
+
+/// Sums what is its own for the workers, until they go.
+fn sum_for_others(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<()> {
+    let Task { workers, servers, bytes, compression, .. } = party.task;
+    let mut early = Early::new();
+    let (members, outboxes) = party.connect_to_all(peers, &mut early)?;
+    links.extend(outboxes.iter().flatten().cloned());
+    let mut sums = ShardedSums::new(&layout(bytes), Coding::of(compression));
+    sums.share_out(&parts(workers, servers));
     let mut peers = Peers {
         index: party.index,
-        links: &outboxes,
+        links: &outboxes[..workers],
         servers: &[],
-        receive: &mut receive,
+        receive: &mut pieces(&mut party.mailbox, &members),
+        early: &mut early,
+        generation: 1,
+        round: 1,
+        step: 0,
+    };
+    while sums.serve(&mut peers, false).is_ok() {
+        (peers.round, peers.step) = (peers.round + 1, 0);
+    }
+    Ok(())
+}
+
+/// The seconds of a sum over all members.
+fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
+    let Task { workers, servers, bytes, seconds, compression, .. } = party.task;
+    let mut early = Early::new();
+    let (members, outboxes) = party.connect_to_all(peers, &mut early)?;
+    links.extend(outboxes.iter().flatten().cloned());
+    let to_servers: Vec<Outbox> = outboxes[workers..].iter().flatten().cloned().collect();
+    let mut peers = Peers {
+        index: party.index,
+        links: &outboxes[..workers],
+        servers: &to_servers,
+        receive: &mut pieces(&mut party.mailbox, &members),
         early: &mut early,
         generation: 1,
         round: 0,
@@ -316,9 +354,9 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
     };
     let layout = layout(bytes);
     let mut sums = ShardedSums::new(&layout, Coding::of(compression));
-    sums.share_out(&vec![1.0; workers]);
+    sums.share_out(&parts(workers, servers));
     let mut gradient = Gradient::new(&layout);
-    gradient.values.fill(1.0);
+    fill(&mut gradient);
     let mut turns = |peers: &mut Peers<'_, Broken>, count: usize| {
         let started = Instant::now();
         for _ in 0..count {
@@ -329,8 +367,9 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
         }
         Ok::<f64, Broken>(started.elapsed().as_secs_f64() / count as f64)
     };
+    // Beside the rounds, which servers count.
     let agree = |peers: &mut Peers<'_, Broken>, word: &[u8]| {
-        (peers.round, peers.step) = (peers.round + 1, 0);
+        peers.step += WORD;
         peers.gather(Bytes::copy_from_slice(word))
     };
     let measured = (|| {
@@ -351,102 +390,23 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
     measured.map_err(|Broken(error)| error)
 }
 
+/// The steps of an exchange are fewer.
+const WORD: u32 = 1000;
+
+/// Values as gradients have them: as many small ones as large ones, and no two alike.
+fn fill(gradient: &mut Gradient) {
+    let mut state = 1u32;
+    for value in &mut gradient.values {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let exponent = (state >> 8) % 8;
+        *value = ((state >> 16) as f32 - 32_768.0) * 0.1f32.powi(exponent as i32 + 4);
+    }
+}
+
 fn layout(bytes: usize) -> Layout {
     let mut layout = Layout::default();
     layout.vector("gradient".into(), bytes / 4, Init::Constant(0.0));
     layout
-}
-
-/// The seconds of a push and the answer to it. The first worker says when it is enough.
-fn push_and_pull(party: &Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f64> {
-    let Task { workers, bytes, seconds, compression, .. } = party.task;
-    let server = party.connect(peers, workers)?;
-    links.push(server.clone());
-    let layout = layout(bytes);
-    let mut encoder = ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::of(compression));
-    let mut updates = Updates::new(&layout, None);
-    let mut gradient = Gradient::new(&layout);
-    gradient.values.fill(1.0);
-    gradient.weight = 1.0;
-    let mut turn = |order: u64| -> Result<bool> {
-        for index in (0..encoder.chunks().count()).rev() {
-            let parcel = encoder.encode(&gradient, index, false);
-            server.send(piece(step::PUSH, 0, party.index as u64, index, &parcel))?;
-        }
-        encoder.commit();
-        server.send(Body::Push(proto::Push { order, weight: 1.0, ..proto::Push::default() }))?;
-        loop {
-            let frame = party.frame(&mut Vec::new())?;
-            match frame.body {
-                Body::Piece(piece) => updates.piece(&piece, frame.payload)?,
-                Body::Go(go) => return Ok(go.order.is_some()),
-                _ => {}
-            }
-        }
-    };
-    if party.index > 0 {
-        let (started, mut count) = (Instant::now(), 1);
-        while turn(1)? {
-            count += 1;
-        }
-        return Ok(started.elapsed().as_secs_f64() / f64::from(count));
-    }
-    let mut turns = |count: usize| -> Result<f64> {
-        let started = Instant::now();
-        for _ in 0..count {
-            turn(1)?;
-        }
-        Ok(started.elapsed().as_secs_f64() / count as f64)
-    };
-    turns(3)?;
-    let count = ((seconds / 3.0 / turns(3)?) as usize).max(3);
-    let mut best = f64::INFINITY;
-    for _ in 0..3 {
-        best = best.min(turns(count)?);
-    }
-    turn(0)?;
-    Ok(best)
-}
-
-/// The server: sends the sum of every chunk back when all have pushed it, until the first worker says that it is
-/// enough. The seconds of an exchange.
-fn serve(party: &Party, callers: &mut Vec<Outbox>) -> Result<f64> {
-    let Task { workers, bytes, compression, .. } = party.task;
-    let mut collector = Collector::new(&layout(bytes), Coding::of(compression));
-    // Every worker gives its number as its order.
-    let answers: Vec<Answer> = (0..workers as u64).map(|worker| (worker, worker)).collect();
-    let (started, mut count) = (Instant::now(), 0);
-    loop {
-        count += 1;
-        let (mut pushed, mut goes_on) = (0, true);
-        while pushed < workers {
-            let frame = party.frame(callers)?;
-            match frame.body {
-                Body::Piece(part) => {
-                    collector.take(part.round, &part, frame.payload)?;
-                    let index = part.index as usize;
-                    if let Some((attempt, sum)) = collector.sum_ahead(&answers, index, false) {
-                        for outbox in &*callers {
-                            outbox.send(piece(step::SUM, attempt, count, index, &sum))?;
-                        }
-                    }
-                }
-                Body::Push(push) => {
-                    goes_on &= push.order > 0;
-                    pushed += 1;
-                }
-                _ => {}
-            }
-        }
-        let weight = collector.finish(&answers, false).weight;
-        for outbox in &*callers {
-            let go = proto::Go { order: goes_on.then_some(1), weight, ..proto::Go::default() };
-            outbox.send(Body::Go(go))?;
-        }
-        if !goes_on {
-            return Ok(started.elapsed().as_secs_f64() / count as f64);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -458,6 +418,7 @@ mod tests {
         let task = Task {
             via: Via::Sharded,
             workers: 2,
+            servers: 0,
             bytes: 4,
             seconds: 1.0,
             tls: false,
@@ -469,6 +430,8 @@ mod tests {
         };
         check(Task { workers: 0, ..task }, "--workers");
         check(Task { bytes: 0, ..task }, "--bytes");
+        check(Task { servers: 3, ..task }, "--servers");
+        check(Task { servers: 1, via: Via::Server, ..task }, "--servers");
         check(Task { seconds: f64::NAN, ..task }, "--seconds");
         check(task, "started");
     }

@@ -1,11 +1,11 @@
 //! Rows of word numbers become texts to train on and texts to measure on.
 
 use super::table::{CellError, Whole};
+use crate::draw::Draw;
 use crate::error::{Error, Result};
 use crate::source::text;
 use crate::{Dataset, Samples, Source, Texts, Vocabulary};
 use bonfire_learn::Shape;
-use bonfire_learn::random::Random;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,9 +14,6 @@ const PADDING: i64 = 1;
 
 /// A number of a file less this is the number of the same word here.
 const SHIFT: i64 = PADDING - Vocabulary::PADDING as i64;
-
-/// One row in so many is measured on.
-const TEST_SHARE: u64 = 10;
 
 const LABELS: &str = "expected 0 and 1, or stars from 1 to 5";
 
@@ -35,13 +32,6 @@ struct Half {
     limit: usize,
 }
 
-/// Picks rows by chance: exactly so many, each as likely as any other, in the order in which they come.
-struct Draw {
-    random: Random,
-    rows_left: u64,
-    picks_left: u64,
-}
-
 /// Which labels there are: 1 is one star, or the better of two classes, and only the others can tell.
 #[derive(Default)]
 struct LabelScale {
@@ -56,13 +46,11 @@ impl<'a> Halves<'a> {
             texts: Texts { starts: vec![0], ..Texts::default() },
             limit: limit.unwrap_or(usize::MAX),
         };
-        let random = Random::named(source.seed, "halves");
-        let picks_left = (rows / TEST_SHARE).max(1);
         Self {
             source,
             train: half(source.train),
             test: half(source.test),
-            draw: Draw { random, rows_left: rows, picks_left },
+            draw: Draw::of(source.seed, rows),
             labels: LabelScale::default(),
         }
     }
@@ -121,15 +109,6 @@ impl<'a> Halves<'a> {
             classes: text::STARS.map(str::to_owned).to_vec(),
             vocabulary: None,
         })
-    }
-}
-
-impl Draw {
-    fn picks_next(&mut self) -> bool {
-        let picks = (self.random.below(self.rows_left.max(1) as usize) as u64) < self.picks_left;
-        self.rows_left = self.rows_left.saturating_sub(1);
-        self.picks_left -= u64::from(picks);
-        picks
     }
 }
 

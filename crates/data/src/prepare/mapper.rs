@@ -80,6 +80,11 @@ impl Mapper {
         }
     }
 
+    /// Appends the words of a text to `out`.
+    pub fn clean(&self, text: &str, out: &mut Vec<u8>) {
+        self.cleaner.clean(text, out);
+    }
+
     /// Cleans the text of a row of a table.
     pub(crate) fn row(&self, text: &[u8], rating: &[u8], out: &mut Vec<u8>) -> MappedLine {
         let Some(rating) = self.scale.parse(rating) else {

@@ -1,10 +1,11 @@
 //! The two forms of a source in a file: a name alone, or a mapping.
 
-use super::Source;
 use super::raw::RawReviews;
+use super::{SamplePart, Source};
 use crate::augment::Augment;
 use crate::cifar::CifarLabels;
 use crate::conllu::TagColumn;
+use crate::image_folder::Resize;
 use crate::normalize::Normalize;
 use crate::prepare::{Counted, Other, RatingScale, Rules};
 use serde::Deserialize;
@@ -33,6 +34,7 @@ struct SourceFields {
     normalize: Option<Normalize>,
     augment: Option<Augment>,
     prepare: Option<PrepareField>,
+    resize: Option<Resize>,
     text: Option<String>,
     label: Option<String>,
     ratings: Option<RatingScale>,
@@ -74,8 +76,6 @@ impl SourceFields {
     /// The first key that is for a preparation alone.
     fn prepare_key(&self) -> Option<&'static str> {
         let given = [
-            ("text", self.text.is_some()),
-            ("label", self.label.is_some()),
             ("ratings", self.ratings.is_some()),
             ("other", self.other.is_some()),
             ("validation", self.validation.is_some()),
@@ -99,6 +99,7 @@ impl SourceFields {
             ("labels", self.labels.is_some()),
             ("normalize", self.normalize.is_some()),
             ("augment", self.augment.is_some()),
+            ("resize", self.resize.is_some()),
         ];
         given.iter().find(|(_, is_given)| *is_given).map(|(key, _)| *key)
     }
@@ -185,6 +186,10 @@ impl SourceFields {
             labels: self.labels.unwrap_or(default.labels),
             normalize: self.normalize,
             augment: self.augment,
+            text: self.text,
+            label: self.label,
+            resize: self.resize,
+            part: SamplePart::default(),
             prepare,
             name: default.name,
         })

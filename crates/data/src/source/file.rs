@@ -51,8 +51,18 @@ pub(crate) fn content(path: &Path, limit: u64) -> Result<Bytes> {
     Ok(Bytes::Owned(bytes))
 }
 
-/// The file of this name in a folder, or of this name packed.
+/// The file of this name in a folder, or of this name packed. A name that begins with `*` is what names end with; of
+/// several such files, the first by the alphabet.
 pub(crate) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    if let Some(end) = name.strip_prefix('*') {
+        let packed = format!("{end}.gz");
+        let ends = |path: &PathBuf| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            (name.ends_with(end) || name.ends_with(&packed)) && path.is_file()
+        };
+        let entries = std::fs::read_dir(folder).ok()?;
+        return entries.filter_map(|entry| Some(entry.ok()?.path())).filter(ends).min();
+    }
     [folder.join(name), folder.join(format!("{name}.gz"))].into_iter().find(|path| path.is_file())
 }
 

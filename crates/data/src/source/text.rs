@@ -1,7 +1,8 @@
 //! From words to numbers.
 
-use super::{Source, file};
+use super::{SamplePart, Source, file};
 use crate::conllu::TaggedSentence;
+use crate::csv;
 use crate::error::{Error, Result};
 use crate::reviews::{self, Review, stop};
 use crate::vocabulary::Census;
@@ -11,11 +12,12 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Both halves of a folder, each of which must hold something, as far as the source says. Samples are read one at a
-/// time as they are taken, so that a file may be larger than memory.
+/// Both halves of a folder, each of which must hold something, as far as the source says. `names` are those of the
+/// files to train on, to test on and to validate on. Samples are read one at a time as they are taken, so that a file
+/// may be larger than memory.
 pub(crate) fn halves<T, I: Iterator<Item = Result<T>>>(
     folder: &Path,
-    names: [&str; 2],
+    names: [&str; 3],
     source: &Source,
     open: impl Fn(&Path) -> Result<I>,
 ) -> Result<[impl Iterator<Item = Result<T>>; 2]> {
@@ -27,7 +29,10 @@ pub(crate) fn halves<T, I: Iterator<Item = Result<T>>>(
         }
         Ok(samples.take(limit.unwrap_or(usize::MAX)))
     };
-    Ok([half(names[0], source.train)?, half(names[1], source.test)?])
+    match source.part {
+        SamplePart::Halves => Ok([half(names[0], source.train)?, half(names[1], source.test)?]),
+        SamplePart::Validation => Ok([half(names[2], None)?, half(names[2], Some(1))?]),
+    }
 }
 
 /// A tag is kept in a byte.
@@ -99,9 +104,15 @@ fn renumber(words: &mut [u32], numbers: &[u32]) {
 pub(crate) const STARS: [&str; 5] = ["1 star", "2 stars", "3 stars", "4 stars", "5 stars"];
 
 /// A data set of texts with stars. Class 0 is one star.
-pub(crate) fn texts(
+pub(crate) fn texts(source: &Source, halves: [impl Iterator<Item = Result<Review>>; 2]) -> Result<Dataset> {
+    let sample = |review: Result<Review>| review.map(|review| (review.text, review.stars - 1));
+    of_classes(source, halves.map(|half| half.map(sample)), STARS.map(str::to_owned).to_vec())
+}
+
+fn of_classes(
     source: &Source,
-    [train, test]: [impl Iterator<Item = Result<Review>>; 2],
+    [train, test]: [impl Iterator<Item = Result<(String, u8)>>; 2],
+    classes: Vec<String>,
 ) -> Result<Dataset> {
     let mut words = Census::default();
     let mut train = numbered_texts(source, train, "training", |word| words.note(word))?;
@@ -110,29 +121,67 @@ pub(crate) fn texts(
     let test = numbered_texts(source, test, "test", |word| vocabulary.number(word))?;
     Ok(Dataset {
         name: source.name.clone(),
-        shape: Shape::Texts { words: vocabulary.len(), classes: STARS.len() },
+        shape: Shape::Texts { words: vocabulary.len(), classes: classes.len() },
         train: Arc::new(Samples::Texts(train)),
         test: Arc::new(Samples::Texts(test)),
-        classes: STARS.map(str::to_owned).to_vec(),
+        classes,
         vocabulary: Some(vocabulary),
     })
 }
 
+/// A text with its label, and the line on which it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LabelledText {
+    pub text: String,
+    pub label: String,
+    pub line: usize,
+}
+
+/// A data set of texts with labels of any kind. `paths` are the files of both halves. Labels from 1 to 5 are stars.
+pub(crate) fn labelled(
+    source: &Source,
+    paths: [&Path; 2],
+    [train, test]: [Vec<LabelledText>; 2],
+) -> Result<Dataset> {
+    let labels: Vec<(String, usize)> = train.iter().map(|text| (text.label.clone(), text.line)).collect();
+    let names = csv::classes(&labels);
+    let stars = |name: &str| name.parse().ok().filter(|stars| [1.0, 2.0, 3.0, 4.0, 5.0].contains(stars));
+    let are_stars = names.iter().all(|name| stars(name).is_some());
+    if names.len() > TAG_LIMIT {
+        let message = format!("has {} different labels, at most {TAG_LIMIT} can be learned", names.len());
+        return Err(Error::format(paths[0], message));
+    }
+    let class = |name: &str| match are_stars {
+        true => stars(name).map(|stars: f64| stars as u8 - 1),
+        false => names.iter().position(|known| known == name).map(|class| class as u8),
+    };
+    let half = |path: &Path, texts: Vec<LabelledText>| {
+        let texts = texts.into_iter().map(|LabelledText { text, label, line }| match class(&label) {
+            Some(class) => Ok((text, class)),
+            None => Err(Error::line(path, line, format!("the label {label:?} is not in the training half"))),
+        });
+        texts.collect::<Result<Vec<_>>>()
+    };
+    let halves = [half(paths[0], train)?, half(paths[1], test)?].map(|half| half.into_iter().map(Ok));
+    let classes = if are_stars { STARS.map(str::to_owned).to_vec() } else { names.clone() };
+    of_classes(source, halves, classes)
+}
+
 fn numbered_texts(
     source: &Source,
-    half: impl Iterator<Item = Result<Review>>,
+    half: impl Iterator<Item = Result<(String, u8)>>,
     name: &str,
     mut number: impl FnMut(&str) -> u32,
 ) -> Result<Texts> {
     let mut texts = Texts { starts: vec![0], ..Texts::default() };
-    for review in half {
-        let review = review?;
-        let text = reviews::normal(&review.text, source.lower_case);
+    for sample in half {
+        let (text, class) = sample?;
+        let text = reviews::normal(&text, source.lower_case);
         let before = texts.words.len();
         texts.words.in_memory().extend(kept_words(source, &text).map(&mut number));
         // A text of signs and numbers alone says nothing that we could read.
         if texts.words.len() > before {
-            texts.labels.push(review.stars - 1);
+            texts.labels.push(class);
             texts.starts.push(start(source, texts.words.len())?);
         }
     }
@@ -146,13 +195,13 @@ fn numbered_texts(
 }
 
 /// The words of a text that are read.
-fn kept_words<'a>(source: &Source, text: &'a str) -> impl Iterator<Item = &'a str> {
+pub(crate) fn kept_words<'a>(source: &Source, text: &'a str) -> impl Iterator<Item = &'a str> {
     let (all, limit) = (!source.stop_words, source.max_length);
     reviews::words(text).filter(move |word| all || !stop::is_stop_word(word)).take(limit)
 }
 
 /// The word in lower case if asked for; most are already, and those need no memory of their own.
-fn fold(word: &str, lower_case: bool) -> Cow<'_, str> {
+pub(crate) fn fold(word: &str, lower_case: bool) -> Cow<'_, str> {
     let is_lower = || word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
     if lower_case && !is_lower() { Cow::Owned(word.to_lowercase()) } else { Cow::Borrowed(word) }
 }

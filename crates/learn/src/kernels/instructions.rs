@@ -33,7 +33,7 @@ fn asked_for(name: Option<&OsStr>) -> Result<Arch> {
     match name {
         Some(name) if !name.is_empty() => name.to_str().and_then(named).ok_or_else(|| {
             let has: Vec<&str> = available().collect();
-            Error(format!("{VARIABLE}={}: this machine has {}", name.to_string_lossy(), has.join(", ")))
+            Error::new(format!("{VARIABLE}={}: this machine has {}", name.to_string_lossy(), has.join(", ")))
         }),
         _ => Ok(Arch::new()),
     }

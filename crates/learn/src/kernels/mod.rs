@@ -16,6 +16,7 @@
 )]
 
 pub(crate) mod convolve;
+pub(crate) mod function;
 pub mod instructions;
 pub(crate) mod lanes;
 pub(crate) mod loss;

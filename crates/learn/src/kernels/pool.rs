@@ -4,6 +4,24 @@ pub(crate) mod adaptive;
 
 use super::vectorized;
 
+/// A square that moves over an image, and over the zeros around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolWindow {
+    /// The side of the square.
+    pub kernel: usize,
+    /// How far it moves.
+    pub stride: usize,
+    /// How far the zeros reach.
+    pub padding: usize,
+}
+
+impl PoolWindow {
+    /// How many places it has along a side; none if it does not fit.
+    pub fn results(&self, side: usize) -> Option<usize> {
+        (side + 2 * self.padding).checked_sub(self.kernel).map(|rest| rest / self.stride + 1)
+    }
+}
+
 /// Calls `each` with the number of every result and where the corner of its square is, in places of the input.
 #[inline(always)]
 fn for_each_square(

@@ -80,6 +80,115 @@ impl Adam {
     }
 }
 
+/// RMSprop, as PyTorch has it without `centered`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RmsProp {
+    pub lr: f32,
+    pub alpha: f32,
+    pub epsilon: f32,
+    pub weight_decay: f32,
+    pub momentum: f32,
+}
+
+impl RmsProp {
+    /// Without momentum: no velocity.
+    pub(crate) fn plain(self, parameters: &mut [f32], squares: &mut [f32], gradient: &[f32], scale: f32) {
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((p, v), g) in parameters.iter_mut().zip(squares).zip(gradient) {
+                    let g = g * scale + self.weight_decay * *p;
+                    *v = self.alpha * *v + (1.0 - self.alpha) * (g * g);
+                    *p -= self.lr * g / (v.sqrt() + self.epsilon);
+                }
+            },
+        );
+    }
+
+    /// With momentum.
+    pub(crate) fn momentum(
+        self,
+        parameters: &mut [f32],
+        squares: &mut [f32],
+        velocity: &mut [f32],
+        gradient: &[f32],
+        scale: f32,
+    ) {
+        vectorized(
+            #[inline(always)]
+            || {
+                for (((p, v), u), g) in parameters.iter_mut().zip(squares).zip(velocity).zip(gradient) {
+                    let g = g * scale + self.weight_decay * *p;
+                    *v = self.alpha * *v + (1.0 - self.alpha) * (g * g);
+                    *u = self.momentum * *u + g / (v.sqrt() + self.epsilon);
+                    *p -= self.lr * *u;
+                }
+            },
+        );
+    }
+}
+
+/// Adagrad.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adagrad {
+    /// The rate of this step.
+    pub lr: f32,
+    pub epsilon: f32,
+    pub weight_decay: f32,
+}
+
+impl Adagrad {
+    pub(crate) fn step(self, parameters: &mut [f32], squares: &mut [f32], gradient: &[f32], scale: f32) {
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((p, v), g) in parameters.iter_mut().zip(squares).zip(gradient) {
+                    let g = g * scale + self.weight_decay * *p;
+                    *v += g * g;
+                    *p -= self.lr * g / (v.sqrt() + self.epsilon);
+                }
+            },
+        );
+    }
+}
+
+/// NAdam: Adam that looks ahead as Nesterov's momentum does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nadam {
+    /// The rate of the gradient, and that of the first moment, with their corrections.
+    pub rates: [f32; 2],
+    /// One over the root of the correction of the second moment.
+    pub correction: f32,
+    pub beta1: f32,
+    pub beta2: f32,
+    pub epsilon: f32,
+    pub weight_decay: f32,
+}
+
+impl Nadam {
+    pub(crate) fn step(
+        self,
+        parameters: &mut [f32],
+        first: &mut [f32],
+        second: &mut [f32],
+        gradient: &[f32],
+        scale: f32,
+    ) {
+        let [now, ahead] = self.rates;
+        vectorized(
+            #[inline(always)]
+            || {
+                for (((p, m), v), g) in parameters.iter_mut().zip(first).zip(second).zip(gradient) {
+                    let g = g * scale + self.weight_decay * *p;
+                    *m += (1.0 - self.beta1) * (g - *m);
+                    *v = self.beta2 * *v + (1.0 - self.beta2) * (g * g);
+                    *p -= (now * g + ahead * *m) / (v.sqrt() * self.correction + self.epsilon);
+                }
+            },
+        );
+    }
+}
+
 /// The sum of some parts, in their order. One part is its own sum; `sum` holds the sum of none, or of several.
 #[inline]
 pub(crate) fn sum_of<'a>(mut parts: impl Iterator<Item = &'a [f32]>, sum: &'a mut [f32]) -> &'a [f32] {

@@ -1,35 +1,62 @@
 use super::{Activation, LayerRecord};
 use crate::kernels::lanes::lanes;
 use crate::kernels::matmul::{Matrix, matmul_shared};
-use crate::kernels::pointwise::{activation_backward, bias_activation, column_sums};
+use crate::kernels::pointwise::{activate, activation_backward, bias_activation, column_sums};
 use crate::layout::{Init, Layout, MemoryOrder, Slot};
 use crate::tape::{MemoryFormat, Tape, Var};
+
+/// The order of a weight of `(outputs, inputs)`.
+fn plain(inputs: usize, outputs: usize) -> MemoryOrder {
+    MemoryOrder::permuted(&[outputs, inputs], &[1, 0])
+}
+
+/// The same for the inputs of a whole image.
+fn of_image([height, width, channels]: [usize; 3], outputs: usize) -> MemoryOrder {
+    MemoryOrder::permuted(&[outputs, channels, height, width], &[2, 3, 1, 0])
+}
 
 /// `y = activation(x · weight + bias)`. In memory the weight is `(inputs, outputs)`.
 #[derive(Clone, Debug)]
 pub struct Linear {
     weight: Slot,
-    bias: Slot,
+    bias: Option<Slot>,
     inputs: usize,
     outputs: usize,
 }
 
 impl Linear {
     pub fn new(layout: &mut Layout, name: &str, inputs: usize, outputs: usize) -> Self {
-        Self::ordered(layout, name, inputs, outputs, MemoryOrder::permuted(&[outputs, inputs], &[1, 0]))
+        Self::ordered(layout, name, [inputs, outputs], plain(inputs, outputs), true)
     }
 
     /// A layer that takes a whole image of `(height, width, channels)` at once, as PyTorch would after `flatten`.
     pub fn of_image(layout: &mut Layout, name: &str, size: [usize; 3], outputs: usize) -> Self {
-        let [height, width, channels] = size;
-        let order = MemoryOrder::permuted(&[outputs, channels, height, width], &[2, 3, 1, 0]);
-        Self::ordered(layout, name, height * width * channels, outputs, order)
+        Self::ordered(layout, name, [size.iter().product(), outputs], of_image(size, outputs), true)
     }
 
-    fn ordered(layout: &mut Layout, name: &str, inputs: usize, outputs: usize, order: MemoryOrder) -> Self {
+    /// Without a bias; of an image if there is one.
+    pub fn without_bias(
+        layout: &mut Layout,
+        name: &str,
+        inputs: usize,
+        image: Option<[usize; 3]>,
+        outputs: usize,
+    ) -> Self {
+        let order = image.map_or_else(|| plain(inputs, outputs), |size| of_image(size, outputs));
+        Self::ordered(layout, name, [inputs, outputs], order, false)
+    }
+
+    fn ordered(
+        layout: &mut Layout,
+        name: &str,
+        [inputs, outputs]: [usize; 2],
+        order: MemoryOrder,
+        has_bias: bool,
+    ) -> Self {
         let init = Init::Uniform(1.0 / (inputs as f32).sqrt());
         let weight = layout.dense(format!("{name}.weight"), &[outputs, inputs], order, init);
-        let bias = layout.dense(format!("{name}.bias"), &[outputs], MemoryOrder::plain(&[outputs]), init);
+        let bias = has_bias
+            .then(|| layout.dense(format!("{name}.bias"), &[outputs], MemoryOrder::plain(&[outputs]), init));
         Self { weight, bias, inputs, outputs }
     }
 
@@ -46,7 +73,10 @@ impl Linear {
         let mut data = tape.pool().take(rows * self.outputs);
         let weight = Matrix::new(tape.parameters(&self.weight), self.inputs, self.outputs);
         matmul_shared(&mut data, self.outputs, self.inputs(tape, &x, rows), weight, false);
-        bias_activation(&mut data, tape.parameters(&self.bias), activation);
+        match &self.bias {
+            Some(bias) => bias_activation(&mut data, tape.parameters(bias), activation),
+            None => activate(&mut data, activation),
+        }
         let y = tape.push(data, dims, true);
         tape.record(LayerRecord::Linear(Multiplied { layer: self.clone(), x, y: y.clone(), activation }));
         y
@@ -73,7 +103,7 @@ pub(crate) struct Multiplied {
 
 impl Multiplied {
     pub(super) fn slots(&self) -> [&Slot; 2] {
-        [&self.layer.weight, &self.layer.bias]
+        [&self.layer.weight, self.layer.bias.as_ref().unwrap_or(&self.layer.weight)]
     }
 
     pub(super) fn backward(&self, tape: &mut Tape<'_>) {
@@ -89,8 +119,10 @@ impl Multiplied {
             MemoryFormat::Lanes => Matrix::strided(x, *inputs, rows, lanes(rows)),
         };
         gradient.add_product(weight, x, upstream);
-        let (db, add) = gradient.dense(bias);
-        column_sums(&dy, db, add);
+        if let Some(bias) = bias {
+            let (db, add) = gradient.dense(bias);
+            column_sums(&dy, db, add);
+        }
 
         if tape.requires_grad(&self.x) {
             let len = tape.value(&self.x).len();

@@ -32,6 +32,7 @@ impl Tape<'_> {
 
     /// Lets `kernel` turn a copy of the scores into their gradient.
     fn compute_loss(&mut self, scores: Var, kernel: impl FnOnce(&mut Self, &mut [f32])) {
+        self.tell_scores(&scores);
         let len = self.value(&scores).len();
         let mut gradient = self.pool().take(len);
         gradient.copy_from_slice(self.value(&scores));

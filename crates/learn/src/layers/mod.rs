@@ -6,6 +6,7 @@
 mod conv;
 mod dropout;
 mod embedding;
+mod function;
 mod input;
 mod linear;
 mod loss;
@@ -24,7 +25,9 @@ pub use linear::Linear;
 pub use norm::BatchNorm;
 pub use recurrent::{Cell, Recurrent, Stack};
 
+pub use crate::kernels::function::Function;
 pub use crate::kernels::pointwise::Activation;
+pub use crate::kernels::pool::PoolWindow;
 
 use crate::buffer::FloatPool;
 use crate::layout::Slot;
@@ -36,6 +39,8 @@ pub(crate) enum LayerRecord {
     Conv(conv::Convolved),
     Dropout(dropout::Dropped),
     Embedding(embedding::Embedded),
+    Function(function::Mapped),
+    Added(function::Added),
     Concatenated(words::Concatenated),
     Linear(linear::Multiplied),
     Norm(norm::Normed),
@@ -52,6 +57,8 @@ impl LayerRecord {
             Self::Conv(record) => record.backward(tape),
             Self::Dropout(record) => record.backward(tape),
             Self::Embedding(record) => record.backward(tape),
+            Self::Function(record) => record.backward(tape),
+            Self::Added(record) => record.backward(tape),
             Self::Concatenated(record) => record.backward(tape),
             Self::Linear(record) => record.backward(tape),
             Self::Norm(record) => record.backward(tape),
@@ -73,6 +80,8 @@ impl LayerRecord {
             Self::Norm(record) => ends(&record.slots()),
             Self::Recurrent(record) => ends(&record.slots()),
             Self::Dropout(_)
+            | Self::Function(_)
+            | Self::Added(_)
             | Self::Concatenated(_)
             | Self::Pool(_)
             | Self::OneWord(_)

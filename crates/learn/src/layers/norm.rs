@@ -2,7 +2,7 @@ use super::{Activation, LayerRecord};
 use crate::buffer::{FloatBuffer, FloatPool};
 use crate::kernels::norm;
 use crate::kernels::pointwise::activation_backward;
-use crate::layout::{Init, Layout, Slot};
+use crate::layout::{Init, Layout, MemoryOrder, Slot};
 use crate::tape::{MemoryFormat, Tape, Var};
 
 /// Batch norm, with what usually follows it: a residual that is added, and ReLU.
@@ -16,23 +16,41 @@ pub struct BatchNorm {
     mean: Slot,
     variance: Slot,
     channels: usize,
+    epsilon: f32,
+    /// How much a batch moves the running statistics.
+    momentum: f32,
 }
-
-const EPSILON: f32 = 1e-5;
-
-/// How much a batch moves the running statistics.
-const MOMENTUM: f32 = 0.1;
 
 impl BatchNorm {
     pub fn new(layout: &mut Layout, name: &str, channels: usize) -> Self {
-        let constant = Init::Constant;
-        Self {
-            weight: layout.vector(format!("{name}.weight"), channels, constant(1.0)),
-            bias: layout.vector(format!("{name}.bias"), channels, constant(0.0)),
-            mean: layout.buffer(format!("{name}.running_mean"), channels, constant(0.0)),
-            variance: layout.buffer(format!("{name}.running_var"), channels, constant(1.0)),
-            channels,
-        }
+        Self::ordered(layout, name, channels, &MemoryOrder::plain(&[channels]))
+    }
+
+    /// A norm of every number of an image of `(height, width, channels)`, as PyTorch's is after `flatten`.
+    pub fn of_image(layout: &mut Layout, name: &str, [height, width, channels]: [usize; 3]) -> Self {
+        let order = MemoryOrder::permuted(&[channels, height, width], &[1, 2, 0]);
+        Self::ordered(layout, name, height * width * channels, &order)
+    }
+
+    fn ordered(layout: &mut Layout, name: &str, channels: usize, order: &MemoryOrder) -> Self {
+        let mut parameter = |part: &str, value| {
+            layout.dense(format!("{name}.{part}"), &[channels], order.clone(), Init::Constant(value))
+        };
+        let (weight, bias) = (parameter("weight", 1.0), parameter("bias", 0.0));
+        let mut statistic = |part: &str, value| {
+            layout.buffer_in_order(format!("{name}.{part}"), channels, order.clone(), Init::Constant(value))
+        };
+        let (mean, variance) = (statistic("running_mean", 0.0), statistic("running_var", 1.0));
+        Self { weight, bias, mean, variance, channels, epsilon: 1e-5, momentum: 0.1 }
+    }
+
+    pub fn epsilon(self, epsilon: f32) -> Self {
+        Self { epsilon, ..self }
+    }
+
+    /// How much a batch moves the running statistics.
+    pub fn momentum(self, momentum: f32) -> Self {
+        Self { momentum, ..self }
     }
 
     /// `activation(norm(x) + residual)`; the activation is none or ReLU.
@@ -56,7 +74,7 @@ impl BatchNorm {
         }
         let (weight, bias) = (tape.parameters(&self.weight), tape.parameters(&self.bias));
         for i in 0..channels {
-            saved.inverse[i] = 1.0 / (saved.inverse[i] + EPSILON).sqrt();
+            saved.inverse[i] = 1.0 / (saved.inverse[i] + self.epsilon).sqrt();
             saved.scale[i] = weight[i] * saved.inverse[i];
             shift[i] = bias[i] - saved.mean[i] * saved.scale[i];
         }
@@ -84,7 +102,7 @@ impl BatchNorm {
             let running = tape.parameters(slot);
             let (values, _) = tape.gradient().dense(slot);
             for ((value, running), found) in values.iter_mut().zip(running).zip(found) {
-                *value = (1.0 - MOMENTUM) * running + MOMENTUM * factor * found;
+                *value = (1.0 - self.momentum) * running + self.momentum * factor * found;
             }
         }
     }

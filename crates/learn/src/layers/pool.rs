@@ -1,5 +1,5 @@
 use super::LayerRecord;
-use crate::kernels::pool::{self, adaptive};
+use crate::kernels::pool::{self, PoolWindow, adaptive};
 use crate::tape::{Dims, MemoryFormat, Tape, Var, len_in_format};
 
 /// What becomes of the places that a result sees.
@@ -14,8 +14,22 @@ enum Pooling {
 enum Windows {
     /// Squares of a side, beside each other.
     Squares(usize),
-    /// As many rows and columns of windows as asked for.
-    Adaptive([usize; 2]),
+    /// Others, which may overlap.
+    Others(adaptive::PoolWindows),
+}
+
+impl Windows {
+    fn moving(square: PoolWindow, [height, width]: [usize; 2]) -> Self {
+        if square.stride == square.kernel && square.padding == 0 {
+            return Self::Squares(square.kernel);
+        }
+        let results = [height, width].map(|side| square.results(side).unwrap_or(0));
+        Self::Others(adaptive::PoolWindows { results, square: Some(square) })
+    }
+
+    fn even(results: [usize; 2]) -> Self {
+        Self::Others(adaptive::PoolWindows { results, square: None })
+    }
 }
 
 impl Tape<'_> {
@@ -29,16 +43,28 @@ impl Tape<'_> {
         self.pooled(x, Windows::Squares(size), Pooling::Max)
     }
 
+    /// The means of a square that moves over an image.
+    pub fn average_pool_by(&mut self, x: Var, square: PoolWindow) -> Var {
+        let [_, height, width, _] = self.dims(&x);
+        self.pooled(x, Windows::moving(square, [height, width]), Pooling::Average)
+    }
+
+    /// The largest values of a square that moves over an image.
+    pub fn max_pool_by(&mut self, x: Var, square: PoolWindow) -> Var {
+        let [_, height, width, _] = self.dims(&x);
+        self.pooled(x, Windows::moving(square, [height, width]), Pooling::Max)
+    }
+
     /// The means of as many windows as the result shall have rows and columns, whatever the size of the image:
     /// PyTorch's `AdaptiveAvgPool2d`.
     pub fn adaptive_average_pool(&mut self, x: Var, results: [usize; 2]) -> Var {
-        self.pooled(x, Windows::Adaptive(results), Pooling::Average)
+        self.pooled(x, Windows::even(results), Pooling::Average)
     }
 
     /// The largest values of as many windows as the result shall have rows and columns, whatever the size of the image:
     /// PyTorch's `AdaptiveMaxPool2d`.
     pub fn adaptive_max_pool(&mut self, x: Var, results: [usize; 2]) -> Var {
-        self.pooled(x, Windows::Adaptive(results), Pooling::Max)
+        self.pooled(x, Windows::even(results), Pooling::Max)
     }
 
     /// The mean of every channel over the whole image, `(N, 1, 1, C)`.
@@ -50,7 +76,7 @@ impl Tape<'_> {
         let [images, height, width, channels] = self.dims(&x);
         let [rows, columns] = match windows {
             Windows::Squares(size) => [height / size, width / size],
-            Windows::Adaptive(results) => results,
+            Windows::Others(windows) => windows.results,
         };
         assert!(rows > 0 && columns > 0, "nothing is left of {height}×{width} places");
         let (dims, format) = ([images, rows, columns, channels], self.format(&x));
@@ -60,8 +86,8 @@ impl Tape<'_> {
         match (pooling, windows) {
             (Pooling::Average, Windows::Squares(size)) => pool::average(from, &mut data, image, size),
             (Pooling::Max, Windows::Squares(size)) => pool::max(from, &mut data, image, size),
-            (Pooling::Average, Windows::Adaptive(to)) => adaptive::average(from, &mut data, image, to),
-            (Pooling::Max, Windows::Adaptive(to)) => adaptive::max(from, &mut data, image, to),
+            (Pooling::Average, Windows::Others(to)) => adaptive::average(from, &mut data, image, to),
+            (Pooling::Max, Windows::Others(to)) => adaptive::max(from, &mut data, image, to),
         }
         let requires_grad = self.requires_grad(&x);
         let y = self.push_in_format(data, dims, format, requires_grad);
@@ -96,10 +122,10 @@ impl Pooled {
                     pool::average_backward(&dy, &mut dx, image, size)
                 }
                 (Pooling::Max, Windows::Squares(size)) => pool::max_backward(x, y, &dy, &mut dx, image, size),
-                (Pooling::Average, Windows::Adaptive(from)) => {
+                (Pooling::Average, Windows::Others(from)) => {
                     adaptive::average_backward(&dy, &mut dx, image, from);
                 }
-                (Pooling::Max, Windows::Adaptive(from)) => {
+                (Pooling::Max, Windows::Others(from)) => {
                     adaptive::max_backward(x, y, &mut dy, &mut dx, image, from);
                 }
             }

@@ -29,7 +29,7 @@ impl Cell {
 }
 
 /// The sizes of a stack of recurrent layers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stack {
     pub cell: Cell,
     /// The size of a layer's state in one direction.

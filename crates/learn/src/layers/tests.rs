@@ -220,9 +220,44 @@ fn pools_and_shortcuts() {
         check_pool("average to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_average_pool(x, [4, 3]));
         check_pool("average to 8×2", lanes, [8, 2, 3], |tape, x| tape.adaptive_average_pool(x, [8, 2]));
         check_pool("max to 4×3", lanes, [4, 3, 3], |tape, x| tape.adaptive_max_pool(x, [4, 3]));
+        check_pool("strided average", lanes, [3, 4, 3], |tape, x| {
+            tape.average_pool_by(x, PoolWindow { kernel: 3, stride: 2, padding: 1 })
+        });
+        check_pool("strided max", lanes, [2, 3, 3], |tape, x| {
+            tape.max_pool_by(x, PoolWindow { kernel: 3, stride: 2, padding: 0 })
+        });
+        check_pool("sum", lanes, [6, 7, 3], |tape, x| {
+            let y = tape.function(x.clone(), Function::Tanh);
+            tape.sum(x, y)
+        });
         check_pool("max to 2×9", lanes, [2, 9, 3], |tape, x| tape.adaptive_max_pool(x, [2, 9]));
     }
     check_pool("subsampled", false, [3, 4, 7], |tape, x| tape.subsample(x, 7));
+}
+
+#[test]
+fn functions() {
+    let functions = [
+        Function::Relu,
+        Function::Tanh,
+        Function::Sigmoid,
+        Function::Gelu,
+        Function::Silu,
+        Function::LeakyRelu(0.1),
+        Function::Elu(0.7),
+    ];
+    for function in functions {
+        check(function.name(), &images(3, [2, 3, 2]), |layout| {
+            let linear = Linear::without_bias(layout, "linear", 12, Some([2, 3, 2]), 6);
+            let scores = scores(layout, [1, 1, 6]);
+            move |tape| {
+                let x = tape.images();
+                let x = linear.forward(tape, x, Activation::None);
+                let x = tape.function(x, function);
+                scores(tape, x);
+            }
+        });
+    }
 }
 
 #[test]

@@ -1,11 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_sizes, size_behind_convs};
+use super::{check_kernel, check_sizes, conv2d, linear};
 use crate::error::Result;
-use crate::layers::{Activation, Conv2d, Linear};
-use crate::layout::Layout;
-use crate::model::{Model, Net, Network};
-use crate::tape::Tape;
+use crate::layer_list::{ConvOptions, LayerItem, LayerList, LayerSpec, LinearOptions, PoolOptions};
+use crate::layers::Function;
 
 /// Two convolutions with max pooling behind each, and two linear layers.
 ///
@@ -47,78 +45,36 @@ impl Default for CnnOptions {
 }
 
 impl Options {
-    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-        build(name, self, Activation::None, image, classes)
+    pub(super) fn layers(&self, name: &str, image: [usize; 3]) -> Result<LayerList> {
+        layers(name, self, None, image)
     }
 }
 
 impl CnnOptions {
-    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+    pub(super) fn layers(&self, name: &str, image: [usize; 3]) -> Result<LayerList> {
         let Self { channels, kernel, hidden } = *self;
-        build(name, &Options { channels, kernel, hidden }, Activation::Relu, image, classes)
+        layers(name, &Options { channels, kernel, hidden }, Some(Function::Relu), image)
     }
 }
 
-/// `between` is the activation between the linear layers.
-fn build(
-    name: &str,
-    options: &Options,
-    between: Activation,
-    image: [usize; 3],
-    classes: usize,
-) -> Result<Box<dyn Model>> {
+/// `between` is what is between the linear layers.
+fn layers(name: &str, options: &Options, between: Option<Function>, image: [usize; 3]) -> Result<LayerList> {
     let Options { channels, kernel, hidden } = *options;
     check_sizes(name, &[("channels", &channels), ("kernel", &[kernel]), ("hidden", &[hidden])])?;
-    let rest = size_behind_convs(name, image, kernel)?;
-    Ok(Box::new(Net::new(|layout| Lenet::new(layout, options, between, image[2], rest, classes))))
-}
-
-#[derive(Debug)]
-struct Lenet {
-    conv1: Conv2d,
-    conv2: Conv2d,
-    fc1: Linear,
-    fc2: Linear,
-    between: Activation,
-    classes: usize,
-}
-
-impl Lenet {
-    fn new(
-        layout: &mut Layout,
-        options: &Options,
-        between: Activation,
-        inputs: usize,
-        rest: [usize; 2],
-        classes: usize,
-    ) -> Self {
-        let Options { channels: [c1, c2], kernel, hidden } = *options;
-        Self {
-            conv1: Conv2d::new(layout, "conv1", inputs, c1, kernel),
-            conv2: Conv2d::new(layout, "conv2", c1, c2, kernel),
-            fc1: Linear::of_image(layout, "fc1", [rest[0], rest[1], c2], hidden),
-            fc2: Linear::new(layout, "fc2", hidden, classes),
-            between,
-            classes,
-        }
-    }
-}
-
-impl Network for Lenet {
-    fn forward(&self, tape: &mut Tape<'_>) {
-        // The original LeNet pools first and then applies ReLU. That is the same, gradients included: where the largest
-        // value is not above zero, nothing flows back either way.
-        let x = tape.images_in_lanes();
-        let x = self.conv1.forward(tape, x, Activation::Relu);
-        let x = tape.max_pool(x, 2);
-        let x = self.conv2.forward(tape, x, Activation::Relu);
-        let x = tape.max_pool(x, 2);
-        let x = self.fc1.forward(tape, x, self.between);
-        let scores = self.fc2.forward(tape, x, Activation::None);
-        tape.cross_entropy(scores);
-    }
-
-    fn classes(&self) -> usize {
-        self.classes
-    }
+    check_kernel(name, image, kernel)?;
+    let [c1, c2] = channels;
+    // The original LeNet pools first and then applies ReLU. That is the same, gradients included: where the largest
+    // value is not above zero, nothing flows back either way.
+    let convolutions = [
+        conv2d("conv1", ConvOptions::new(c1, kernel)),
+        Function::Relu.into(),
+        LayerSpec::MaxPool2d(PoolOptions::new(2)).into(),
+        conv2d("conv2", ConvOptions::new(c2, kernel)),
+        Function::Relu.into(),
+        LayerSpec::MaxPool2d(PoolOptions::new(2)).into(),
+        LayerSpec::Flatten.into(),
+        linear("fc1", LinearOptions::new(hidden)),
+    ];
+    let rest = between.map(LayerItem::from).into_iter().chain([linear("fc2", LinearOptions::classes())]);
+    Ok(LayerList::new(convolutions.into_iter().chain(rest)))
 }

@@ -1,11 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_sizes, size_behind_convs};
+use super::{check_kernel, check_sizes, conv2d, linear};
 use crate::error::Result;
-use crate::layers::{Activation, Conv2d, Linear};
-use crate::layout::Layout;
-use crate::model::{Model, Net, Network};
-use crate::tape::Tape;
+use crate::layer_list::{ConvOptions, LayerList, LayerSpec, LinearOptions, PoolOptions};
+use crate::layers::Function;
 
 /// LeNet-5: two convolutions with averages between, three linear layers. 44,426 parameters on 28×28.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,52 +24,24 @@ impl Default for Options {
 }
 
 impl Options {
-    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+    pub(super) fn layers(&self, name: &str, image: [usize; 3]) -> Result<LayerList> {
         let Self { channels, kernel, hidden } = *self;
         check_sizes(name, &[("channels", &channels), ("kernel", &[kernel]), ("hidden", &hidden)])?;
-        let rest = size_behind_convs(name, image, kernel)?;
-        Ok(Box::new(Net::new(|layout| Lenet5::new(layout, self, image[2], rest, classes))))
-    }
-}
-
-#[derive(Debug)]
-struct Lenet5 {
-    conv1: Conv2d,
-    conv2: Conv2d,
-    fc1: Linear,
-    fc2: Linear,
-    fc3: Linear,
-    classes: usize,
-}
-
-impl Lenet5 {
-    fn new(layout: &mut Layout, options: &Options, inputs: usize, rest: [usize; 2], classes: usize) -> Self {
-        let Options { channels: [c1, c2], kernel, hidden: [h1, h2] } = *options;
-        Self {
-            conv1: Conv2d::new(layout, "conv1", inputs, c1, kernel),
-            conv2: Conv2d::new(layout, "conv2", c1, c2, kernel),
-            fc1: Linear::of_image(layout, "fc1", [rest[0], rest[1], c2], h1),
-            fc2: Linear::new(layout, "fc2", h1, h2),
-            fc3: Linear::new(layout, "fc3", h2, classes),
-            classes,
-        }
-    }
-}
-
-impl Network for Lenet5 {
-    fn forward(&self, tape: &mut Tape<'_>) {
-        let x = tape.images_in_lanes();
-        let x = self.conv1.forward(tape, x, Activation::Tanh);
-        let x = tape.average_pool(x, 2);
-        let x = self.conv2.forward(tape, x, Activation::Tanh);
-        let x = tape.average_pool(x, 2);
-        let x = self.fc1.forward(tape, x, Activation::Tanh);
-        let x = self.fc2.forward(tape, x, Activation::Relu);
-        let scores = self.fc3.forward(tape, x, Activation::None);
-        tape.cross_entropy(scores);
-    }
-
-    fn classes(&self) -> usize {
-        self.classes
+        check_kernel(name, image, kernel)?;
+        let ([c1, c2], [h1, h2]) = (channels, hidden);
+        Ok(LayerList::new([
+            conv2d("conv1", ConvOptions::new(c1, kernel)),
+            Function::Tanh.into(),
+            LayerSpec::AvgPool2d(PoolOptions::new(2)).into(),
+            conv2d("conv2", ConvOptions::new(c2, kernel)),
+            Function::Tanh.into(),
+            LayerSpec::AvgPool2d(PoolOptions::new(2)).into(),
+            LayerSpec::Flatten.into(),
+            linear("fc1", LinearOptions::new(h1)),
+            Function::Tanh.into(),
+            linear("fc2", LinearOptions::new(h2)),
+            Function::Relu.into(),
+            linear("fc3", LinearOptions::classes()),
+        ]))
     }
 }

@@ -1,5 +1,4 @@
-//! The models that have a name. Each file holds one, or a family of depths: its options, its layers and its forward
-//! pass.
+//! The models that have a name. Each file holds one, or a family of depths: its options, and its list of layers.
 //!
 //! To add one: write the file, and add it to the list below.
 
@@ -18,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::Shape;
 use crate::error::{Error, Result};
+use crate::layer_list::{ConvOptions, LayerItem, LayerList, LayerPlan, LayerSpec, LinearOptions};
 use crate::model::Model;
 
 /// Makes [`ModelSpec`] of the models' names and options, by the kind of data that they are for.
@@ -34,10 +34,12 @@ macro_rules! models {
             $($image($image_options),)*
             $($tagger($tagger_options),)*
             $($text($text_options),)*
+            /// Layers that a run file lists.
+            Layers(LayerList),
         }
 
         impl ModelSpec {
-            /// The names of all models.
+            /// The names of all models that have one.
             pub const NAMES: &'static [&'static str] =
                 &[$($image_name,)* $($tagger_name,)* $($text_name,)*];
 
@@ -46,17 +48,20 @@ macro_rules! models {
                     $(Self::$image(_) => $image_name,)*
                     $(Self::$tagger(_) => $tagger_name,)*
                     $(Self::$text(_) => $text_name,)*
+                    Self::Layers(_) => "layers",
                 }
             }
 
-            /// Builds the model for data of a shape, or says why the two do not fit.
-            pub fn build(&self, shape: &Shape) -> Result<Box<dyn Model>> {
-                match (self, shape) {
-                    $((Self::$image(options), &Shape::Images { height, width, channels, classes }) => {
-                        options.build($image_name, [height, width, channels], classes)
+            /// The layers of the model for data of a shape, or why the two do not fit.
+            pub fn plan(&self, shape: &Shape) -> Result<LayerPlan> {
+                let list = match (self, shape) {
+                    // What does not fit is named with its place in the list.
+                    (Self::Layers(list), shape) => return LayerPlan::of(list, shape),
+                    $((Self::$image(options), &Shape::Images { height, width, channels, .. }) => {
+                        options.layers($image_name, [height, width, channels])
                     })*
-                    $((Self::$tagger(options), &Shape::Tagging { words, tags }) => options.build(words, tags),)*
-                    $((Self::$text(options), &Shape::Texts { words, classes }) => options.build(words, classes),)*
+                    $((Self::$tagger(options), Shape::Tagging { .. }) => options.layers(),)*
+                    $((Self::$text(options), &Shape::Texts { classes, .. }) => options.layers(classes),)*
                     $((Self::$image(_), _) => {
                         Err(wrong_data($image_name, "images (digits, fashion-mnist, …)", shape))
                     })*
@@ -66,7 +71,14 @@ macro_rules! models {
                     $((Self::$text(_), _) => {
                         Err(wrong_data($text_name, "texts with one label each (reviews, …)", shape))
                     })*
-                }
+                }?;
+                let unnamed = |error: Error| Error::new(format!("model {}: {}", self.name(), error.message));
+                LayerPlan::of(&list, shape).map_err(unnamed)
+            }
+
+            /// Builds the model for data of a shape, or says why the two do not fit.
+            pub fn build(&self, shape: &Shape) -> Result<Box<dyn Model>> {
+                Ok(self.plan(shape)?.build())
             }
         }
     };
@@ -114,17 +126,17 @@ fn wrong_data(model: &str, wants: &str, shape: &Shape) -> Error {
         Shape::Tagging { .. } => "sentences with one tag a word",
         Shape::Texts { .. } => "texts with one label each",
     };
-    Error(format!("model {model} is for {wants}, but the data are {has}"))
+    Error::new(format!("model {model} is for {wants}, but the data are {has}"))
 }
 
 /// Images of a size that the model cannot take.
 fn wrong_image(model: &str, [height, width, _]: [usize; 3], wants: &str) -> Error {
-    Error(format!("model {model} is for {wants}, but the data have {height}×{width}"))
+    Error::new(format!("model {model} is for {wants}, but the data have {height}×{width}"))
 }
 
 /// An option that is out of its range.
 fn wrong_option(model: &str, option: &str, rule: &str) -> Error {
-    Error(format!("model {model}: {option} must be {rule}"))
+    Error::new(format!("model {model}: {option} must be {rule}"))
 }
 
 /// A rate of dropout.
@@ -148,15 +160,21 @@ fn check_layers(model: &str, layers: usize) -> Result<()> {
     if (1..=100).contains(&layers) { Ok(()) } else { Err(wrong_option(model, "layers", "from 1 to 100")) }
 }
 
-/// Height and width of what two convolutions without padding, each with a halving behind, leave of an image.
-fn size_behind_convs(model: &str, image: [usize; 3], kernel: usize) -> Result<[usize; 2]> {
+/// Whether two convolutions without padding, each with a halving behind, leave something of an image.
+fn check_kernel(model: &str, image: [usize; 3], kernel: usize) -> Result<()> {
     let shrink = |side: usize| (side + 1).checked_sub(kernel).map(|side| side / 2);
-    let side = |side: usize| shrink(side).and_then(shrink).filter(|&side| side > 0);
-    match (side(image[0]), side(image[1])) {
-        (Some(height), Some(width)) => Ok([height, width]),
-        _ => {
-            let rule = format!("small enough for images of {}×{}", image[0], image[1]);
-            Err(wrong_option(model, "kernel", &rule))
-        }
+    let is_left = |side: usize| shrink(side).and_then(shrink).is_some_and(|side| side > 0);
+    if is_left(image[0]) && is_left(image[1]) {
+        return Ok(());
     }
+    let rule = format!("small enough for images of {}×{}", image[0], image[1]);
+    Err(wrong_option(model, "kernel", &rule))
+}
+
+fn conv2d(name: &str, options: ConvOptions) -> LayerItem {
+    LayerItem::named(name, LayerSpec::Conv2d(options))
+}
+
+fn linear(name: &str, options: LinearOptions) -> LayerItem {
+    LayerItem::named(name, LayerSpec::Linear(options))
 }

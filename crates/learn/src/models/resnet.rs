@@ -1,11 +1,12 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_sizes, wrong_image};
+use super::{check_sizes, conv2d, linear, wrong_image};
 use crate::error::Result;
-use crate::layers::{Activation, BatchNorm, Conv2d, Linear};
-use crate::layout::Layout;
-use crate::model::{Model, Net, Network};
-use crate::tape::{Tape, Var};
+use crate::layer_list::{
+    ConvOptions, LayerItem, LayerList, LayerSpec, LinearOptions, NormOptions, ResidualOptions, Shortcut,
+    SpatialPadding,
+};
+use crate::layers::Function;
 
 /// Residual nets for images of about 32×32, square or not. Depths 18 to 152 have four stages and project their
 /// shortcuts where the size changes; depths 20 to 110 have three narrow stages and shortcuts without parameters.
@@ -38,25 +39,39 @@ impl Default for CifarOptions {
 
 impl Options {
     /// `name` is one of resnet18, resnet34, resnet50, resnet101 and resnet152.
-    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-        build(name, self.width, image, classes)
+    pub(super) fn layers(&self, name: &str, image: [usize; 3]) -> Result<LayerList> {
+        layers(name, self.width, image)
     }
 }
 
 impl CifarOptions {
     /// `name` is one of resnet20, resnet32, resnet44, resnet56 and resnet110.
-    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
-        build(name, self.width, image, classes)
+    pub(super) fn layers(&self, name: &str, image: [usize; 3]) -> Result<LayerList> {
+        layers(name, self.width, image)
     }
 }
 
-fn build(name: &str, width: usize, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+fn layers(name: &str, width: usize, image: [usize; 3]) -> Result<LayerList> {
     check_sizes(name, &[("width", &[width])])?;
     if image[..2].contains(&0) {
         return Err(wrong_image(name, image, "images that have pixels"));
     }
     let variant = ResnetVariant::of(name);
-    Ok(Box::new(Net::new(|layout| Resnet::new(layout, variant, width, image[2], classes))))
+    let mut layers = normed_conv(1, ConvOptions { padding: SpatialPadding::Number(1), ..conv(width, 3) });
+    layers.push(Function::Relu.into());
+    let mut channels = width;
+    for (stage, &count) in variant.stages.iter().enumerate() {
+        let mut blocks = Vec::new();
+        for i in 0..count {
+            let stride = if stage > 0 && i == 0 { 2 } else { 1 };
+            blocks.push(block(variant.kind, &mut channels, width << stage, stride));
+        }
+        let stage = format!("layer{}", stage + 1);
+        layers.push(LayerItem::named(stage, LayerSpec::Sequential(LayerList(blocks))));
+    }
+    layers.push(LayerSpec::GlobalAvgPool.into());
+    layers.push(linear(variant.head, LinearOptions::classes()));
+    Ok(LayerList(layers))
 }
 
 /// What a name stands for.
@@ -100,115 +115,46 @@ impl ResnetVariant {
     }
 }
 
-#[derive(Debug)]
-struct Resnet {
-    conv1: Conv2d,
-    bn1: BatchNorm,
-    blocks: Vec<ResidualBlock>,
-    head: Linear,
-    classes: usize,
+/// A convolution without a bias.
+fn conv(outputs: usize, kernel: usize) -> ConvOptions {
+    ConvOptions { bias: false, ..ConvOptions::new(outputs, kernel) }
 }
 
-impl Resnet {
-    fn new(layout: &mut Layout, variant: ResnetVariant, width: usize, inputs: usize, classes: usize) -> Self {
-        let conv1 = Conv2d::without_bias(layout, "conv1", inputs, width, 3).padding(1);
-        let bn1 = BatchNorm::new(layout, "bn1", width);
-        let (mut blocks, mut channels) = (Vec::new(), width);
-        for (stage, &count) in variant.stages.iter().enumerate() {
-            for i in 0..count {
-                let stride = if stage > 0 && i == 0 { 2 } else { 1 };
-                let name = format!("layer{}.{i}", stage + 1);
-                let block = ResidualBlock::new(layout, &name, variant.kind, channels, width << stage, stride);
-                channels = block.channels;
-                blocks.push(block);
-            }
-        }
-        Self { conv1, bn1, blocks, head: Linear::new(layout, variant.head, channels, classes), classes }
-    }
-}
-
-impl Network for Resnet {
-    fn forward(&self, tape: &mut Tape<'_>) {
-        let x = tape.images();
-        let x = self.conv1.forward(tape, x, Activation::None);
-        let mut x = self.bn1.forward(tape, x, None, Activation::Relu);
-        for block in &self.blocks {
-            x = block.forward(tape, x);
-        }
-        let x = tape.global_average(x);
-        let scores = self.head.forward(tape, x, Activation::None);
-        tape.cross_entropy(scores);
-    }
-
-    fn classes(&self) -> usize {
-        self.classes
-    }
+/// A convolution and its norm.
+fn normed_conv(number: usize, options: ConvOptions) -> Vec<LayerItem> {
+    vec![
+        conv2d(&format!("conv{number}"), options),
+        LayerItem::named(format!("bn{number}"), LayerSpec::BatchNorm(NormOptions::default())),
+    ]
 }
 
 /// Convolutions whose result is added to what they began with.
-#[derive(Debug)]
-struct ResidualBlock {
-    steps: Vec<(Conv2d, BatchNorm)>,
-    shortcut: Shortcut,
-    channels: usize,
-}
-
-#[derive(Debug)]
-enum Shortcut {
-    Same,
-    Subsampled,
-    Projected(Conv2d, BatchNorm),
-}
-
-impl ResidualBlock {
-    fn new(
-        layout: &mut Layout,
-        name: &str,
-        kind: BlockKind,
-        inputs: usize,
-        width: usize,
-        stride: usize,
-    ) -> Self {
-        // Kernel, outputs and stride of every convolution.
-        let sizes: &[_] = match kind {
-            BlockKind::Basic | BlockKind::Cifar => &[(3, width, stride), (3, width, 1)],
-            BlockKind::Bottleneck => &[(1, width, 1), (3, width, stride), (1, 4 * width, 1)],
-        };
-        let (mut steps, mut channels) = (Vec::new(), inputs);
-        for (i, &(kernel, outputs, stride)) in sizes.iter().enumerate() {
-            let conv = format!("{name}.conv{}", i + 1);
-            let conv = Conv2d::without_bias(layout, &conv, channels, outputs, kernel);
-            let norm = BatchNorm::new(layout, &format!("{name}.bn{}", i + 1), outputs);
-            steps.push((conv.stride(stride).padding(kernel / 2), norm));
-            channels = outputs;
+fn block(kind: BlockKind, channels: &mut usize, width: usize, stride: usize) -> LayerItem {
+    // Kernel, outputs and stride of every convolution.
+    let sizes: &[_] = match kind {
+        BlockKind::Basic | BlockKind::Cifar => &[(3, width, stride), (3, width, 1)],
+        BlockKind::Bottleneck => &[(1, width, 1), (3, width, stride), (1, 4 * width, 1)],
+    };
+    let inputs = *channels;
+    let mut layers = Vec::new();
+    for (i, &(kernel, outputs, stride)) in sizes.iter().enumerate() {
+        if i > 0 {
+            layers.push(Function::Relu.into());
         }
-        let shortcut = if stride == 1 && channels == inputs {
-            Shortcut::Same
-        } else if kind == BlockKind::Cifar {
-            Shortcut::Subsampled
-        } else {
-            let conv = Conv2d::without_bias(layout, &format!("{name}.downsample.0"), inputs, channels, 1);
-            let norm = BatchNorm::new(layout, &format!("{name}.downsample.1"), channels);
-            Shortcut::Projected(conv.stride(stride), norm)
-        };
-        Self { steps, shortcut, channels }
+        let padding = SpatialPadding::Number(kernel / 2);
+        layers.extend(normed_conv(i + 1, ConvOptions { stride, padding, ..conv(outputs, kernel) }));
+        *channels = outputs;
     }
-
-    fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
-        let mut shortcut = Some(match &self.shortcut {
-            Shortcut::Same => x.clone(),
-            Shortcut::Subsampled => tape.subsample(x.clone(), self.channels),
-            Shortcut::Projected(conv, norm) => {
-                let x = conv.forward(tape, x.clone(), Activation::None);
-                norm.forward(tape, x, None, Activation::None)
-            }
-        });
-        let mut y = x;
-        for (i, (conv, norm)) in self.steps.iter().enumerate() {
-            let residual = if i + 1 == self.steps.len() { shortcut.take() } else { None };
-            y = conv.forward(tape, y, Activation::None);
-            y = norm.forward(tape, y, residual, Activation::Relu);
-        }
-        y
-    }
+    let downsample = if stride == 1 && *channels == inputs {
+        None
+    } else if kind == BlockKind::Cifar {
+        Some(Shortcut::Subsample)
+    } else {
+        Some(Shortcut::Layers(LayerList::new([
+            LayerSpec::Conv2d(ConvOptions { stride, ..conv(*channels, 1) }).into(),
+            LayerSpec::BatchNorm(NormOptions::default()).into(),
+        ])))
+    };
+    let activation = Some(Function::Relu);
+    LayerSpec::Residual(ResidualOptions { layers: LayerList(layers), downsample, activation }).into()
 }

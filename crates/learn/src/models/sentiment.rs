@@ -1,11 +1,11 @@
 use serde::{Deserialize, Serialize};
 
-use super::{check_dropout, check_layers, check_sizes, wrong_option};
+use super::{check_dropout, check_layers, check_sizes, linear, wrong_option};
 use crate::error::Result;
-use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent, Stack};
-use crate::layout::Layout;
-use crate::model::{Model, Net, Network};
-use crate::tape::Tape;
+use crate::layer_list::{
+    BinaryOptions, EmbeddingOptions, LayerItem, LayerList, LayerSpec, LinearOptions, RecurrentOptions,
+};
+use crate::layers::{Cell, Function};
 
 /// Reads a text from the first word to the last and judges it by the state at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Options {
     pub dropout: f32,
     /// Where the state is read: at a text's last real word, or behind the padding of its batch.
     pub read: Read,
-    /// 2: up to three stars against four and five. 5: the stars.
+    /// 2: up to three stars against four and five. 5: the stars. Of data with other labels: as many as those.
     pub classes: usize,
     /// With two classes: how much the loss of a text of the better class counts, of which there are usually more.
     pub positive_weight: f32,
@@ -51,70 +51,50 @@ impl Default for Options {
     }
 }
 
+/// How many labels reviews have.
+const STARS: usize = 5;
+
 /// The label of four stars, the first of the better class.
 const FOUR_STARS: u32 = 3;
 
 impl Options {
-    pub fn build(&self, words: usize, stars: usize) -> Result<Box<dyn Model>> {
-        check_sizes("sentiment", &[("embedding", &[self.embedding]), ("hidden", &[self.hidden])])?;
-        check_layers("sentiment", self.layers)?;
-        check_dropout("sentiment", self.dropout)?;
-        if self.classes != 2 && self.classes != stars {
-            return Err(wrong_option("sentiment", "classes", &format!("2 or {stars}")));
+    /// `labels` is how many the data have: five stars, unless they are others.
+    pub(super) fn layers(&self, labels: usize) -> Result<LayerList> {
+        let &Self { embedding, hidden, layers, cell, dropout, read, classes, positive_weight } = self;
+        check_sizes("sentiment", &[("embedding", &[embedding]), ("hidden", &[hidden])])?;
+        check_layers("sentiment", layers)?;
+        check_dropout("sentiment", dropout)?;
+        match labels {
+            STARS if classes != 2 && classes != STARS => {
+                return Err(wrong_option("sentiment", "classes", &format!("2 or {STARS}")));
+            }
+            labels if labels != STARS && classes != labels => {
+                return Err(wrong_option("sentiment", "classes", &format!("{labels}, as the data have")));
+            }
+            _ => {}
         }
-        if self.positive_weight <= 0.0 || !self.positive_weight.is_finite() {
+        if positive_weight <= 0.0 || !positive_weight.is_finite() {
             return Err(wrong_option("sentiment", "positive_weight", "above 0"));
         }
-        Ok(Box::new(Net::new(|layout| Sentiment::new(layout, self, words))))
-    }
-}
-
-#[derive(Debug)]
-struct Sentiment {
-    embedding: Embedding,
-    rnn: Recurrent,
-    fc1: Linear,
-    fc2: Linear,
-    read: Read,
-    classes: usize,
-    positive_weight: f32,
-}
-
-impl Sentiment {
-    fn new(layout: &mut Layout, options: &Options, words: usize) -> Self {
-        let &Options { embedding, hidden, layers, cell, dropout, read, classes, positive_weight } = options;
-        let stack = Stack { cell, hidden, layers, bidirectional: false, dropout };
-        let scores = if classes == 2 { 1 } else { classes };
-        Self {
-            embedding: Embedding::new(layout, "embedding", words, embedding),
-            rnn: Recurrent::new(layout, "rnn", embedding, &stack),
-            fc1: Linear::new(layout, "fc1", hidden, hidden),
-            fc2: Linear::new(layout, "fc2", hidden, scores),
-            read,
-            classes,
-            positive_weight,
-        }
-    }
-}
-
-impl Network for Sentiment {
-    fn forward(&self, tape: &mut Tape<'_>) {
-        let x = self.embedding.forward(tape);
-        let x = self.rnn.forward(tape, x);
-        let x = match self.read {
-            Read::LastWord => tape.last_word(x),
-            Read::LastStep => tape.last_step(x),
+        let recurrent = RecurrentOptions { hidden, layers, bidirectional: false, dropout };
+        let head = match classes {
+            2 => LayerSpec::Binary(BinaryOptions {
+                positive_from: Some(if labels == STARS { FOUR_STARS } else { 1 }),
+                positive_weight,
+            }),
+            _ => LayerSpec::Softmax,
         };
-        let x = self.fc1.forward(tape, x, Activation::Relu);
-        let scores = self.fc2.forward(tape, x, Activation::None);
-        if self.classes == 2 {
-            tape.binary_cross_entropy(scores, FOUR_STARS, self.positive_weight);
-        } else {
-            tape.cross_entropy(scores);
-        }
-    }
-
-    fn classes(&self) -> usize {
-        self.classes
+        Ok(LayerList::new([
+            LayerItem::named("embedding", LayerSpec::Embedding(EmbeddingOptions { dim: embedding })),
+            LayerItem::named("rnn", LayerSpec::recurrent(cell, recurrent)),
+            match read {
+                Read::LastWord => LayerSpec::LastWord.into(),
+                Read::LastStep => LayerSpec::LastStep.into(),
+            },
+            linear("fc1", LinearOptions::new(hidden)),
+            Function::Relu.into(),
+            linear("fc2", LinearOptions::classes()),
+            head.into(),
+        ]))
     }
 }

@@ -2,10 +2,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_dropout, check_layers, check_sizes};
 use crate::error::Result;
-use crate::layers::{Activation, Cell, Embedding, Linear, Recurrent, Stack};
-use crate::layout::Layout;
-use crate::model::{Model, Net, Network};
-use crate::tape::Tape;
+use crate::layer_list::{
+    EmbeddingOptions, InitSpec, LayerItem, LayerList, LayerSpec, LinearOptions, RecurrentOptions,
+};
+use crate::layers::Cell;
 
 /// Reads a sentence from the first word to the last and gives every word a tag.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,51 +29,26 @@ impl Default for Options {
     }
 }
 
+/// The deviation of all weights in the beginning.
+const DEVIATION: f32 = 0.1;
+
 impl Options {
-    pub fn build(&self, words: usize, tags: usize) -> Result<Box<dyn Model>> {
-        check_sizes("tagger", &[("embedding", &[self.embedding]), ("hidden", &[self.hidden])])?;
-        check_layers("tagger", self.layers)?;
-        check_dropout("tagger", self.dropout)?;
-        Ok(Box::new(Net::new(|layout| Tagger::new(layout, self, words, tags))))
-    }
-}
-
-#[derive(Debug)]
-struct Tagger {
-    embedding: Embedding,
-    rnn: Recurrent,
-    fc: Linear,
-    dropout: f32,
-    tags: usize,
-}
-
-impl Tagger {
-    fn new(layout: &mut Layout, options: &Options, words: usize, tags: usize) -> Self {
-        let &Options { embedding, hidden, layers, cell, bidirectional, dropout } = options;
-        let stack = Stack { cell, hidden, layers, bidirectional, dropout };
-        let tagger = Self {
-            embedding: Embedding::new(layout, "embedding", words, embedding),
-            rnn: Recurrent::new(layout, "rnn", embedding, &stack),
-            fc: Linear::new(layout, "fc", stack.outputs(), tags),
-            dropout,
-            tags,
+    pub(super) fn layers(&self) -> Result<LayerList> {
+        let &Self { embedding, hidden, layers, cell, bidirectional, dropout } = self;
+        check_sizes("tagger", &[("embedding", &[embedding]), ("hidden", &[hidden])])?;
+        check_layers("tagger", layers)?;
+        check_dropout("tagger", dropout)?;
+        let named = |name: &str, layer| LayerItem {
+            init: Some(InitSpec::Normal(DEVIATION)),
+            ..LayerItem::named(name, layer)
         };
-        layout.init_normal(0.1);
-        tagger
-    }
-}
-
-impl Network for Tagger {
-    fn forward(&self, tape: &mut Tape<'_>) {
-        let x = self.embedding.forward(tape);
-        let x = tape.dropout(x, self.dropout);
-        let x = self.rnn.forward(tape, x);
-        let x = tape.dropout(x, self.dropout);
-        let scores = self.fc.forward(tape, x, Activation::None);
-        tape.cross_entropy(scores);
-    }
-
-    fn classes(&self) -> usize {
-        self.tags
+        let recurrent = RecurrentOptions { hidden, layers, bidirectional, dropout };
+        Ok(LayerList::new([
+            named("embedding", LayerSpec::Embedding(EmbeddingOptions { dim: embedding })),
+            LayerSpec::Dropout(dropout).into(),
+            named("rnn", LayerSpec::recurrent(cell, recurrent)),
+            LayerSpec::Dropout(dropout).into(),
+            named("fc", LayerSpec::Linear(LinearOptions::classes())),
+        ]))
     }
 }

@@ -152,6 +152,28 @@ fn the_memory_of_an_evaluation_does_not_grow_with_depth() {
     assert_eq!(peaks("vgg16")[0], peaks("vgg19")[0]);
 }
 
+/// The right answers are those whose score is largest, or of one score those on the right side of 0.
+#[test]
+fn scores_are_what_answers_are_told_from() {
+    for name in ModelSpec::NAMES {
+        let (spec, shape, batch) = small(name);
+        let mut model = spec.build(&shape).expect("a model");
+        let parameters = model.layout().initial(1);
+        let (mut tally, mut scores) = (Tally::default(), vec![7.0]);
+        model.evaluate(&parameters, &batch, &mut tally);
+        model.scores(&parameters, &batch, &mut scores);
+        let width = scores.len() / batch.targets.len();
+        let largest =
+            |row: &[f32]| (0..width).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).expect("a score");
+        let is_right = |(row, &target): (&[f32], &u32)| match width {
+            1 => (row[0] >= 0.0) == (target >= 3),
+            _ => largest(row) == target as usize,
+        };
+        let right = scores.chunks_exact(width).zip(&batch.targets).filter(|pair| is_right(*pair)).count();
+        assert_eq!((right as u64, batch.targets.len() as u64), (tally.correct, tally.answers), "{name}");
+    }
+}
+
 #[test]
 fn what_is_settled_does_not_change() {
     for name in ModelSpec::NAMES {

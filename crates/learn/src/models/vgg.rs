@@ -2,10 +2,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_dropout, check_sizes, wrong_image, wrong_option};
 use crate::error::Result;
-use crate::layers::{Activation, BatchNorm, Conv2d, Linear};
-use crate::layout::Layout;
-use crate::model::{Model, Net, Network};
-use crate::tape::{Tape, Var};
+use crate::layer_list::{
+    ConvOptions, LayerItem, LayerList, LayerSpec, LinearOptions, NormOptions, PoolOptions, Sides,
+    SpatialPadding,
+};
+use crate::layers::Function;
 
 /// Five stages of 3×3 convolutions, each of which ends by halving the image, and three linear layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ const MOST_POOLED: usize = 64;
 
 impl Options {
     /// `name` is one of vgg11, vgg13, vgg16 and vgg19.
-    pub fn build(&self, name: &str, image: [usize; 3], classes: usize) -> Result<Box<dyn Model>> {
+    pub(super) fn layers(&self, name: &str, image: [usize; 3]) -> Result<LayerList> {
         check_sizes(name, &[("width", &[self.width]), ("hidden", &[self.hidden])])?;
         if self.pool.is_some_and(|side| !(1..=MOST_POOLED).contains(&side)) {
             return Err(wrong_option(name, "pool", &format!("from 1 to {MOST_POOLED}")));
@@ -48,7 +49,44 @@ impl Options {
         if image[..2].iter().any(|&length| length < side) {
             return Err(wrong_image(name, image, &format!("images of at least {side}×{side}")));
         }
-        Ok(Box::new(Net::new(|layout| Vgg::new(layout, stages(name), self, image, classes))))
+        let features = LayerSpec::Sequential(self.features(stages(name)));
+        let pool = self.pool.map(|side| LayerItem::from(LayerSpec::AdaptiveAvgPool2d(Sides([side; 2]))));
+        let rest = [
+            LayerSpec::Flatten.into(),
+            LayerItem::named("classifier", LayerSpec::Sequential(self.classifier())),
+        ];
+        Ok(LayerList::new([LayerItem::named("features", features)].into_iter().chain(pool).chain(rest)))
+    }
+
+    fn features(&self, convolutions: [usize; STAGES]) -> LayerList {
+        let mut layers = Vec::new();
+        for (stage, count) in convolutions.into_iter().enumerate() {
+            let conv = ConvOptions::new(self.width << stage.min(3), 3);
+            let conv = ConvOptions { padding: SpatialPadding::Number(1), ..conv };
+            for _ in 0..count {
+                layers.push(LayerSpec::Conv2d(conv).into());
+                if self.batch_norm {
+                    layers.push(LayerSpec::BatchNorm(NormOptions::default()).into());
+                }
+                layers.push(Function::Relu.into());
+            }
+            layers.push(LayerSpec::MaxPool2d(PoolOptions::new(2)).into());
+        }
+        LayerList(layers)
+    }
+
+    fn classifier(&self) -> LayerList {
+        let hidden = LayerSpec::Linear(LinearOptions::new(self.hidden));
+        LayerList::new([
+            LayerSpec::Dropout(self.dropout).into(),
+            // In torchvision dropout follows a hidden layer, so the layer's number is one less.
+            LayerItem { alias: Some("0".to_owned()), ..hidden.clone().into() },
+            Function::Relu.into(),
+            LayerSpec::Dropout(self.dropout).into(),
+            LayerItem { alias: Some("3".to_owned()), ..hidden.into() },
+            Function::Relu.into(),
+            LayerSpec::Linear(LinearOptions::classes()).into(),
+        ])
     }
 }
 
@@ -60,100 +98,5 @@ fn stages(name: &str) -> [usize; STAGES] {
         "vgg16" => [2, 2, 3, 3, 3],
         "vgg19" => [2, 2, 4, 4, 4],
         _ => unreachable!("no VGG is named {name}"),
-    }
-}
-
-#[derive(Debug)]
-struct Vgg {
-    stages: Vec<Vec<NormedConv>>,
-    classifier: [Linear; 3],
-    dropout: f32,
-    pool: Option<usize>,
-    classes: usize,
-}
-
-/// A convolution with its norm, if the net has them.
-#[derive(Debug)]
-struct NormedConv {
-    conv: Conv2d,
-    norm: Option<BatchNorm>,
-}
-
-impl Vgg {
-    fn new(
-        layout: &mut Layout,
-        convolutions: [usize; STAGES],
-        options: &Options,
-        [height, width, mut channels]: [usize; 3],
-        classes: usize,
-    ) -> Self {
-        // PyTorch counts what has no parameters as well: ReLU, the halving, dropout.
-        let (mut stages, mut number) = (Vec::new(), 0);
-        for (stage, count) in convolutions.into_iter().enumerate() {
-            let outputs = options.width << stage.min(3);
-            let mut convs = Vec::new();
-            for _ in 0..count {
-                convs.push(NormedConv::new(layout, number, channels, outputs, options.batch_norm));
-                number += if options.batch_norm { 3 } else { 2 };
-                channels = outputs;
-            }
-            number += 1;
-            stages.push(convs);
-        }
-        let rest = options.pool.map_or([height >> STAGES, width >> STAGES], |side| [side; 2]);
-        let rest = [rest[0], rest[1], channels];
-        let classifier = [
-            Linear::of_image(layout, "classifier.1", rest, options.hidden),
-            Linear::new(layout, "classifier.4", options.hidden, options.hidden),
-            Linear::new(layout, "classifier.6", options.hidden, classes),
-        ];
-        // In torchvision dropout follows a hidden layer, so the layer's number is one less.
-        layout.alias("classifier.1", "classifier.0");
-        layout.alias("classifier.4", "classifier.3");
-        Self { stages, classifier, dropout: options.dropout, pool: options.pool, classes }
-    }
-}
-
-impl NormedConv {
-    fn new(layout: &mut Layout, number: usize, inputs: usize, outputs: usize, batch_norm: bool) -> Self {
-        let conv = Conv2d::new(layout, &format!("features.{number}"), inputs, outputs, 3).padding(1);
-        let norm = batch_norm.then(|| BatchNorm::new(layout, &format!("features.{}", number + 1), outputs));
-        Self { conv, norm }
-    }
-
-    fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
-        match &self.norm {
-            None => self.conv.forward(tape, x, Activation::Relu),
-            Some(norm) => {
-                let x = self.conv.forward(tape, x, Activation::None);
-                norm.forward(tape, x, None, Activation::Relu)
-            }
-        }
-    }
-}
-
-impl Network for Vgg {
-    fn forward(&self, tape: &mut Tape<'_>) {
-        let mut x = tape.images();
-        for convs in &self.stages {
-            for conv in convs {
-                x = conv.forward(tape, x);
-            }
-            x = tape.max_pool(x, 2);
-        }
-        if let Some(side) = self.pool {
-            x = tape.adaptive_average_pool(x, [side; 2]);
-        }
-        let [first, second, last] = &self.classifier;
-        x = tape.dropout(x, self.dropout);
-        x = first.forward(tape, x, Activation::Relu);
-        x = tape.dropout(x, self.dropout);
-        x = second.forward(tape, x, Activation::Relu);
-        let scores = last.forward(tape, x, Activation::None);
-        tape.cross_entropy(scores);
-    }
-
-    fn classes(&self) -> usize {
-        self.classes
     }
 }

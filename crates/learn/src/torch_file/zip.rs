@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
+use std::io::Read;
 
 use flate2::Crc;
+use flate2::read::DeflateDecoder;
 
 /// The entries of a ZIP archive that are stored as they are; PyTorch packs none.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ const ELSEWHERE: u64 = u32::MAX as u64;
 
 const ENCRYPTED: u64 = 1;
 const STORED: u64 = 0;
+const DEFLATED: u64 = 8;
 
 /// The error for an archive that was cut short, or whose directory is damaged.
 const BROKEN: &str = "is not a whole ZIP archive";
@@ -70,6 +73,38 @@ impl<'a> Archive<'a> {
     }
 }
 
+/// The entries of any ZIP archive, by name, those that are packed unpacked; together at most `limit` bytes.
+pub fn unpacked(bytes: &[u8], limit: usize) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let (count, start) = directory(bytes).ok_or(BROKEN)?;
+    let mut rest = bytes.get(start..).ok_or(BROKEN)?;
+    let (mut entries, mut left) = (Vec::new(), limit);
+    for _ in 0..count {
+        let record = Central::read(rest).ok_or(BROKEN)?;
+        rest = rest.get(record.len..).ok_or(BROKEN)?;
+        let name = str::from_utf8(record.name).map_err(|_| BROKEN)?.to_owned();
+        if record.flags & ENCRYPTED != 0 || ![STORED, DEFLATED].contains(&record.method) {
+            return Err(format!("{name} is encrypted, or packed in a way that cannot be read"));
+        }
+        let packed = content(bytes, &record).ok_or(BROKEN)?;
+        left = left.checked_sub(record.size).ok_or_else(|| format!("{name}: more than {limit} bytes"))?;
+        let mut content = Vec::new();
+        if record.method == STORED {
+            content.extend_from_slice(packed);
+        } else {
+            // Memory grows with the bytes that really arrive, whatever the directory claims.
+            let mut source = DeflateDecoder::new(packed).take(record.size as u64 + 1);
+            source
+                .read_to_end(&mut content)
+                .map_err(|error| format!("{name}: cannot be unpacked: {error}"))?;
+        }
+        if content.len() != record.size || (record.crc != 0 && record.crc != checksum(&content)) {
+            return Err(format!("{name}: the checksum is wrong: the file is damaged"));
+        }
+        entries.push((name, content));
+    }
+    Ok(entries)
+}
+
 fn checksum(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();
     crc.update(bytes);
@@ -83,6 +118,8 @@ struct Central<'a> {
     /// 0 if the writer was told not to compute one.
     crc: u32,
     size: usize,
+    /// As it is in the archive.
+    packed: usize,
     /// Where the entry begins.
     start: usize,
     name: &'a [u8],
@@ -108,6 +145,7 @@ impl<'a> Central<'a> {
             method,
             crc: number::<4>(record, 16)? as u32,
             size,
+            packed,
             start,
             name: &record[46..46 + name_len],
             len: 46 + name_len + extra_len + comment_len,
@@ -133,7 +171,7 @@ fn wide_numbers(mut extra: &[u8]) -> impl Iterator<Item = u64> {
 fn content<'a>(bytes: &'a [u8], record: &Central<'_>) -> Option<&'a [u8]> {
     let header = bytes.get(record.start..)?;
     let start = 30 + number::<2>(header, 26)? as usize + number::<2>(header, 28)? as usize;
-    let content = header.get(start..start.checked_add(record.size)?)?;
+    let content = header.get(start..start.checked_add(record.packed)?)?;
     header.starts_with(LOCAL).then_some(content)
 }
 

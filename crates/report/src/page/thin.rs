@@ -1,8 +1,11 @@
 //! A run's log made small enough for a page, without losing what stands out.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::ops::Range;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread::ScopedJoinHandle;
 
 use serde_json::Value;
 
@@ -21,17 +24,24 @@ const FIGURES: usize = 6000;
 const FIRST_TEXTS: usize = 200;
 const LAST_TEXTS: usize = 600;
 
+/// A core for every so many bytes of a log.
+const PART_BYTES: u64 = if cfg!(test) { 256 } else { 8 << 20 };
+
 /// The events of a log, short and thinned, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct ThinLog {
     /// How many lines the log had.
     pub lines: u64,
+    /// How many of them are no events.
+    pub broken: u64,
     pub events: Vec<Value>,
 }
 
 /// What was read, by kind, each with its place.
 #[derive(Default)]
 struct Reading {
+    lines: u64,
+    broken: u64,
     progress: Vec<(u64, Stamped)>,
     nodes: Vec<(u64, Stamped)>,
     samples: Vec<(u64, Stamped)>,
@@ -40,23 +50,27 @@ struct Reading {
 }
 
 impl ThinLog {
-    /// Reads a log, as much as there is of it. A broken last line is not there yet; any other is passed over, as the
-    /// rest of a run is worth seeing.
+    /// Reads a log, as much as there is of it. A broken last line is not there yet; any other is passed over and
+    /// counted, as the rest of a run is worth seeing.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(Error::io(path))?);
-        let (mut reading, mut line, mut lines) = (Reading::default(), Vec::new(), 0);
-        loop {
-            line.clear();
-            reader.read_until(b'\n', &mut line).map_err(Error::io(path))?;
-            if line.pop() != Some(b'\n') {
-                break;
-            }
-            lines += 1;
-            if let Ok(stamped) = serde_json::from_slice::<Stamped>(&line) {
-                reading.take(lines, stamped);
-            }
+        let length = std::fs::metadata(path).map_err(Error::io(path))?.len();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        let parts = (length / PART_BYTES).clamp(1, cores);
+        // What is appended meanwhile belongs to the last part.
+        let from = |part: u64| if part == parts { u64::MAX } else { length / parts * part };
+        let parts: Vec<Reading> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..parts)
+                .map(|part| scope.spawn(move || Reading::of_part(path, from(part)..from(part + 1))))
+                .collect();
+            let join =
+                |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            threads.into_iter().map(join).collect::<Result<_>>()
+        })?;
+        let mut reading = Reading::default();
+        for part in parts {
+            reading.append(part);
         }
-        Ok(Self { lines, events: reading.thinned() })
+        Ok(Self { lines: reading.lines, broken: reading.broken, events: reading.thinned() })
     }
 
     /// The same of events that are there.
@@ -67,11 +81,51 @@ impl ThinLog {
             lines += 1;
             reading.take(lines, stamped);
         }
-        Self { lines, events: reading.thinned() }
+        Self { lines, broken: 0, events: reading.thinned() }
     }
 }
 
 impl Reading {
+    /// Reads the lines that begin in a part of a file.
+    fn of_part(path: &Path, part: Range<u64>) -> Result<Self> {
+        let read = || -> io::Result<Self> {
+            let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
+            let (mut reading, mut line, mut at) = (Self::default(), Vec::new(), part.start);
+            if let Some(before) = part.start.checked_sub(1) {
+                // The rest of a line that begins before.
+                reader.seek(SeekFrom::Start(before))?;
+                at = before + reader.read_until(b'\n', &mut line)? as u64;
+            }
+            while at < part.end {
+                line.clear();
+                at += reader.read_until(b'\n', &mut line)? as u64;
+                if line.pop() != Some(b'\n') {
+                    break;
+                }
+                reading.lines += 1;
+                match serde_json::from_slice::<Stamped>(&line) {
+                    Ok(stamped) => reading.take(reading.lines, stamped),
+                    Err(_) => reading.broken += 1,
+                }
+            }
+            Ok(reading)
+        };
+        read().map_err(Error::io(path))
+    }
+
+    /// Adds what comes after this.
+    fn append(&mut self, mut next: Self) {
+        let lines = self.lines;
+        let lists = [&mut next.progress, &mut next.nodes, &mut next.samples];
+        for (all, more) in [&mut self.progress, &mut self.nodes, &mut self.samples].into_iter().zip(lists) {
+            all.extend(more.drain(..).map(|(place, stamped)| (lines + place, stamped)));
+        }
+        for (all, more) in [(&mut self.others, next.others), (&mut self.texts, next.texts)] {
+            all.extend(more.into_iter().map(|(place, value)| (lines + place, value)));
+        }
+        (self.lines, self.broken) = (lines + next.lines, self.broken + next.broken);
+    }
+
     fn take(&mut self, place: u64, stamped: Stamped) {
         match &stamped.event {
             Event::Progress { .. } => self.progress.push((place, stamped)),
@@ -257,6 +311,22 @@ mod tests {
         let line = |round| serde_json::to_string(&progress(round, 0.5)).unwrap();
         std::fs::write(&path, format!("{}\nnonsense\n{}\n{{\"at_s\"", line(1), line(2))).unwrap();
         let thin = ThinLog::read(&path).unwrap();
-        assert_eq!((thin.lines, thin.events.len()), (3, 2));
+        assert_eq!((thin.lines, thin.broken, thin.events.len()), (3, 1, 2));
+    }
+
+    #[test]
+    fn parts_of_a_log_are_read_side_by_side() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("events.jsonl");
+        let events: Vec<Stamped> = (0..100).map(|round| progress(round, 1.0 / round as f64)).collect();
+        for cut in [0, 1, 100] {
+            let lines = events.iter().map(|event| serde_json::to_string(event).unwrap() + "\n");
+            let text: String = lines.collect();
+            std::fs::write(&path, &text[..text.len() - cut]).unwrap();
+            let whole = text[..text.len() - cut].matches('\n').count();
+            let read = ThinLog::read(&path).unwrap();
+            let expect = ThinLog::of(events[..whole].iter().cloned());
+            assert_eq!((read.lines, read.events), (expect.lines, expect.events), "{cut} bytes are missing");
+        }
     }
 }

@@ -117,7 +117,9 @@ pub(super) fn outer(
         };
         return Err(tree.wrong("outer.delay", message));
     }
-    let momentum = *outer.momentum.get_or_insert_with(|| usual_momentum(topology.workers()));
+    // `auto` takes none or many.
+    let many = if is_auto { MANY_STEPS } else { steps };
+    let momentum = *outer.momentum.get_or_insert_with(|| usual_momentum(topology.workers(), many));
     if !(outer.lr > 0.0 && outer.lr.is_finite()) {
         return Err(tree.wrong("outer.lr", "must be above 0"));
     }
@@ -150,13 +152,17 @@ fn elastic(
     Ok(SgdOptions { lr, momentum: 0.0, ..SgdOptions::default() })
 }
 
-/// The more workers, the less a mean of them has moved: Wang et al., SlowMo, 2019.
-fn usual_momentum(workers: usize) -> f32 {
-    match workers {
-        ..4 => 0.0,
-        4..8 => 0.2,
-        8..16 => 0.5,
-        16.. => 0.6,
+/// From so many local steps on a round is longer than the memory of the worker's own momentum, 0.9 as a rule.
+const MANY_STEPS: u64 = 8;
+
+/// The more workers, the less a mean of them has moved: Wang et al., SlowMo, 2019. After few steps the momentum of the
+/// workers' own optimisers still goes the same way, and more of it would overshoot.
+fn usual_momentum(workers: usize, steps: u64) -> f32 {
+    match (workers, steps) {
+        (..4, _) | (_, ..4) => 0.0,
+        (4..8, _) | (_, ..MANY_STEPS) => 0.2,
+        (8..16, _) => 0.5,
+        (16.., _) => 0.6,
     }
 }
 

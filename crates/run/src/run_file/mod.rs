@@ -6,6 +6,7 @@
 pub mod arch;
 pub mod cast;
 mod clients;
+mod elsewhere;
 mod local_steps;
 mod ranks;
 mod shares;
@@ -21,6 +22,7 @@ use bonfire_yaml::{Tree, YamlError, to_yaml};
 
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
 pub use arch::{Engine, HeadSpec, ReduceOp, RelayPlan, ServerRule, Topology};
+pub use elsewhere::of_flag;
 pub use local_steps::{Easgd, LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
 pub use shares::{ShareRule, Shares};
@@ -273,6 +275,7 @@ impl Settings {
         if changes_data && !["data.name", "data.path", "data.prepare"].iter().any(|key| tree.has(key)) {
             tree.set(&format!("data.name={}", Source::default().name), CHOICES)?;
         }
+        elsewhere::check(&tree)?;
         let mut file: RunFile = tree.read()?;
         check_ranges(&tree, &file)?;
         if let Some(workers) = overrides.workers {

@@ -92,6 +92,16 @@ fn what_is_written_natively_is_what_a_run_reads() {
         }
     }
     assert_eq!(dataset.train.len() as u64, report.train);
+    let source = Source::new(path("native").to_str().unwrap());
+    let validation = source.load_validation(&dataset).unwrap().expect("a part to validate on");
+    assert_eq!(validation.len() as u64, report.validation);
+    // What a model is asked about is cleaned by the same rules.
+    let first = fs::read_to_string(path("lines/train.jsonl")).unwrap().lines().next().unwrap().to_owned();
+    let first: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let asked = format!("The {}!", first["text"].as_str().unwrap().to_uppercase());
+    let Samples::Texts(asked) = dataset.texts(&source, &[asked]).unwrap() else { panic!("not texts") };
+    let Samples::Texts(known) = &*dataset.train else { panic!("not texts") };
+    assert_eq!(asked.words.to_vec(), known.words.to_vec()[..known.starts[1] as usize]);
     let vocabulary = dataset.vocabulary.unwrap();
     assert_eq!(vocabulary.len() as u64, report.words + 2);
     let some = Source { train: Some(7), max_words: 10, ..Source::new(path("native").to_str().unwrap()) };

@@ -21,6 +21,9 @@ fn members_may_train_by_themselves() {
     for (workers, momentum) in [(1, 0.0), (3, 0.0), (4, 0.2), (7, 0.2), (8, 0.5), (16, 0.6), (100, 0.6)] {
         check(workers, "local_steps: 16", (always, 1.0, momentum, false));
     }
+    for (steps, momentum) in [(2, 0.0), (3, 0.0), (4, 0.2), (7, 0.2), (8, 0.5)] {
+        check(8, &format!("local_steps: {steps}"), (LocalSteps::Always(steps), 1.0, momentum, false));
+    }
     let later = LocalSteps::After(LaterSteps { after: Span::Rounds(100), steps: 8 });
     check(2, "local_steps: {after: 100 rounds, steps: 8}", (later, 1.0, 0.0, false));
     check(8, "local_steps: 16\nouter: {lr: 0.7, momentum: 0.9, nesterov: true}", (always, 0.7, 0.9, true));

@@ -1,0 +1,112 @@
+//! What was trained is used: predictions, and ONNX for other programs.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::program::Dir;
+
+/// A trained model on some data, and inputs without labels for it.
+#[track_caller]
+fn train(dir: &Dir, settings: &str) {
+    dir.bonfire("train --quiet --out run").set("workers=2\n seed=1").set(settings).succeed();
+}
+
+#[test]
+fn images_get_classes_with_probabilities() {
+    let dir = Dir::new();
+    dir.bonfire("data make digits -o files --train 2000 --test 40").succeed();
+    train(&dir, "model=lenet5\n data=files\n epochs=4");
+    let file = "files/t10k-images-idx3-ubyte.gz";
+    let file = if dir.path(file).exists() { file } else { "files/t10k-images-idx3-ubyte" };
+    let found = dir.bonfire("predict run --json").arg(file).succeed().json_lines();
+    assert_eq!(found.len(), 40);
+    let probability = |line: &Value| line["probability"].as_f64().expect("a probability");
+    assert!(found.iter().all(|line| probability(line) > 0.1 && probability(line) <= 1.0), "{found:?}");
+    assert_eq!(found[0]["scores"].as_array().expect("scores").len(), 10);
+    let said = dir.bonfire("predict run").arg(file).succeed().stdout;
+    assert!(said.lines().count() == 40 && said.contains(" %  files/"), "{said}");
+    dir.bonfire("predict run nothing.png").run().refuse("nothing.png: ");
+    dir.write("text.png", "no image");
+    dir.bonfire("predict run text.png").run().refuse("text.png: ");
+}
+
+#[test]
+fn sentences_get_tags() {
+    let dir = Dir::new();
+    train(
+        &dir,
+        "model.tagger={embedding: 16, hidden: 32}\n data={name: grammar, train: 1500, test: 100}\n epochs=4\n optimizer.adam.lr=0.01",
+    );
+    let found = dir.bonfire("predict run --json").arg("The old dog sees a cat.").succeed().json_lines();
+    assert_eq!(found[0]["words"][6], ".");
+    assert_eq!((&found[0]["tags"][0], &found[0]["tags"][6]), (&"DET".into(), &"PUNCT".into()), "{found:?}");
+    dir.write("sentences.txt", "A dog sees.\n\nThe cat.\n");
+    let said = dir.bonfire("predict run sentences.txt").succeed().stdout;
+    assert_eq!(said.lines().count(), 2);
+    assert!(said.starts_with("A/DET "), "{said}");
+}
+
+#[test]
+fn texts_and_rows_get_classes() {
+    let dir = Dir::new();
+    train(&dir, "model.sentiment={hidden: 16}\n data={name: reviews, train: 600, test: 60}\n epochs=1");
+    let found =
+        dir.bonfire("predict run --json").arg("It is fine.").arg("Never again!").succeed().json_lines();
+    assert_eq!(found.len(), 2);
+    let label = found[0]["label"].as_str().expect("a label");
+    assert!(["4 stars to 5 stars", "1 star to 3 stars"].contains(&label), "{label}");
+
+    let dir = Dir::new();
+    let rows: String =
+        (0..200).map(|i| format!("{},{},{}\n", i % 20, 7, ["low", "high"][i % 20 / 10])).collect();
+    dir.write("table.csv", format!("size,weight,kind\n{rows}"));
+    train(&dir, "model.mlp={hidden: [8]}\n data={name: table.csv, label: kind}\n epochs=30\n batch_size=8");
+    let said = dir.bonfire("predict run 1,7 19,7").succeed().stdout;
+    let labels: Vec<&str> = said.lines().filter_map(|line| line.split("  ").next()).collect();
+    assert_eq!(labels, ["low", "high"], "{said}");
+    dir.bonfire("predict run 1,2,3").run().refuse("a row has 3 numbers, the data have 2");
+    dir.bonfire("predict run 1,x").run().refuse("\"x\" is not a number");
+}
+
+/// `BONFIRE_TEST_ONNX` names a Python with onnxruntime: its scores must be ours.
+#[test]
+fn onnxruntime_finds_the_same_scores() {
+    let Ok(python) = std::env::var("BONFIRE_TEST_ONNX") else {
+        eprintln!("SKIPPED: BONFIRE_TEST_ONNX names no Python with onnxruntime, so no model was run there");
+        return;
+    };
+    let layers = "layers: [{conv2d: {out: 6, kernel: 3, padding: 1}}, batch_norm, gelu, \
+                  {max_pool2d: {kernel: 3, stride: 2, padding: 1}}, \
+                  {residual: [{conv2d: {out: 6, kernel: 3, padding: 1}}, silu]}, {adaptive_avg_pool2d: [4, 3]}, flatten, {linear: 20}, elu, {linear: classes}]";
+    let images =
+        ["lenet5", "lenet", "cnn", "mlp", "resnet18: {width: 4}", "resnet20", "resnet50: {width: 4}"];
+    let texts = [
+        ("tagger: {hidden: 16}", "grammar"),
+        ("tagger: {hidden: 8, cell: lstm, bidirectional: true}", "grammar"),
+        ("sentiment", "reviews"),
+        ("sentiment: {cell: gru, classes: 5, read: last_step}", "reviews"),
+    ];
+    let images = images.into_iter().chain([layers]).map(|model| (model, "digits"));
+    for (model, data) in images.chain(texts) {
+        let dir = Dir::new();
+        dir.bonfire("data make -o files --train 80 --test 20").arg(data).succeed();
+        train(
+            &dir,
+            &format!("model={{{model}}}\n data=files\n num_server_rounds=3").replace("={lenet5}", "=lenet5"),
+        );
+        dir.bonfire("export run --onnx -o model.onnx").succeed();
+        let inputs = if data == "digits" { "files/t10k-images-idx3-ubyte" } else { "inputs.txt" };
+        dir.write("inputs.txt", "The old dog sees a cat .\nA cat\nIt is a very good cable and I like it\n");
+        let inputs = if dir.path(inputs).exists() { inputs.to_owned() } else { format!("{inputs}.gz") };
+        let found = dir.bonfire("predict run --json").arg(&inputs).succeed().stdout;
+        dir.write("found.jsonl", found);
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/run_onnx.py");
+        let output =
+            Command::new(&python).arg(script).arg(dir.path(".")).output().expect("BONFIRE_TEST_ONNX");
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{model}:\n{stdout}\n{stderr}");
+        eprint!("{model}: {stdout}");
+    }
+}
