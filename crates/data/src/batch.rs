@@ -2,6 +2,7 @@
 
 use crate::{EpochSeed, Images, Samples, Sentences, Texts};
 use bonfire_learn::{Batch, IGNORED, Inputs, PADDING};
+use std::ops::Range;
 
 impl Samples {
     /// Makes a batch of the samples of the given numbers, in that order, as they are.
@@ -47,7 +48,10 @@ impl Images {
 
 impl Sentences {
     fn fill(&self, batch: &mut Batch, numbers: &[u32]) {
-        let steps = fill_words(&mut batch.inputs, &self.starts, &self.words, numbers);
+        let each = |range: Range<usize>, take: &mut dyn FnMut(u32)| {
+            self.words[range].iter().for_each(|&word| take(word));
+        };
+        let steps = fill_words(&mut batch.inputs, &self.starts, each, numbers);
         batch.targets.resize(steps * numbers.len(), IGNORED);
         for (b, &number) in numbers.iter().enumerate() {
             let range = self.starts[number as usize] as usize..self.starts[number as usize + 1] as usize;
@@ -60,13 +64,25 @@ impl Sentences {
 
 impl Texts {
     fn fill(&self, batch: &mut Batch, numbers: &[u32]) {
-        fill_words(&mut batch.inputs, &self.starts, &self.words, numbers);
+        // All at once, as with images.
+        for &number in numbers {
+            self.words
+                .fetch(self.starts[number as usize] as usize..self.starts[number as usize + 1] as usize);
+        }
+        let each = |range: Range<usize>, take: &mut dyn FnMut(u32)| self.words.each(range, take);
+        fill_words(&mut batch.inputs, &self.starts, each, numbers);
         batch.targets.extend(numbers.iter().map(|&number| u32::from(self.labels[number as usize])));
     }
 }
 
 /// Lays the words of some texts side by side and returns how many steps the longest takes.
-fn fill_words(inputs: &mut Inputs, starts: &[u32], words: &[u32], samples: &[u32]) -> usize {
+/// `each` gives the words of a range.
+fn fill_words(
+    inputs: &mut Inputs,
+    starts: &[u32],
+    each: impl Fn(Range<usize>, &mut dyn FnMut(u32)),
+    samples: &[u32],
+) -> usize {
     if !matches!(inputs, Inputs::Words { .. }) {
         *inputs = Inputs::Words { steps: 0, numbers: Vec::new(), lengths: Vec::new() };
     }
@@ -78,9 +94,11 @@ fn fill_words(inputs: &mut Inputs, starts: &[u32], words: &[u32], samples: &[u32
     numbers.resize(*steps * samples.len(), PADDING);
     for (b, (&sample, &length)) in samples.iter().zip(lengths.iter()).enumerate() {
         let start = starts[sample as usize] as usize;
-        for (t, &word) in words[start..start + length as usize].iter().enumerate() {
-            numbers[t * samples.len() + b] = word;
-        }
+        let mut place = b;
+        each(start..start + length as usize, &mut |word| {
+            numbers[place] = word;
+            place += samples.len();
+        });
     }
     *steps
 }

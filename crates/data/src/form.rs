@@ -27,7 +27,7 @@ impl Dataset {
             }),
             Samples::Texts(_) => Samples::Texts(Texts {
                 starts: vec![0, 1],
-                words: vec![Vocabulary::UNKNOWN],
+                words: vec![Vocabulary::UNKNOWN].into(),
                 labels: vec![0],
             }),
         };
@@ -105,7 +105,7 @@ fn in_form(own: &Samples, form: &Samples, classes: &[u8], numbers: &Option<Vec<u
         })),
         (Samples::Texts(own), Samples::Texts(_)) => Some(Samples::Texts(Texts {
             starts: own.starts.clone(),
-            words: numbered(&own.words),
+            words: numbered(&own.words.to_vec()).into(),
             labels: classed(&own.labels),
         })),
         _ => None,

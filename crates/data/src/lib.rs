@@ -47,6 +47,8 @@ mod numpy;
 mod order;
 pub mod pack;
 mod pixels;
+pub mod prepare;
+mod prepared;
 pub mod reviews;
 pub mod source;
 mod svhn;
@@ -54,6 +56,7 @@ mod udpos;
 mod unlabelled;
 mod validation;
 mod vocabulary;
+mod words;
 
 #[cfg(test)]
 mod spoilt;
@@ -72,6 +75,7 @@ pub use pixels::{PixelFormat, Pixels};
 pub use source::Source;
 pub use validation::Validation;
 pub use vocabulary::Vocabulary;
+pub use words::{MappedWords, Words};
 
 #[cfg(test)]
 #[global_allocator]
@@ -124,7 +128,7 @@ pub struct Sentences {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts {
     pub starts: Vec<u32>,
-    pub words: Vec<u32>,
+    pub words: Words,
     pub labels: Vec<u8>,
 }
 
@@ -149,26 +153,27 @@ impl Dataset {
 impl Samples {
     /// Those of the given numbers, in memory.
     fn some(&self, numbers: &[usize]) -> Self {
-        let texts = |starts: &[u32], words: &[u32]| {
-            let (mut some_starts, mut some_words) = (vec![0], Vec::new());
-            for &number in numbers {
-                some_words.extend(&words[starts[number] as usize..starts[number + 1] as usize]);
-                some_starts.push(some_words.len() as u32);
-            }
-            (some_starts, some_words)
-        };
         match self {
             Self::Images(images) => Self::Images(images.some(numbers)),
             Self::Sentences(Sentences { starts, words, tags }) => {
                 let tags = numbers.iter().flat_map(|&i| &tags[starts[i] as usize..starts[i + 1] as usize]);
                 let tags = tags.copied().collect();
-                let (starts, words) = texts(starts, words);
-                Self::Sentences(Sentences { starts, words, tags })
+                let (mut some_starts, mut some_words) = (vec![0], Vec::new());
+                for &number in numbers {
+                    some_words.extend(&words[starts[number] as usize..starts[number + 1] as usize]);
+                    some_starts.push(some_words.len() as u32);
+                }
+                Self::Sentences(Sentences { starts: some_starts, words: some_words, tags })
             }
             Self::Texts(Texts { starts, words, labels }) => {
                 let labels = numbers.iter().map(|&i| labels[i]).collect();
-                let (starts, words) = texts(starts, words);
-                Self::Texts(Texts { starts, words, labels })
+                let (mut some_starts, mut some_words) = (vec![0], Vec::new());
+                for &number in numbers {
+                    let range = starts[number] as usize..starts[number + 1] as usize;
+                    words.each(range, |word| some_words.push(word));
+                    some_starts.push(some_words.len() as u32);
+                }
+                Self::Texts(Texts { starts: some_starts, words: some_words.into(), labels })
             }
         }
     }
@@ -199,6 +204,7 @@ impl Samples {
     pub fn effort(&self) -> Effort {
         match self {
             Self::Images(images) if images.pixels.is_mapped() => Effort::Wait,
+            Self::Texts(texts) if texts.words.is_mapped() => Effort::Wait,
             Self::Images(images)
                 if images.augment.is_some() || images.pixels.format() != PixelFormat::Rows =>
             {

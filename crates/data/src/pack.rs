@@ -12,7 +12,7 @@ mod stream;
 use crate::augment::{Augment, Padding};
 use crate::error::Result;
 use crate::pixels::{PixelFormat, Pixels};
-use crate::{Dataset, Images, Samples, Sentences, Texts, Vocabulary};
+use crate::{Dataset, Images, Samples, Sentences, Texts, Vocabulary, Words};
 use bonfire_learn::Shape;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -29,6 +29,9 @@ const COUNT_LIMIT: u64 = u32::MAX as u64;
 const SIDE_LIMIT: u64 = 1 << 24;
 /// No image has more values.
 const VALUES_LIMIT: u64 = 1 << 28;
+
+/// So many words are read at once from a file.
+const WORD_BLOCK: usize = 1 << 16;
 
 const IMAGES: u64 = 0;
 const SENTENCES: u64 = 1;
@@ -58,11 +61,13 @@ pub fn write(dataset: &Dataset, out: &mut impl Write) -> io::Result<()> {
         match &**half {
             Samples::Images(images) => write_images(images, &mut out)?,
             Samples::Sentences(Sentences { starts, words, tags }) => {
-                write_words(starts, words, &mut out)?;
+                write_lengths(starts, &mut out)?;
+                words.iter().try_for_each(|&word| out.number(u64::from(word)))?;
                 out.bytes(tags)?;
             }
             Samples::Texts(Texts { starts, words, labels }) => {
-                write_words(starts, words, &mut out)?;
+                write_lengths(starts, &mut out)?;
+                write_words(words, &mut out)?;
                 out.bytes(labels)?;
             }
         }
@@ -233,13 +238,21 @@ fn read_augment(
     Ok(Some(Augment { pad, fill, flip }))
 }
 
-/// The length of every sample, then the words of all.
-fn write_words(starts: &[u32], words: &[u32], out: &mut PackWriter<'_, impl Write>) -> io::Result<()> {
+/// The length of every sample; then come the words of all.
+fn write_lengths(starts: &[u32], out: &mut PackWriter<'_, impl Write>) -> io::Result<()> {
     out.number(starts.len().saturating_sub(1) as u64)?;
-    for pair in starts.windows(2) {
-        out.number(u64::from(pair[1] - pair[0]))?;
+    starts.windows(2).try_for_each(|pair| out.number(u64::from(pair[1] - pair[0])))
+}
+
+/// Words that may lie in a file, a block at a time.
+fn write_words(words: &Words, out: &mut PackWriter<'_, impl Write>) -> io::Result<()> {
+    let mut block = Vec::new();
+    for start in (0..words.len()).step_by(WORD_BLOCK) {
+        block.clear();
+        words.each(start..words.len().min(start + WORD_BLOCK), |word| block.push(word));
+        block.iter().try_for_each(|&word| out.number(u64::from(word)))?;
     }
-    words.iter().try_for_each(|&word| out.number(u64::from(word)))
+    Ok(())
 }
 
 /// The starts of all samples, then the words. A sample has words, and each is one of the vocabulary.
@@ -267,7 +280,7 @@ fn read_sentences(source: &mut PackReader<'_, impl BufRead>, words: usize, tags:
 fn read_texts(source: &mut PackReader<'_, impl BufRead>, words: usize, classes: usize) -> Result<Texts> {
     let (starts, words) = read_words(source, words)?;
     let labels = read_classes(source, starts.len() as u64 - 1, classes)?;
-    Ok(Texts { starts, words, labels })
+    Ok(Texts { starts, words: words.into(), labels })
 }
 
 /// Classes, of which each is one that has a name.

@@ -1,9 +1,11 @@
 //! Where the data of a run comes from: the value of the key `data` in a run file.
 
+mod fields;
 pub(crate) mod file;
 mod folder;
 pub(crate) mod image;
 mod known;
+mod raw;
 pub(crate) mod text;
 
 use crate::augment::Augment;
@@ -14,16 +16,14 @@ use crate::image_folder::Resize;
 use crate::normalize::Normalize;
 use crate::{Dataset, Samples, columns, digits, grammar, hdf5, numpy, reviews};
 use bonfire_learn::random::mix;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use known::data_folders;
 
 pub use known::{KNOWN, Known, known, nearest, user_folder};
+pub use raw::RawReviews;
 
 /// The seed of made data, unless told otherwise. It is not the run's: runs with different seeds are compared on the
 /// same data.
@@ -70,6 +70,9 @@ pub struct Source {
     /// The size that images of a folder get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resize: Option<Resize>,
+    /// Raw reviews that are prepared first, and stand for the name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<RawReviews>,
     /// Which files of a folder are read.
     #[serde(skip)]
     pub part: SamplePart,
@@ -86,29 +89,6 @@ pub enum SamplePart {
     Halves,
     /// That to validate on, in place of both.
     Validation,
-}
-
-/// The mapping form of a [`Source`], as it stands in a file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fields {
-    #[serde(alias = "path")]
-    name: String,
-    train: Option<usize>,
-    test: Option<usize>,
-    seed: Option<u64>,
-    min_frequency: Option<usize>,
-    max_words: Option<usize>,
-    max_length: Option<usize>,
-    lower_case: Option<bool>,
-    stop_words: Option<bool>,
-    tags: Option<TagColumn>,
-    labels: Option<CifarLabels>,
-    normalize: Option<Normalize>,
-    augment: Option<Augment>,
-    text: Option<String>,
-    label: Option<String>,
-    resize: Option<Resize>,
 }
 
 impl Source {
@@ -133,6 +113,7 @@ impl Source {
             text: None,
             label: None,
             resize: None,
+            prepare: None,
             part: SamplePart::default(),
             dev: false,
         }
@@ -149,6 +130,9 @@ impl Source {
 
     fn load_halves(&self) -> Result<Dataset> {
         self.check()?;
+        if self.prepare.is_some() {
+            return folder::load(&self.prepared_folder()?, self);
+        }
         match known(&self.name) {
             Some(known) if known.made => self.make(),
             Some(_) => folder::load(&self.find()?, self),
@@ -174,6 +158,7 @@ impl Source {
     pub fn load_validation(&self, dataset: &Dataset) -> Result<Option<Arc<Samples>>> {
         let part = Self { dev: false, augment: None, ..self.clone() };
         let folder = match known(&self.name) {
+            _ if self.prepare.is_some() => self.prepared_folder()?,
             Some(known) if known.made => {
                 // As large as the test half, and as far from the others as they are from each other.
                 let made = Self { train: self.test, test: Some(1), seed: mix(self.seed ^ 0xDE70), ..part };
@@ -187,6 +172,11 @@ impl Source {
         }
         let part = Self { part: SamplePart::Validation, ..part };
         part.validation_in_form(dataset).map(Some)
+    }
+
+    /// The folder with prepared texts: where raw reviews were prepared to, or the one that is named.
+    pub(crate) fn prepared_folder(&self) -> Result<PathBuf> {
+        self.prepare.as_ref().map_or_else(|| Ok(PathBuf::from(&self.name)), RawReviews::folder)
     }
 
     /// The seed of the half to measure on. It is far from the other half's, so the halves share no sample, and one half
@@ -274,57 +264,6 @@ pub fn found(name: &str) -> Option<PathBuf> {
 impl Default for Source {
     fn default() -> Self {
         Self::new("digits")
-    }
-}
-
-impl From<Fields> for Source {
-    fn from(fields: Fields) -> Self {
-        let default = Self::new(fields.name);
-        Self {
-            train: fields.train.or(default.train),
-            test: fields.test.or(default.test),
-            seed: fields.seed.unwrap_or(default.seed),
-            min_frequency: fields.min_frequency.unwrap_or(default.min_frequency),
-            max_words: fields.max_words.unwrap_or(default.max_words),
-            max_length: fields.max_length.unwrap_or(default.max_length),
-            lower_case: fields.lower_case.unwrap_or(default.lower_case),
-            stop_words: fields.stop_words.unwrap_or(default.stop_words),
-            tags: fields.tags.unwrap_or(default.tags),
-            labels: fields.labels.unwrap_or(default.labels),
-            normalize: fields.normalize,
-            augment: fields.augment,
-            text: fields.text,
-            label: fields.label,
-            resize: fields.resize,
-            part: SamplePart::default(),
-            dev: false,
-            name: default.name,
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Source {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameOrFields)
-    }
-}
-
-/// Accepts both forms. Deriving this as an untagged enum would lose what is wrong inside the mapping.
-struct NameOrFields;
-
-impl<'de> Visitor<'de> for NameOrFields {
-    type Value = Source;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a data set, a folder, or a mapping with a name")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Source, E> {
-        Ok(Source::new(name))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Source, A::Error> {
-        Fields::deserialize(MapAccessDeserializer::new(map)).map(Source::from)
     }
 }
 

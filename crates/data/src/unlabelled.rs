@@ -4,24 +4,34 @@ use crate::error::{Error, Result};
 use crate::image_folder::{self, Resize};
 use crate::pixels::{PixelFormat, Pixels};
 use crate::source::text;
-use crate::{Dataset, Images, Samples, Sentences, Source, Texts, Vocabulary, idx, reviews};
+use crate::{Dataset, Images, Samples, Sentences, Source, Texts, Vocabulary, idx, prepared, reviews};
 use std::path::Path;
 
 impl Dataset {
     /// Texts as numbers of words; one without any known word is an unknown one.
-    pub fn texts(&self, source: &Source, texts: &[String]) -> Samples {
-        let mut found = Texts { starts: vec![0], ..Texts::default() };
+    pub fn texts(&self, source: &Source, texts: &[String]) -> Result<Samples> {
+        let reading = prepared::reading(source)?;
+        let (mut starts, mut words) = (vec![0], Vec::new());
         for text in texts {
-            let text = reviews::normal(text, source.lower_case);
-            let before = found.words.len();
-            found.words.extend(text::kept_words(source, &text).map(|word| self.number(word)));
-            if found.words.len() == before {
-                found.words.push(Vocabulary::UNKNOWN);
+            let before = words.len();
+            match &reading {
+                Some((mapper, length)) => {
+                    let mut cleaned = Vec::new();
+                    mapper.clean(text, &mut cleaned);
+                    let cleaned = String::from_utf8_lossy(&cleaned);
+                    words.extend(cleaned.split_whitespace().take(*length).map(|word| self.number(word)));
+                }
+                None => {
+                    let text = reviews::normal(text, source.lower_case);
+                    words.extend(text::kept_words(source, &text).map(|word| self.number(word)));
+                }
             }
-            found.starts.push(found.words.len() as u32);
-            found.labels.push(0);
+            if words.len() == before {
+                words.push(Vocabulary::UNKNOWN);
+            }
+            starts.push(words.len() as u32);
         }
-        Samples::Texts(found)
+        Ok(Samples::Texts(Texts { starts, words: words.into(), labels: vec![0; texts.len()] }))
     }
 
     /// Sentences, cut into words, as numbers.

@@ -102,6 +102,14 @@ impl Vocabulary {
         }
     }
 
+    /// The same with at most so many words, the most frequent.
+    pub(crate) fn first(self, max_words: usize) -> Self {
+        if self.words.len() <= max_words {
+            return self;
+        }
+        Self::numbered(self.words.into_iter().take(max_words).collect())
+    }
+
     /// How many numbers there are, padding and unknown included: the rows of an embedding.
     pub fn len(&self) -> usize {
         self.words.len() + Self::FIRST as usize

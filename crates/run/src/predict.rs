@@ -81,7 +81,7 @@ impl Predictor {
     pub fn lines(&mut self, lines: &[String]) -> Result<Vec<Prediction>> {
         match self.form.shape {
             Shape::Texts { .. } => {
-                let samples = self.form.texts(&self.settings.file.data, lines);
+                let samples = self.form.texts(&self.settings.file.data, lines)?;
                 Ok(self.classes(&samples, lines))
             }
             Shape::Tagging { .. } => self.sentences(lines),

@@ -20,6 +20,7 @@ mod page;
 mod page_args;
 mod plan;
 mod predict;
+mod prepare;
 mod rank_args;
 mod ranks;
 mod report;
@@ -56,6 +57,7 @@ use crate::terminal::{ReaderGone, say};
                   bonfire train --page                            with charts in a browser\n  \
                   bonfire sweep rates.yml                         many runs, one table\n  \
                   bonfire page runs                               all runs so far\n  \
+                  bonfire prepare reviews.json.gz -o reviews      raw reviews to training data\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
                   bonfire node bonfire://desk:4711/…              on each of them\n  \
                   mpirun -n 4 bonfire train run.yml               or srun: every rank is a worker\n  \
@@ -111,6 +113,8 @@ enum Command {
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
     Import(import::ImportArgs),
+    /// Make training data of raw reviews
+    Prepare(prepare::PrepareArgs),
     /// List, make and get data sets
     Data(data::DataArgs),
     /// Measure how fast this machine is
@@ -166,6 +170,7 @@ impl Command {
             Self::Predict(args) => predict::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
+            Self::Prepare(args) => prepare::run(args).map(done),
             Self::Data(args) => data::run(args).map(done),
             Self::Bench(args) => bench::run(&args).map(done),
             Self::Lab(args) => lab::run(args),

@@ -31,6 +31,11 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// Whether little is to be said.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet || self.json
+    }
+
     /// Whether what the run is read from is on this machine.
     pub(crate) fn is_here(&self) -> bool {
         self.resume.as_ref().or(self.run_file.as_ref()).is_none_or(|path| path.exists())

@@ -9,7 +9,7 @@ use bonfire_run::Ranks;
 use super::page_args::{self, PageArgs};
 use super::rank_args::RankArgs;
 use super::run_args::{RunArgs, exit_code};
-use super::{node, ranks, stop_on_ctrl_c};
+use super::{node, prepare, ranks, stop_on_ctrl_c};
 use crate::Training;
 use crate::failure::Failed;
 
@@ -52,7 +52,10 @@ pub(crate) fn run(args: TrainArgs) -> Result<ExitCode> {
 
 fn alone(args: TrainArgs) -> Result<ExitCode> {
     let listener = args.page.listen()?;
-    let run = training(args.run, args.workers)?.start()?;
+    let is_quiet = args.run.is_quiet();
+    let training = training(args.run, args.workers)?;
+    prepare::beforehand(&training.settings()?, is_quiet)?;
+    let run = training.start()?;
     let _page = page_args::open(listener, PageSource::Run(run.folder().to_owned()));
     // Only now: while data are loaded there is nothing to save, and Ctrl-C may simply end the program.
     let stop = stop_on_ctrl_c()?;

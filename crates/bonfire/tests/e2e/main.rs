@@ -45,6 +45,7 @@ mod output;
 mod own_data;
 mod plan;
 mod predict;
+mod prepare;
 mod python;
 mod readme;
 mod run_folder;

@@ -80,7 +80,7 @@ impl<'a> Halves<'a> {
                 number if number <= known => number as u32,
                 _ => Vocabulary::UNKNOWN,
             };
-            texts.words.extend(words.take(self.source.max_length).map(number));
+            texts.words.in_memory().extend(words.take(self.source.max_length).map(number));
             let start =
                 text::start(self.source, texts.words.len()).map_err(|error| wrong(error.to_string()))?;
             texts.starts.push(start);

@@ -4,7 +4,7 @@
 
 use super::{Source, file};
 use crate::error::{Error, Result};
-use crate::{Dataset, cifar, columns, conllu, csv, idx, image_folder, numpy, reviews, svhn, udpos};
+use crate::{Dataset, cifar, columns, conllu, csv, idx, image_folder, numpy, prepared, reviews, svhn, udpos};
 use std::path::Path;
 
 /// A format that is read.
@@ -68,6 +68,13 @@ const FORMATS: &[FolderFormat] = &[
         others: "*-ud-tag.v2.test.txt",
         validation: &["*-ud-tag.v2.dev.txt"],
         load: udpos::load,
+    },
+    FolderFormat {
+        name: "prepared texts",
+        mark: prepared::REPORT,
+        others: "the rest of what bonfire prepare wrote",
+        validation: &["validation.texts"],
+        load: prepared::load,
     },
     FolderFormat {
         name: "JSON lines",

@@ -118,7 +118,7 @@ fn of_classes(
     let mut words = Census::default();
     let mut train = numbered_texts(source, train, "training half", |word| words.note(word))?;
     let (vocabulary, numbers) = words.vocabulary(source.min_frequency, source.max_words);
-    renumber(&mut train.words, &numbers);
+    renumber(train.words.in_memory(), &numbers);
     let test = numbered_texts(source, test, "test half", |word| vocabulary.number(word))?;
     Ok(Dataset {
         name: source.name.clone(),
@@ -180,7 +180,7 @@ fn numbered_texts(
         let (text, class) = sample?;
         let text = reviews::normal(&text, source.lower_case);
         let before = texts.words.len();
-        texts.words.extend(kept_words(source, &text).map(&mut number));
+        texts.words.in_memory().extend(kept_words(source, &text).map(&mut number));
         // A text of signs and numbers alone says nothing that we could read.
         if texts.words.len() > before {
             texts.labels.push(class);

@@ -17,7 +17,7 @@ fn samples(all: &Samples) -> Vec<Vec<u32>> {
                 images.pixels.image(i, images.values()).iter().map(|&byte| u32::from(byte)).collect()
             }
             Samples::Sentences(sentences) => words(&sentences.starts, &sentences.words, i),
-            Samples::Texts(texts) => words(&texts.starts, &texts.words, i),
+            Samples::Texts(texts) => words(&texts.starts, &texts.words.to_vec(), i),
         })
         .collect()
 }

@@ -259,7 +259,7 @@ impl Settings {
             tree.set(assignment, CHOICES)?;
         }
         let changes_data = overrides.set.iter().any(|assignment| assignment.starts_with("data."));
-        if changes_data && !tree.has("data.name") && !tree.has("data.path") {
+        if changes_data && !["data.name", "data.path", "data.prepare"].iter().any(|key| tree.has(key)) {
             tree.set(&format!("data.name={}", Source::default().name), CHOICES)?;
         }
         elsewhere::check(&tree)?;

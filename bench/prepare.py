@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""How fast raw reviews become training data, against a mapper and a reducer in Python around `sort`.
+
+    bench/prepare.py REVIEWS.jsonl.gz --sizes 0.25,2 [--bonfire target/release/bonfire] [--ways bonfire,python,pyspark]
+
+makes files of so many gigabytes by repeating the reviews, each time with other words in some places so that most texts
+differ, and prepares them in each way with the same rules: cleaned, equal texts made one, split, words counted and
+numbered, written as JSON lines. What each way writes is compared. A line of JSON is printed for each measurement: MB/s,
+seconds, and the peak of memory over all processes. Needs nothing but Python; the way `pyspark` needs pyspark and Java.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REFERENCE = os.path.join(HERE, "..", "crates", "bonfire", "tests", "e2e")
+
+
+def make(reviews, path, size, seed=1):
+    """Writes about so many bytes of reviews, in which some words are exchanged for those of other reviews."""
+    chance = random.Random(seed)
+    opener = gzip.open if reviews.endswith(".gz") else open
+    with opener(reviews, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    words = [word for row in rows for word in (row.get("reviewText") or "").split()]
+    written = 0
+    with open(path, "w", encoding="utf-8") as out:
+        while written < size:
+            row = dict(chance.choice(rows))
+            text = (row.get("reviewText") or "").split(" ")
+            # One in ten stays as it is, so that there are duplicates.
+            if chance.random() < 0.9:
+                for _ in range(1 + len(text) // 8):
+                    text[chance.randrange(len(text))] = chance.choice(words)
+            row["reviewText"] = " ".join(text)
+            row["reviewerID"] = "A%013d" % chance.randrange(10**13)
+            row["asin"] = "B%09d" % chance.randrange(10**9)
+            row["unixReviewTime"] = chance.randrange(10**9, 2 * 10**9)
+            written += out.write(json.dumps(row) + "\n")
+    return os.path.getsize(path)
+
+
+class Memory:
+    """The peak of what all processes below this one have in memory together, looked at ten times a second."""
+
+    def __init__(self, process):
+        self.process, self.peak = process, 0
+
+    def wait(self):
+        while self.process.poll() is None:
+            self.peak = max(self.peak, self.now())
+            time.sleep(0.1)
+        return self.process.returncode
+
+    def now(self):
+        total, pids = 0, [self.process.pid]
+        while pids:
+            pid = pids.pop()
+            try:
+                with open(f"/proc/{pid}/task/{pid}/children") as file:
+                    pids += [int(child) for child in file.read().split()]
+                with open(f"/proc/{pid}/statm") as file:
+                    total += int(file.read().split()[1]) * resource.getpagesize()
+            except OSError:
+                pass
+        return total
+
+
+def measured(command, **options):
+    start = time.monotonic()
+    memory = Memory(subprocess.Popen(command, **options))
+    if memory.wait() != 0:
+        sys.exit(f"failed: {command}")
+    return time.monotonic() - start, memory.peak
+
+
+def by_bonfire(options, path, out, threads, form):
+    return measured([options.bonfire, "prepare", path, "-o", out, "--format", form, "--quiet", "--threads",
+                     str(threads), "--memory", options.memory], stdout=subprocess.DEVNULL)
+
+
+def by_python(_, path, out, *__):
+    """A mapper and reducers of the same rules, as Hadoop streaming would run them: between them is `sort`."""
+    script = os.path.abspath(__file__)
+    step = lambda name, *more: " ".join([sys.executable, script, "--step", name, *more])
+    os.makedirs(out)
+    texts, words = os.path.join(out, "texts.tsv"), os.path.join(out, "vocabulary.txt")
+    lines = [
+        f"{step('map')} < {path} | sort | {step('reduce')} > {texts}",
+        f"{step('count')} < {texts} | sort | {step('sum')} | sort -t'\t' -k1,1nr -k2,2 | sed -n 1,10000p | cut -f2 > {words}",
+        f"{step('encode', out)} < {texts}",
+    ]
+    env = dict(os.environ, LC_ALL="C", PYTHONPATH=REFERENCE, PYTHONUTF8="1")
+    result = measured(["bash", "-c", "set -o pipefail; " + " && ".join(lines)], env=env)
+    os.remove(texts)
+    return result
+
+
+def by_pyspark(_, path, out, *__):
+    script = os.path.abspath(__file__)
+    return measured([sys.executable, script, "--step", "pyspark", path, out], stderr=subprocess.DEVNULL,
+                    env=dict(os.environ, PYTHONPATH=REFERENCE))
+
+
+WAYS = {"bonfire": by_bonfire, "python": by_python, "pyspark": by_pyspark}
+
+
+class Defaults:
+    """The options of the reference."""
+    other, stop_words, seed, test, validation, length = "delete", "english", 1234, 0.1, 0.1, 100
+
+
+def step(name, arguments):
+    """One step of the way `python`."""
+    import prepare_reference as rules
+    out = sys.stdout.write
+    if name == "map":
+        stop = rules.stop_words("english")
+        for line in sys.stdin:
+            row = json.loads(line)
+            text = rules.clean(row["reviewText"] or "", "delete", stop)
+            if text:
+                out(f"{text}\t{int(row['overall'])}\n")
+    elif name == "reduce":
+        before, ratings = None, []
+        for line in sys.stdin:
+            text, stars = line.rstrip("\n").split("\t")
+            if text != before:
+                if before is not None:
+                    out(f"{before}\t{rules.mode(ratings)}\n")
+                before, ratings = text, []
+            ratings.append(int(stars))
+        if before is not None:
+            out(f"{before}\t{rules.mode(ratings)}\n")
+    elif name == "count":
+        for line in sys.stdin:
+            text = line.split("\t")[0]
+            if rules.part(text, Defaults) == "train":
+                for word in text.split(" "):
+                    out(word + "\t1\n")
+    elif name == "sum":
+        before, count = None, 0
+        for line in sys.stdin:
+            word, one = line.split("\t")
+            if word != before:
+                if before is not None:
+                    out(f"{count}\t{before}\n")
+                before, count = word, 0
+            count += int(one)
+        if before is not None:
+            out(f"{count}\t{before}\n")
+    elif name == "encode":
+        encode(rules, arguments[0])
+    elif name == "pyspark":
+        spark(rules, *arguments)
+
+
+def encode(rules, out):
+    with open(os.path.join(out, "vocabulary.txt")) as file:
+        numbers = {word.rstrip("\n"): number for number, word in enumerate(file, 3)}
+    files = {part: open(os.path.join(out, part + ".jsonl"), "w") for part in ("train", "validation", "test")}
+    for line in sys.stdin:
+        text, stars = line.rstrip("\n").split("\t")
+        ids = [numbers.get(word, 2) for word in text.split(" ")][:100]
+        ids += [1] * (100 - len(ids))
+        row = {"text": text, "stars": int(stars), "ids": ids}
+        files[rules.part(text, Defaults)].write(json.dumps(row, separators=(",", ":")) + "\n")
+
+
+def spark(rules, path, out):
+    """The same with DataFrame functions; the rows of a part are not in order, and not in one file."""
+    from pyspark.sql import SparkSession, Window, functions as f
+    session = SparkSession.builder.master("local[2]").config("spark.driver.memory", "3g").getOrCreate()
+    stop = f.array(*[f.lit(word) for word in sorted(rules.stop_words("english"))])
+    kept = f.split(f.lower(f.regexp_replace("reviewText", "[^a-zA-Z' ]", "")), " ")
+    kept = f.filter(kept, lambda word: (word != "") & ~f.array_contains(stop, word))
+    rows = session.read.schema("reviewText string, overall double").json(path)
+    rows = rows.select(f.array_join(kept, " ").alias("text"), f.col("overall").cast("int").alias("stars"))
+    counts = rows.filter("text != ''").groupBy("text", "stars").count()
+    order = Window.partitionBy("text").orderBy(f.desc("count"), "stars")
+    texts = counts.withColumn("rank", f.row_number().over(order)).filter("rank = 1").select("text", "stars")
+    share = f.conv(f.substring(f.sha2(f.concat(f.lit("1234\0"), "text"), 256), 1, 13), 16, 10).cast("double") / 2**52
+    part = f.when(share < 0.1, "test").when(share < 0.2, "validation").otherwise("train")
+    texts = texts.withColumn("part", part).cache()
+    words = texts.filter("part = 'train'").select(f.explode(f.split("text", " ")).alias("word"))
+    words = words.groupBy("word").count().orderBy(f.desc("count"), "word").limit(10000).collect()
+    os.makedirs(out)
+    with open(os.path.join(out, "vocabulary.txt"), "w") as file:
+        file.writelines(row["word"] + "\n" for row in words)
+    numbers = {row["word"]: number for number, row in enumerate(words, 3)}
+    numbers = session.createDataFrame([(numbers,)], "numbers map<string,int>")
+    first = f.slice(f.split("text", " "), 1, 100)
+    texts = texts.crossJoin(f.broadcast(numbers))
+    ids = f.transform(first, lambda word: f.coalesce(f.element_at("numbers", word), f.lit(2)))
+    ids = f.concat(ids, f.array_repeat(f.lit(1), f.lit(100) - f.size(first)))
+    texts.select("text", "stars", ids.alias("ids"), "part").write.partitionBy("part").json(os.path.join(out, "rows"))
+    session.stop()
+
+
+def same(one, other):
+    names = ["train.jsonl", "validation.jsonl", "test.jsonl", "vocabulary.txt"]
+    return all(subprocess.run(["cmp", "-s", os.path.join(one, name), os.path.join(other, name)]).returncode == 0
+               for name in names)
+
+
+def main():
+    if sys.argv[1:2] == ["--step"]:
+        return step(sys.argv[2], sys.argv[3:])
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
+    parser.add_argument("reviews")
+    parser.add_argument("--sizes", default="0.25", help="gigabytes, between commas")
+    parser.add_argument("--ways", default="bonfire,python")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--formats", default="native,jsonl")
+    parser.add_argument("--memory", default="512MB")
+    parser.add_argument("--bonfire", default=os.path.join(HERE, "..", "target", "release", "bonfire"))
+    parser.add_argument("--folder", default="/tmp/bonfire-prepare-bench")
+    options = parser.parse_args()
+    os.makedirs(options.folder, exist_ok=True)
+    for size in map(float, options.sizes.split(",")):
+        path = os.path.join(options.folder, f"{size:g}.json")
+        if not os.path.exists(path):
+            make(options.reviews, path + ".new", size * 1e9)
+            os.rename(path + ".new", path)
+        length, first = os.path.getsize(path), None
+        for way in options.ways.split(","):
+            kinds = [("", "jsonl")]
+            if way == "bonfire":
+                kinds = [(t, form) for form in options.formats.split(",") for t in options.threads.split(",")]
+            for threads, form in kinds:
+                out = os.path.join(options.folder, f"out-{way}-{threads}-{form}")
+                shutil.rmtree(out, ignore_errors=True)
+                seconds, peak = WAYS[way](options, path, out, threads, form)
+                result = {"way": way, "gigabytes": size, "threads": threads, "format": form,
+                          "seconds": round(seconds, 2), "mb_per_s": round(length / 1e6 / seconds, 1),
+                          "peak_mb": round(peak / 1e6)}
+                if form == "jsonl" and way != "pyspark":
+                    first = first or out
+                    result["same_bytes"] = same(first, out)
+                print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
