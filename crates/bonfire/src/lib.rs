@@ -14,6 +14,7 @@
 //! ```
 
 pub mod commands;
+mod device_pool;
 mod failure;
 mod fetch;
 mod foreign;

@@ -7,8 +7,10 @@ use anyhow::{Context, Result, bail};
 use bonfire_cluster::local;
 use bonfire_cluster::remote::{Access, Gate, Keys};
 use bonfire_learn::{self as learn, Model, Shape};
-use bonfire_report::{RunFolder, Summary, View};
+use bonfire_report::{Event, RunFolder, Summary, View};
 use bonfire_run::{Job, Overrides, Ranks, Run, Scale, Settings};
+
+use crate::device_pool::{self, PoolData};
 
 /// A run on this machine, step by step: what to train, where to put it, how to show it.
 ///
@@ -158,7 +160,8 @@ impl<'a> Training<'a> {
     /// What is asked for, as far as it can be told without the data.
     pub fn settings(&self) -> Result<Settings> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let overrides = Overrides { set: &self.set, workers: self.workers, ranks: self.ranks };
+        let set = [self.pool_data().map_or_else(Vec::new, |data| data.set), self.set.clone()].concat();
+        let overrides = Overrides { set: &set, workers: self.workers, ranks: self.ranks };
         let settings = Settings::read(&self.origin, &self.text, &overrides, cores)?;
         if self.resume.is_some() {
             let as_started = Overrides { ranks: self.ranks, ..Overrides::default() };
@@ -171,7 +174,13 @@ impl<'a> Training<'a> {
         Ok(settings)
     }
 
+    /// What the run file leaves out, if it is one of the device-pool project.
+    fn pool_data(&self) -> Option<PoolData> {
+        device_pool::data_of(&self.text, &self.set).filter(|_| self.resume.is_none())
+    }
+
     fn begin(self, job: Job) -> Result<Run> {
+        let pool_data = self.pool_data();
         let name = job.settings.file.name.clone();
         let mut run = match self.resume {
             Some(folder) => Run::resume(job, RunFolder::open(&folder)?, self.views, self.began)?,
@@ -180,6 +189,9 @@ impl<'a> Training<'a> {
                 Run::create(job, &self.out.unwrap_or_else(default), self.views, self.began)?
             }
         };
+        if let Some(PoolData { note, .. }) = pool_data {
+            run.tell(Event::Noted { message: note });
+        }
         run.describe()?;
         Ok(run)
     }

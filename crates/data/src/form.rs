@@ -34,7 +34,7 @@ impl Dataset {
         let nothing = Arc::new(nothing);
         let (name, shape) = (self.name.clone(), self.shape.clone());
         let (vocabulary, classes) = (self.vocabulary.clone(), self.classes.clone());
-        Self { name, shape, train: Arc::clone(&nothing), test: nothing, vocabulary, classes }
+        Self { name, shape, train: Arc::clone(&nothing), test: nothing, dev: None, vocabulary, classes }
     }
 }
 
@@ -49,7 +49,7 @@ impl Source {
             place.map(|place| place as u8).ok_or_else(|| {
                 let known = form.classes.join(", ");
                 Error::Mismatch(format!(
-                    "data {}: the class {class} is not among those of the head: {known}",
+                    "data {}: the class {class} is not among those to learn: {known}",
                     self.name
                 ))
             })
@@ -67,8 +67,9 @@ impl Source {
             );
             return Err(Error::Mismatch(message));
         };
-        let (train, test) = (Arc::new(train), Arc::new(test));
-        Ok(Dataset { name: own.name, train, test, ..form.form() })
+        let dev = own.dev.as_ref().and_then(|dev| in_form(dev, &form.train, &classes, &numbers));
+        let (train, test, dev) = (Arc::new(train), Arc::new(test), dev.map(Arc::new));
+        Ok(Dataset { name: own.name, train, test, dev, ..form.form() })
     }
 }
 
@@ -169,7 +170,7 @@ mod tests {
         let heads = made("digits", 50, 3).load().expect("data").form();
         let error = made("reviews", 50, 3).load_in_form(&heads).expect_err("another kind").to_string();
         assert!(
-            error.contains("is not among those of the head") || error.contains("but those of the head"),
+            error.contains("is not among those to learn") || error.contains("but those of the head"),
             "{error}"
         );
     }

@@ -53,6 +53,24 @@ impl Images {
         }
     }
 
+    /// Those of the given numbers, which grow. What lies in a file stays there.
+    pub(crate) fn choose(&self, numbers: &[u32]) -> Self {
+        Self {
+            pixels: self.pixels.choose(numbers, self.values()),
+            labels: numbers.iter().map(|&number| self.labels[number as usize]).collect(),
+            scales: self.scales.clone(),
+            ..*self
+        }
+    }
+
+    /// The bytes of all images, in pieces, with what stands between them where all of a file are meant.
+    pub fn pieces(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+        match self.pixels.is_chosen() {
+            true => Box::new((0..self.labels.len()).map(|number| self.pixels.image(number, self.values()))),
+            false => Box::new(self.pixels.pieces()),
+        }
+    }
+
     /// Subtracts the mean and divides by the deviation of each channel from now on.
     pub(crate) fn normalize(&mut self, moments: &Moments) {
         let [unit, _] = self.plain_scale();

@@ -7,7 +7,8 @@
 //! Read in this order: [`source`] (which data, and how they are prepared), the formats ([`idx`], `cifar`, `svhn` on
 //! `mat`, `csv`, [`conllu`], [`reviews`], `hdf5`) and what is made here ([`digits`], [`grammar`], [`reviews`]),
 //! [`Images`] and [`Vocabulary`] (what samples are kept as), [`EpochOrder`] (which samples come when, and to whom),
-//! `batch` (how they are laid out for a model), [`pack`] (a data set on its way to other machines).
+//! `batch` (how they are laid out for a model), [`Validation`] (the part that a run is judged by), [`pack`] (a data set
+//! on its way to other machines).
 //!
 //! ```
 //! use bonfire_data::{EpochOrder, Source};
@@ -53,6 +54,7 @@ pub mod source;
 mod svhn;
 mod udpos;
 mod unlabelled;
+mod validation;
 mod vocabulary;
 mod words;
 
@@ -71,6 +73,7 @@ pub use normalize::{Moments, Normalize};
 pub use order::{Cut, EpochOrder};
 pub use pixels::{PixelFormat, Pixels};
 pub use source::Source;
+pub use validation::Validation;
 pub use vocabulary::Vocabulary;
 pub use words::{MappedWords, Words};
 
@@ -84,7 +87,10 @@ pub struct Dataset {
     pub name: String,
     pub shape: Shape,
     pub train: Arc<Samples>,
+    /// To measure on: the test half, or the validation part while that takes its place.
     pub test: Arc<Samples>,
+    /// A third part that the data have of their own, if it was asked for.
+    pub dev: Option<Arc<Samples>>,
     /// For text: what the word numbers stand for. Built from the training half alone.
     pub vocabulary: Option<Vocabulary>,
     /// What a class number stands for.
@@ -137,6 +143,7 @@ impl Dataset {
             shape: self.shape.clone(),
             train: Arc::new(self.train.some(&numbers)),
             test: Arc::new(self.train.some(&numbers[..numbers.len().min(1)])),
+            dev: None,
             vocabulary: self.vocabulary.clone(),
             classes: self.classes.clone(),
         }

@@ -100,7 +100,7 @@ pub fn read(source: &mut impl BufRead) -> Result<Dataset> {
             return Err(source.wrong(format!("the halves do not fit each other: {train:?} and {test:?}")));
         }
     };
-    Ok(Dataset { name, shape, train: Arc::new(train), test: Arc::new(test), vocabulary, classes })
+    Ok(Dataset { name, shape, train: Arc::new(train), test: Arc::new(test), dev: None, vocabulary, classes })
 }
 
 fn read_magic(source: &mut PackReader<'_, impl BufRead>) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::bytes::Bytes;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How many bytes are read at a time from end to end.
 const PIECE: usize = 4 << 20;
@@ -49,6 +50,8 @@ pub struct Pixels {
     /// The bytes of each record before its image.
     lead: usize,
     format: PixelFormat,
+    /// Which of the records are meant, in order; all, unless this says so.
+    chosen: Option<Arc<[u32]>>,
 }
 
 impl Pixels {
@@ -57,7 +60,7 @@ impl Pixels {
         let bytes = bytes.into();
         bytes.will_jump();
         let used = start..bytes.len();
-        Self { bytes, used, lead, format }
+        Self { bytes, used, lead, format, chosen: None }
     }
 
     /// Numbers instead of bytes.
@@ -78,6 +81,7 @@ impl Pixels {
     /// The bytes of image `number`, each image having so many values.
     pub(crate) fn image(&self, number: usize, values: usize) -> &[u8] {
         let size = values * self.format.width();
+        let number = self.record(number);
         let start = self.used.start + number * (self.lead + size) + self.lead;
         &self.bytes[self.used.clone()][start - self.used.start..][..size]
     }
@@ -86,7 +90,39 @@ impl Pixels {
     pub(crate) fn fetch(&self, images: Range<usize>, values: usize) {
         let record = self.lead + values * self.format.width();
         let place = |image: usize| (self.used.start + image * record).min(self.used.end);
-        self.bytes.fetch(place(images.start)..place(images.end));
+        let records = match &self.chosen {
+            // Their numbers grow, so those in between are fetched with them.
+            Some(chosen) => match chosen.get(images.start..images.end.min(chosen.len())) {
+                Some([first, .., last]) => *first as usize..*last as usize + 1,
+                Some([only]) => *only as usize..*only as usize + 1,
+                _ => return,
+            },
+            None => images,
+        };
+        self.bytes.fetch(place(records.start)..place(records.end));
+    }
+
+    /// Those of the given numbers, which grow, each of so many values: in the same file, or copied out of memory.
+    pub(crate) fn choose(&self, numbers: &[u32], values: usize) -> Self {
+        if self.is_mapped() {
+            let chosen = numbers.iter().map(|&number| self.record(number as usize) as u32);
+            return Self { chosen: Some(chosen.collect()), ..self.clone() };
+        }
+        let bytes = numbers.iter().flat_map(|&number| self.image(number as usize, values));
+        Self::new(bytes.copied().collect::<Vec<u8>>(), 0, 0, self.format)
+    }
+
+    /// Whether only some of the records are meant.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.chosen.is_some()
+    }
+
+    /// In which record an image is.
+    fn record(&self, number: usize) -> usize {
+        match &self.chosen {
+            Some(chosen) => chosen[number] as usize,
+            None => number,
+        }
     }
 
     /// All records, with what stands between them, in pieces: for those who read from end to end. The piece that comes
@@ -123,7 +159,8 @@ impl From<Vec<u8>> for Pixels {
 /// Equal are the same records in the same format, wherever they lie.
 impl PartialEq for Pixels {
     fn eq(&self, other: &Self) -> bool {
-        (self.as_ref(), self.lead, self.format) == (other.as_ref(), other.lead, other.format)
+        let same = self.as_ref() == other.as_ref() && self.chosen == other.chosen;
+        same && (self.lead, self.format) == (other.lead, other.format)
     }
 }
 

@@ -148,6 +148,7 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
         shape: Shape::Texts { words: vocabulary.len(), classes: text::STARS.len() },
         train: Arc::new(Samples::Texts(train)),
         test: Arc::new(Samples::Texts(test)),
+        dev: None,
         classes: text::STARS.map(str::to_owned).to_vec(),
         vocabulary: Some(vocabulary),
     })

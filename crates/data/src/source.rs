@@ -76,6 +76,9 @@ pub struct Source {
     /// Which files of a folder are read.
     #[serde(skip)]
     pub part: SamplePart,
+    /// Whether the part to validate on is wanted, too. A run says so by its key `validation`.
+    #[serde(skip)]
+    pub dev: bool,
 }
 
 /// Which part of the data is read.
@@ -112,11 +115,20 @@ impl Source {
             resize: None,
             prepare: None,
             part: SamplePart::default(),
+            dev: false,
         }
     }
 
     /// Makes or reads the data.
     pub fn load(&self) -> Result<Dataset> {
+        let mut dataset = self.load_halves()?;
+        if self.dev {
+            dataset.dev = self.load_validation(&dataset)?;
+        }
+        Ok(dataset)
+    }
+
+    fn load_halves(&self) -> Result<Dataset> {
         self.check()?;
         if self.prepare.is_some() {
             return folder::load(&self.prepared_folder()?, self);
@@ -144,17 +156,22 @@ impl Source {
     /// The part to validate on, with the words, classes and scales of a data set that this source has loaded; none if
     /// the data have no such part of their own.
     pub fn load_validation(&self, dataset: &Dataset) -> Result<Option<Arc<Samples>>> {
+        let part = Self { dev: false, augment: None, ..self.clone() };
         let folder = match known(&self.name) {
             _ if self.prepare.is_some() => self.prepared_folder()?,
-            Some(known) if known.made => return Ok(None),
+            Some(known) if known.made => {
+                // As large as the test half, and as far from the others as they are from each other.
+                let made = Self { train: self.test, test: Some(1), seed: mix(self.seed ^ 0xDE70), ..part };
+                return made.validation_in_form(dataset).map(Some);
+            }
             Some(_) => self.find()?,
             None => PathBuf::from(&self.name),
         };
         if !folder.is_dir() || !folder::has_validation(&folder, self) {
             return Ok(None);
         }
-        let part = Self { part: SamplePart::Validation, augment: None, ..self.clone() };
-        Ok(Some(Arc::clone(&part.load_in_form(dataset)?.train)))
+        let part = Self { part: SamplePart::Validation, ..part };
+        part.validation_in_form(dataset).map(Some)
     }
 
     /// The folder with prepared texts: where raw reviews were prepared to, or the one that is named.
@@ -189,7 +206,8 @@ impl Source {
         match self.name.as_str() {
             "digits" => {
                 let classes = known::class_names(&self.name, 10);
-                image::dataset(self, digits::make(train, seed), digits::make(test, test_seed), classes)
+                let [train, test] = [digits::make(train, seed), digits::make(test, test_seed)];
+                image::dataset(self, train, test, classes)
             }
             "grammar" => {
                 let halves = [grammar::make(train, seed), grammar::make(test, test_seed)];

@@ -4,12 +4,14 @@
 //!
 //! | what stands in it | it is |
 //! |---|---|
+//! | begins with `[{` or `{"Reservations"` | JSON of a cloud's command line: AWS, Google or Hetzner |
 //! | begins with `{` | JSON: what `ansible-inventory --list` prints, or Ansible's YAML spelled as JSON |
 //! | a `[section]` | Ansible INI |
 //! | begins with `---` or with a word that ends in `:` | Ansible YAML |
 //! | a range such as `pi[1:7]`, or any `key=value` but `slots` | Ansible INI without groups |
 //! | `slots=`, `max_slots=`, or `host:2` | an MPI hostfile, of OpenMPI or of MPICH |
 //! | one word a line | a plain list of addresses |
+//! | an address and a name a line | the same with names, as `/etc/hosts` has it |
 //!
 //! `host:22` is a port to Ansible and a number of processes to MPICH. With a section, a range or an `ansible_` variable
 //! in the file it is a port. Without, `host:2` is slots, and `host:22` or a number above 1023, which are likely ports,
@@ -20,8 +22,9 @@
 //! older names) and `slots`; all other variables are Ansible's own business.
 //!
 //! The way through: `format.rs` recognises; `ini.rs`, `yaml.rs` and `listing.rs`, the last two over `document.rs`, fill
-//! one `graph.rs`; `connection.rs` makes hosts of it. `hostfile.rs` and `host_list.rs` make hosts at once.
+//! one `graph.rs`; `connection.rs` makes hosts of it. `hostfile.rs`, `cloud.rs` and `host_list.rs` make hosts at once.
 
+mod cloud;
 mod connection;
 mod document;
 mod error;
@@ -40,6 +43,7 @@ mod words;
 mod yaml;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -92,18 +96,29 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Reads the hosts of one group of a file. Without a group: those of `pool` if there is such a group, otherwise
-    /// all.
+    /// Reads the hosts of one group of a file, or of stdin if the path is `-`. Without a group: those of `pool` if
+    /// there is such a group, otherwise all.
     ///
     /// # Errors
     /// When the file cannot be read or understood, the group is not there, no host is left, or a key file is missing.
     pub fn load(path: &Path, group: Option<&str>) -> Result<Self, InventoryError> {
-        let text = read(path)?;
-        let format = format::recognise(path, &text)?;
+        match path.to_str() {
+            Some("-") => Self::parse(Path::new("stdin"), &read_stdin()?, group),
+            _ => Self::parse(path, &read(path)?, group),
+        }
+    }
+
+    /// Reads the hosts of one group of a text, which errors call `path`.
+    ///
+    /// # Errors
+    /// As [`Inventory::load`].
+    pub fn parse(path: &Path, text: &str, group: Option<&str>) -> Result<Self, InventoryError> {
+        let format = format::recognise(path, text)?;
         let graph = match format {
-            InventoryFormat::Ini => ini::read(path, &text)?,
-            InventoryFormat::Yaml => yaml::read(path, &text)?,
-            InventoryFormat::Hostfile => return ungrouped(path, hostfile::read(path, &text)?, group),
+            InventoryFormat::Ini => ini::read(path, text)?,
+            InventoryFormat::Yaml => yaml::read(path, text)?,
+            InventoryFormat::Hostfile => return ungrouped(path, hostfile::read(path, text)?, group),
+            InventoryFormat::Cloud => return ungrouped(path, cloud::read(path, text)?, group),
         };
         from_graph(path, graph, group)
     }
@@ -150,6 +165,23 @@ fn ungrouped(path: &Path, hosts: Vec<Host>, group: Option<&str>) -> Result<Inven
     }
 }
 
+/// What comes over stdin, such as what another command prints.
+///
+/// # Errors
+/// When it is no text, or unreasonably long.
+fn read_stdin() -> Result<String, InventoryError> {
+    let (path, mut bytes) = (Path::new("stdin"), Vec::new());
+    let read = std::io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| InventoryError::of_file(path, format!("cannot be read: {error}")))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(InventoryError::of_file(
+            path,
+            format!("expected at most {} MiB of hosts", MAX_BYTES >> 20),
+        ));
+    }
+    in_utf8(path, bytes)
+}
+
 /// The text of a file, without a byte order mark.
 fn read(path: &Path) -> Result<String, InventoryError> {
     let wrong = |message: String| InventoryError::of_file(path, message);
@@ -161,7 +193,10 @@ fn read(path: &Path) -> Result<String, InventoryError> {
     if metadata.len() > MAX_BYTES {
         return Err(wrong(format!("expected at most {} MiB of hosts", MAX_BYTES >> 20)));
     }
-    let bytes = fs::read(path).map_err(unreadable)?;
+    in_utf8(path, fs::read(path).map_err(unreadable)?)
+}
+
+fn in_utf8(path: &Path, bytes: Vec<u8>) -> Result<String, InventoryError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();

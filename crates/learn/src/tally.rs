@@ -18,13 +18,44 @@ pub struct Tally {
 struct Confusion {
     classes: usize,
     counts: Vec<u64>,
+    /// Answers whose right class was among the [`NEAR`] that the model thought most likely.
+    near: u64,
+}
+
+/// How many classes are looked at for what is called precision at 5.
+const NEAR: usize = 5;
+
+/// How often one class was right, was given, and was both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassCount {
+    pub right: u64,
+    pub given: u64,
+    pub hits: u64,
+}
+
+impl ClassCount {
+    /// The share of the answers with this class that were right; none if it was never given.
+    pub fn precision(self) -> Option<f64> {
+        (self.given > 0).then(|| self.hits as f64 / self.given as f64)
+    }
+
+    /// The share of this class that was recognised; none if it never occurred.
+    pub fn recall(self) -> Option<f64> {
+        (self.right > 0).then(|| self.hits as f64 / self.right as f64)
+    }
+
+    /// Both in one number; none if the class neither occurred nor was given.
+    pub fn f1(self) -> Option<f64> {
+        let sum = self.right + self.given;
+        (sum > 0).then(|| 2.0 * self.hits as f64 / sum as f64)
+    }
 }
 
 impl Tally {
     /// A tally that also knows which class was taken for which.
     pub fn with_confusion(classes: usize) -> Self {
         let counts = vec![0; classes * classes];
-        Self { confusion: Some(Confusion { classes, counts }), ..Self::default() }
+        Self { confusion: Some(Confusion { classes, counts, near: 0 }), ..Self::default() }
     }
 
     /// Counts one answer.
@@ -32,8 +63,22 @@ impl Tally {
     pub fn count(&mut self, given: usize, right: usize) {
         self.answers += 1;
         self.correct += u64::from(given == right);
-        if let Some(Confusion { classes, counts }) = &mut self.confusion {
+        if let Some(Confusion { classes, counts, .. }) = &mut self.confusion {
             counts[right * *classes + given] += 1;
+        }
+    }
+
+    /// Whether it is to be told how many classes were thought more likely than the right one.
+    #[inline]
+    pub(crate) fn wants_place(&self) -> bool {
+        self.confusion.is_some()
+    }
+
+    /// So many classes were thought more likely than the right one.
+    #[inline]
+    pub(crate) fn place(&mut self, before: usize) {
+        if let Some(Confusion { near, .. }) = &mut self.confusion {
+            *near += u64::from(before < NEAR);
         }
     }
 
@@ -52,6 +97,7 @@ impl Tally {
         self.correct += other.correct;
         if let (Some(mine), Some(other)) = (&mut self.confusion, &other.confusion) {
             assert_eq!(mine.classes, other.classes, "tallies of one model");
+            mine.near += other.near;
             for (mine, other) in mine.counts.iter_mut().zip(&other.counts) {
                 *mine += other;
             }
@@ -70,16 +116,31 @@ impl Tally {
 
     /// The mean of the classes' F1 scores, over the classes that occur or were answered; none without a confusion.
     pub fn macro_f1(&self) -> Option<f64> {
-        let Confusion { classes, counts } = self.confusion.as_ref()?;
-        let scores: Vec<f64> = (0..*classes)
-            .filter_map(|class| {
-                let hits = counts[class * classes + class];
-                let right: u64 = counts[class * classes..(class + 1) * classes].iter().sum();
-                let given: u64 = (0..*classes).map(|row| counts[row * classes + class]).sum();
-                (right + given > 0).then(|| 2.0 * hits as f64 / (right + given) as f64)
-            })
-            .collect();
+        let scores: Vec<f64> = self.by_class()?.into_iter().filter_map(ClassCount::f1).collect();
         (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
+    }
+
+    /// What was counted of every class; none without a confusion.
+    pub fn by_class(&self) -> Option<Vec<ClassCount>> {
+        let Confusion { classes, counts, .. } = self.confusion.as_ref()?;
+        let count = |class: usize| ClassCount {
+            right: counts[class * classes..(class + 1) * classes].iter().sum(),
+            given: (0..*classes).map(|row| counts[row * classes + class]).sum(),
+            hits: counts[class * classes + class],
+        };
+        Some((0..*classes).map(count).collect())
+    }
+
+    /// Answers by class: a row for each right class, in it a number for each given one. None without a confusion.
+    pub fn confusion(&self) -> Option<Vec<Vec<u64>>> {
+        let Confusion { classes, counts, .. } = self.confusion.as_ref()?;
+        Some(counts.chunks_exact((*classes).max(1)).map(<[u64]>::to_vec).collect())
+    }
+
+    /// The share of answers whose right class was among the five most likely; none where there are no more than five.
+    pub fn top5(&self) -> Option<f64> {
+        let Confusion { classes, near, .. } = self.confusion.as_ref()?;
+        (*classes > NEAR && self.answers > 0).then(|| *near as f64 / self.answers as f64)
     }
 }
 
@@ -108,5 +169,23 @@ mod tests {
         // Both classes: 2 hits, 3 right, 3 given. The third class never occurs and does not count.
         assert_eq!(whole.macro_f1(), Some(2.0 / 3.0));
         assert_eq!(Tally::default().macro_f1(), None);
+        let count = ClassCount { right: 3, given: 3, hits: 2 };
+        assert_eq!(whole.by_class(), Some(vec![count, count, ClassCount { right: 0, given: 0, hits: 0 }]));
+        assert_eq!((count.precision(), count.recall()), (Some(2.0 / 3.0), Some(2.0 / 3.0)));
+        assert_eq!(whole.confusion(), Some(vec![vec![2, 1, 0], vec![1, 2, 0], vec![0, 0, 0]]));
+        assert_eq!(whole.top5(), None, "three classes are always among five");
+    }
+
+    #[test]
+    fn the_five_most_likely_are_counted() {
+        let mut tally = Tally::with_confusion(7);
+        for before in [0, 4, 5, 6] {
+            tally.count(before, 0);
+            tally.place(before);
+        }
+        let mut sum = Tally::with_confusion(7);
+        sum.add(&tally);
+        sum.add(&tally);
+        assert_eq!(sum.top5(), Some(0.5));
     }
 }

@@ -43,9 +43,10 @@ function compare(main, runs, home) {
   });
   const zero = (u, min, max) => [0, (max || 1) * 1.08];
   const tick = (v) => String(+v.toPrecision(3));
+  const part = runs.every((run) => partOf(run) === 'validation') ? 'Validation' : 'Test';
   const charts = [
-    new Chart('Test accuracy', { format: (v) => percent(v), tick: percentTick }, overlay('tests', 'accuracy')),
-    new Chart('Test loss', { format: decimal, log: true, tick }, overlay('tests', 'loss')),
+    new Chart(`${part} accuracy`, { format: (v) => percent(v), tick: percentTick }, overlay('tests', 'accuracy')),
+    new Chart(`${part} loss`, { format: decimal, log: true, tick }, overlay('tests', 'loss')),
     new Chart('Training loss', { format: decimal, log: true, tick }, overlay('progress', 'loss')),
     new Chart('Samples per second', { format: rate, range: zero }, overlay('progress', 'speed')),
   ];
@@ -79,7 +80,7 @@ function winner(runs) {
   const best = (of) => runs.filter((run) => of(run) != null).sort((a, b) => of(b) - of(a))[0];
   const right = best((run) => (run.summary ? run.summary.best_accuracy : null)), fast = best(speedOf);
   const words = [];
-  if (right) words.push(`${right.label} is best on test data with ${percent(right.summary.best_accuracy)}`);
+  if (right) words.push(`${right.label} is best on ${partOf(right)} data with ${percent(right.summary.best_accuracy)}`);
   if (fast) words.push(`${fast.label} is fastest with ${rate(speedOf(fast))} samples/s`);
   return words.length ? `${words.join('; ')}.` : 'None of them has ended.';
 }

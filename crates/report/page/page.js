@@ -28,18 +28,23 @@ function goesOn(run) {
 
 function state(run) {
   if (!run.ended) return goesOn(run) ? ['running', 'going on'] : ['stopped', 'no end in the log'];
-  return { done: ['done', 'done'], target_reached: ['done', 'target reached'], interrupted: ['stopped', 'interrupted'] }[run.summary.exit] ||
+  return { done: ['done', 'done'], target_reached: ['done', 'target reached'], stopped_early: ['done', 'stopped early'], interrupted: ['stopped', 'interrupted'] }[run.summary.exit] ||
     ['failed', 'failed'];
+}
+
+// What evaluations measure.
+function partOf(run) {
+  return run.started && run.started.validation_samples ? 'validation' : 'test';
 }
 
 // One sentence: how far, how long still, who holds up whom.
 function verdict(run) {
   const { summary, started } = run, now = run.now(), time = run.whereTimeWent();
   const best = Math.max(...run.tests.accuracy.filter((x) => x != null), -1);
-  const accuracy = best >= 0 ? `, ${percent(best)} right on test data at best` : '';
+  const accuracy = best >= 0 ? `, ${percent(best)} right on ${partOf(run)} data at best` : '';
   const where = time ? `; ${time}` : '';
   if (run.ended) {
-    const how = { done: 'Done in', target_reached: 'Target reached in', interrupted: 'Interrupted after' }[summary.exit] || 'Failed after';
+    const how = { done: 'Done in', target_reached: 'Target reached in', stopped_early: 'Stopped early after', interrupted: 'Interrupted after' }[summary.exit] || 'Failed after';
     return `${how} ${duration(run.last)}: ${count(summary.rounds)} rounds${accuracy}${where}.`;
   }
   if (run.waiting) return `${run.waiting[0].toUpperCase()}${run.waiting.slice(1)}.`;
@@ -57,8 +62,9 @@ function tiles(run) {
   const speed = summary ? summary.samples_per_s : now && now.speed;
   const best = tests.accuracy.length ? Math.max(...tests.accuracy) : null;
   const all = [
-    last >= 0 && tile('test accuracy', percent(tests.accuracy[last]), best > tests.accuracy[last] ? `best ${percent(best)}` : null),
-    last >= 0 && tile('test loss', decimal(tests.loss[last])),
+    last >= 0 && tile(`${partOf(run)} accuracy`, percent(tests.accuracy[last]), best > tests.accuracy[last] ? `best ${percent(best)}` : null),
+    last >= 0 && tile(`${partOf(run)} loss`, decimal(tests.loss[last])),
+    summary && summary.best_round != null && summary.accuracy != null && tile('test accuracy', percent(summary.accuracy), 'of the best, once'),
     now && tile('training loss', decimal(now.loss)),
     speed && tile('speed', rate(speed), 'samples/s'),
     tile('time', duration(run.last)),
@@ -118,7 +124,7 @@ function chartsOf(run) {
   const two = (key) => (by) => ({
     series: [
       { label: 'training', colour: 'blue', x: axisOf(run.progress, by), y: run.progress[key] },
-      { label: 'test', colour: 'orange', x: axisOf(run.tests, by), y: run.tests[key], points: true },
+      { label: partOf(run), colour: 'orange', x: axisOf(run.tests, by), y: run.tests[key], points: true },
     ],
     marks: marksOf(run, by),
     level: key === 'accuracy' ? run.target : null,
@@ -162,7 +168,7 @@ function details(run) {
   const s = source.state || {}, git = s.git || {}, host = s.host || {}, data = s.data || {}, f = run.started || {};
   row('folder', run.folder);
   row('model', f.model && `${f.model}, ${count(f.parameters)} parameters`);
-  row('data', f.data && `${f.data}, ${count(f.train_samples)} training and ${count(f.test_samples)} test samples`);
+  row('data', f.data && `${f.data}, ${count(f.train_samples)} training${f.validation_samples ? `, ${count(f.validation_samples)} validation` : ''} and ${count(f.test_samples)} test samples`);
   row('batch', f.workers && `${f.workers} × ${f.batch_size} = ${count(f.workers * f.batch_size)} samples a round`);
   row('seed', f.seed);
   row('version', s.version);

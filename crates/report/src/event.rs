@@ -30,6 +30,9 @@ pub enum Event {
         data: String,
         train_samples: usize,
         test_samples: usize,
+        /// Of a run that is judged by validation: these are what its evaluations measure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        validation_samples: Option<usize>,
         workers: usize,
         /// Per worker.
         batch_size: usize,
@@ -110,6 +113,26 @@ pub enum Event {
         accuracy: f64,
         #[serde(deserialize_with = "float::number")]
         target: f64,
+    },
+    /// No evaluation was better than an earlier one for as long as the run was to be patient.
+    StoppedEarly {
+        round: u64,
+        best_round: u64,
+        /// Since then.
+        evaluations: u64,
+    },
+    /// The best parameters, of `round`, were measured on the test half, which nothing else was measured on.
+    Tested {
+        round: u64,
+        #[serde(deserialize_with = "float::number")]
+        loss: f64,
+        #[serde(deserialize_with = "float::number")]
+        accuracy: f64,
+        #[serde(default, deserialize_with = "float::measured", skip_serializing_if = "Option::is_none")]
+        macro_f1: Option<f64>,
+        samples: u64,
+        #[serde(deserialize_with = "float::number")]
+        seconds: f64,
     },
     /// The head waits for nodes. Written when what is missing changes.
     Waiting {

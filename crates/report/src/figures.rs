@@ -9,6 +9,7 @@ use crate::folder::write_atomically;
 use crate::log::read_events;
 use crate::page::labels;
 use crate::svg::{Curve, LineChart};
+use crate::transcript::is_validated;
 
 /// A run in numbers.
 #[derive(Debug)]
@@ -17,15 +18,20 @@ struct Curves {
     events: Vec<Stamped>,
     workers: usize,
     samples_per_s: Option<f64>,
+    /// What its evaluations measure.
+    part: &'static str,
 }
 
 impl Curves {
     fn read(folder: &Path, label: String) -> Result<Self> {
         let events = read_events(&folder.join("events.jsonl"))?;
-        let mut curves = Self { label, events: Vec::new(), workers: 0, samples_per_s: None };
+        let mut curves = Self { label, events: Vec::new(), workers: 0, samples_per_s: None, part: TEST };
         for stamped in events {
             match &stamped.event {
-                Event::Started { workers, .. } => curves.workers = *workers,
+                Event::Started { workers, .. } => {
+                    curves.workers = *workers;
+                    curves.part = if is_validated(&stamped.event) { "validation" } else { TEST };
+                }
                 // What is done again is taken back.
                 Event::Resumed { round, .. } => {
                     curves.events.retain(|seen| round_of(&seen.event) <= Some(*round))
@@ -89,13 +95,14 @@ fn chart<const N: usize>(title: &str, runs: &[Curves], kinds: [(&str, Of); N]) -
     let mut curves = Vec::new();
     for run in runs {
         for (kind, of) in kinds {
+            let (has_dots, kind) = (kind == TEST, if kind == TEST { run.part } else { kind });
             let label = match (runs.len(), kind) {
                 (1, "") => run.label.clone(),
                 (1, kind) => kind.to_owned(),
                 (_, "") => run.label.clone(),
                 (_, kind) => format!("{}, {kind}", run.label),
             };
-            curves.push(Curve { label, points: run.points(of), has_dots: kind == TEST });
+            curves.push(Curve { label, points: run.points(of), has_dots });
         }
     }
     LineChart { x: "round".to_owned(), y: title.to_owned(), curves }
@@ -170,7 +177,12 @@ pub fn csv(folders: &[PathBuf]) -> Result<String> {
                 Event::Evaluated { round, epoch, loss, accuracy, macro_f1, samples, .. } => {
                     let [loss, accuracy, f1] =
                         [*loss, *accuracy, macro_f1.unwrap_or(f64::NAN)].map(or_nothing);
-                    format!("test,{at_s},{round},{epoch},{loss},{accuracy},{f1},,{samples},")
+                    format!("{},{at_s},{round},{epoch},{loss},{accuracy},{f1},,{samples},", run.part)
+                }
+                Event::Tested { round, loss, accuracy, macro_f1, samples, .. } => {
+                    let [loss, accuracy, f1] =
+                        [*loss, *accuracy, macro_f1.unwrap_or(f64::NAN)].map(or_nothing);
+                    format!("{TEST},{at_s},{round},,{loss},{accuracy},{f1},,{samples},")
                 }
                 _ => continue,
             };

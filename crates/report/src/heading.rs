@@ -8,19 +8,29 @@ use crate::summary::{Exit, Summary};
 
 /// What is about to be trained, on what, and by how many.
 pub(crate) fn above(started: &Event) -> Vec<String> {
-    let Event::Started { name, model, parameters, data, train_samples, test_samples, .. } = started else {
-        return Vec::new();
-    };
-    let train = number::count(*train_samples as u64);
-    let test = number::count(*test_samples as u64);
+    let Event::Started { name, model, parameters, data, .. } = started else { return Vec::new() };
     vec![
         name.clone(),
         row("model", &format!("{model}, {}", number::of(*parameters as u64, "parameter"))),
-        row("data", &format!("{data}, {train} training and {test} test samples")),
+        row("data", &format!("{data}, {}", samples(started))),
         row("batch", &batch(started)),
         row("plan", &plan(started)),
         String::new(),
     ]
+}
+
+fn samples(started: &Event) -> String {
+    let Event::Started { train_samples, test_samples, validation_samples, .. } = started else {
+        return String::new();
+    };
+    let [train, test] = [*train_samples, *test_samples].map(|samples| number::count(samples as u64));
+    match validation_samples {
+        Some(validation) => {
+            let validation = number::count(*validation as u64);
+            format!("{train} training, {validation} validation and {test} test samples")
+        }
+        None => format!("{train} training and {test} test samples"),
+    }
 }
 
 fn batch(started: &Event) -> String {
@@ -46,6 +56,7 @@ pub(crate) fn below(summary: &Summary, checkpoint: Option<&str>, folder: &Path) 
     let how = match summary.exit {
         Exit::Done => "done in",
         Exit::TargetReached => "target reached in",
+        Exit::StoppedEarly => "stopped early after",
         Exit::Interrupted => "interrupted after",
         Exit::Failed => "failed after",
     };
@@ -53,7 +64,9 @@ pub(crate) fn below(summary: &Summary, checkpoint: Option<&str>, folder: &Path) 
     lines.push(row("work", &work(summary)));
     lines.push(row("speed", &speed(summary)));
     lines.push(row("training", &format!("loss {}", number::decimal(summary.train_loss))));
+    lines.extend(validation(summary).map(|validation| row("valid", &validation)));
     lines.extend(test(summary).map(|test| row("test", &test)));
+    lines.extend(weakest_class(summary).map(|class| row("classes", &class)));
     if let Some(round) = summary.target_reached_round {
         lines.push(row("target", &format!("reached at round {}", number::count(round))));
     }
@@ -83,15 +96,48 @@ fn speed(summary: &Summary) -> String {
     format!("{rate} samples/s with {workers}{first}")
 }
 
+/// What the best parameters were chosen by.
+fn validation(summary: &Summary) -> Option<String> {
+    let (loss, accuracy) = (summary.validation_loss?, summary.validation_accuracy?);
+    let (loss, accuracy) = (number::decimal(loss), number::percent(accuracy));
+    let round = number::count(summary.best_round?);
+    Some(format!("accuracy {accuracy}, loss {loss} at its best, in round {round}"))
+}
+
+/// The class that is told from the others worst, and what it is taken for.
+fn weakest_class(summary: &Summary) -> Option<String> {
+    let (classes, confusion) = (summary.classes.as_ref()?, summary.confusion.as_ref()?);
+    let there = classes.iter().enumerate().filter(|(_, class)| class.count > 0);
+    let (place, class) = there.min_by(|(_, a), (_, b)| {
+        let f1 = |f1: Option<f64>| f1.unwrap_or(0.0);
+        f1(a.f1).total_cmp(&f1(b.f1))
+    })?;
+    let percent = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), number::percent);
+    let (precision, recall) = (percent(class.precision), percent(class.recall));
+    let others = confusion.get(place)?.iter().enumerate().filter(|(other, _)| *other != place);
+    let other = others.max_by_key(|(other, count)| (**count, std::cmp::Reverse(*other)));
+    let taken = other.filter(|(_, count)| **count > 0).and_then(|(other, count)| {
+        let share = number::percent(*count as f64 / class.count as f64);
+        Some(format!(", {share} taken for {}", classes.get(other)?.name))
+    });
+    Some(format!(
+        "weakest is {}: precision {precision}, recall {recall}{}",
+        class.name,
+        taken.unwrap_or_default()
+    ))
+}
+
 fn test(summary: &Summary) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(accuracy) = summary.accuracy {
-        let best =
-            summary.best_accuracy.map_or(String::new(), |best| format!(" (best {})", number::percent(best)));
+        // The best of a run that is judged by validation is another figure.
+        let best = summary.best_accuracy.filter(|_| summary.best_round.is_none());
+        let best = best.map_or(String::new(), |best| format!(" (best {})", number::percent(best)));
         parts.push(format!("accuracy {}{best}", number::percent(accuracy)));
     }
     parts.extend(summary.eval_loss.map(|loss| format!("loss {}", number::decimal(loss))));
     parts.extend(summary.macro_f1.map(|f1| format!("macro-F1 {f1:.3}")));
+    parts.extend(summary.top5_accuracy.map(|top5| format!("top-5 {}", number::percent(top5))));
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -164,6 +210,23 @@ mod tests {
             "  folder    runs/today-fashion",
         ];
         check(sample::summary(), Some("step-002345.safetensors"), &expect);
+    }
+
+    #[test]
+    fn says_what_was_chosen_by_validation() {
+        let expect = [
+            "  training  loss 0.2500",
+            "  valid     accuracy 89.06 %, loss 0.2500 at its best, in round 1,876",
+            "  test      accuracy 88.75 %, loss 0.3125, macro-F1 0.875, top-5 98.75 %",
+            "  classes   weakest is Shirt: precision 87.50 %, recall 75.00 %, 25.00 % taken for Coat",
+        ];
+        let lines = below(&sample::validated(), None, Path::new("runs/today-fashion"));
+        assert_eq!(lines[1], "stopped early after 1m 23s");
+        assert_eq!(&lines[4..8], expect);
+        let mut started = sample::started();
+        let Event::Started { validation_samples, .. } = &mut started else { unreachable!() };
+        *validation_samples = Some(6000);
+        assert_eq!(samples(&started), "60,000 training, 6,000 validation and 10,000 test samples");
     }
 
     #[test]

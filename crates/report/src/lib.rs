@@ -82,7 +82,7 @@ pub use page::{report_page, write_report};
 pub use phases::{Phase, Phases, TimeBook};
 pub use serve::{PageServer, PageSource};
 pub use status::{status_line, status_table};
-pub use summary::{Exit, Summary};
+pub use summary::{ClassLine, Exit, Summary};
 pub use tensorboard::{GraphLayer, TensorBoard, TensorBoardFacts};
 pub use terminal::{Json, PlainLines, View};
 pub use trace::trace;

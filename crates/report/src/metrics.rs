@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::event::{Event, Stamped};
 use crate::phases::{Phase, Phases};
+use crate::transcript::is_validated;
 
 /// The newest figures of a log, read as far as it goes.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Metrics {
     path: PathBuf,
     read_bytes: u64,
     run: String,
+    /// Whether evaluations measure validation.
+    is_validated: bool,
     figures: BTreeMap<&'static str, f64>,
     nodes: BTreeMap<String, NodeFigures>,
 }
@@ -27,7 +30,7 @@ struct NodeFigures {
 }
 
 /// Name, kind, what it says.
-const RUN: [(&str, &str, &str); 11] = [
+const RUN: [(&str, &str, &str); 13] = [
     ("bonfire_round", "gauge", "Updates of the parameters so far."),
     ("bonfire_rounds_planned", "gauge", "Updates of the parameters in all."),
     ("bonfire_epoch", "gauge", "Passes over the training data so far."),
@@ -35,6 +38,8 @@ const RUN: [(&str, &str, &str); 11] = [
     ("bonfire_samples_per_second", "gauge", "Training samples a second, at last."),
     ("bonfire_training_loss", "gauge", "Mean loss on training data, at last."),
     ("bonfire_training_accuracy_ratio", "gauge", "Accuracy on training data, at last."),
+    ("bonfire_validation_loss", "gauge", "Mean loss on validation data, at last."),
+    ("bonfire_validation_accuracy_ratio", "gauge", "Accuracy on validation data, at last."),
     ("bonfire_test_loss", "gauge", "Mean loss on test data, at last."),
     ("bonfire_test_accuracy_ratio", "gauge", "Accuracy on test data, at last."),
     ("bonfire_learning_rate", "gauge", "The learning rate."),
@@ -56,8 +61,8 @@ const NODE: [(&str, &str, &str); 10] = [
 
 impl Metrics {
     pub(crate) fn of(path: PathBuf) -> Self {
-        let (read_bytes, run, figures, nodes) = Default::default();
-        Self { path, read_bytes, run, figures, nodes }
+        let (read_bytes, run, is_validated, figures, nodes) = Default::default();
+        Self { path, read_bytes, run, is_validated, figures, nodes }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -90,6 +95,7 @@ impl Metrics {
         match event {
             Event::Started { name, rounds, .. } => {
                 self.run.clone_from(name);
+                self.is_validated = is_validated(event);
                 set("bonfire_rounds_planned", *rounds as f64);
                 set("bonfire_running", 1.0);
             }
@@ -102,7 +108,11 @@ impl Metrics {
                 set("bonfire_samples_total", *samples as f64);
                 set("bonfire_samples_per_second", *samples_per_s);
             }
-            Event::Evaluated { loss, accuracy, .. } => {
+            Event::Evaluated { loss, accuracy, .. } if self.is_validated => {
+                set("bonfire_validation_loss", *loss);
+                set("bonfire_validation_accuracy_ratio", *accuracy);
+            }
+            Event::Evaluated { loss, accuracy, .. } | Event::Tested { loss, accuracy, .. } => {
                 set("bonfire_test_loss", *loss);
                 set("bonfire_test_accuracy_ratio", *accuracy);
             }

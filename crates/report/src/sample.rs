@@ -7,7 +7,7 @@ use crate::energy::EnergyLabel;
 use crate::event::{Event, NodeLine, SampleLine, ShareLine};
 use crate::machine::MachineSample;
 use crate::phases::{Phase, Phases};
-use crate::summary::{Exit, Summary};
+use crate::summary::{ClassLine, Exit, Summary};
 
 pub(crate) fn summary() -> Summary {
     Summary {
@@ -26,6 +26,12 @@ pub(crate) fn summary() -> Summary {
         accuracy: Some(0.8875),
         best_accuracy: Some(0.8906),
         macro_f1: Some(0.875),
+        top5_accuracy: None,
+        validation_loss: None,
+        validation_accuracy: None,
+        best_round: None,
+        classes: None,
+        confusion: None,
         target_reached_round: None,
         peak_rss_mb: Some(213.5),
         first_step_s: Some(0.3125),
@@ -41,6 +47,31 @@ pub(crate) fn summary() -> Summary {
     }
 }
 
+/// The same of a run that was judged by validation, whose classes were told apart.
+pub(crate) fn validated() -> Summary {
+    let line = |name: &str, count, precision, recall, f1| ClassLine {
+        name: name.into(),
+        count,
+        precision: Some(precision),
+        recall: Some(recall),
+        f1: Some(f1),
+    };
+    Summary {
+        exit: Exit::StoppedEarly,
+        top5_accuracy: Some(0.9875),
+        validation_loss: Some(0.25),
+        validation_accuracy: Some(0.8906),
+        best_round: Some(1876),
+        classes: Some(vec![
+            line("Coat", 100, 0.8125, 0.9, 0.875),
+            line("Shirt", 80, 0.875, 0.75, 0.8),
+            line("Bag", 0, 0.0, 0.0, 0.0),
+        ]),
+        confusion: Some(vec![vec![90, 10, 0], vec![20, 60, 0], vec![0, 0, 0]]),
+        ..summary()
+    }
+}
+
 pub(crate) fn started() -> Event {
     Event::Started {
         name: "fashion".into(),
@@ -49,6 +80,7 @@ pub(crate) fn started() -> Event {
         data: "fashion-mnist".into(),
         train_samples: 60_000,
         test_samples: 10_000,
+        validation_samples: None,
         workers: 4,
         batch_size: 32,
         rounds_per_epoch: 469,
@@ -88,6 +120,17 @@ pub(crate) fn evaluated(round: u64) -> Event {
         loss: 0.40625,
         accuracy: 0.859375,
         macro_f1: Some(0.8515625),
+        samples: 10_000,
+        seconds: 0.5,
+    }
+}
+
+pub(crate) fn tested(round: u64) -> Event {
+    Event::Tested {
+        round,
+        loss: 0.4375,
+        accuracy: 0.84375,
+        macro_f1: Some(0.8359375),
         samples: 10_000,
         seconds: 0.5,
     }
@@ -199,7 +242,9 @@ pub(crate) fn events() -> Vec<Event> {
         evaluated(469),
         Event::Warned { message: "the disk is almost full".into() },
         Event::TargetReached { round: 469, accuracy: 0.859375, target: 0.84375 },
+        Event::StoppedEarly { round: 470, best_round: 469, evaluations: 3 },
         Event::Interrupted { round: 470 },
+        tested(469),
         Event::Ended { summary: Box::new(summary()) },
     ]
 }

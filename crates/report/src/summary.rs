@@ -34,6 +34,17 @@ pub struct Summary {
     pub accuracy: Option<f64>,
     pub best_accuracy: Option<f64>,
     pub macro_f1: Option<f64>,
+    /// How often the right class was among the five most likely; of more than five classes.
+    pub top5_accuracy: Option<f64>,
+    /// Of the best evaluation of a run that is judged by validation. What was measured is then the test half.
+    pub validation_loss: Option<f64>,
+    pub validation_accuracy: Option<f64>,
+    /// Which the parameters are of that were tested.
+    pub best_round: Option<u64>,
+    /// How each class was recognised.
+    pub classes: Option<Vec<ClassLine>>,
+    /// Answers by class: a row for each right class, in it a number for each given one.
+    pub confusion: Option<Vec<Vec<u64>>>,
     pub target_reached_round: Option<u64>,
     pub peak_rss_mb: Option<f64>,
     /// From the start of the program, loading included, to the end of its first round.
@@ -56,6 +67,19 @@ pub struct Summary {
     pub time: Option<String>,
 }
 
+/// How a class was recognised.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassLine {
+    pub name: String,
+    /// How many answers should have been this class.
+    pub count: u64,
+    /// Which part of the answers that were this class were right.
+    pub precision: Option<f64>,
+    /// Which part of this class was answered so.
+    pub recall: Option<f64>,
+    pub f1: Option<f64>,
+}
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,6 +88,8 @@ pub enum Exit {
     Done,
     /// The target accuracy was reached before that.
     TargetReached,
+    /// No evaluation was better than an earlier one for long enough.
+    StoppedEarly,
     /// The user stopped it; a checkpoint is there to go on from.
     Interrupted,
     /// It could not go on.
@@ -77,6 +103,7 @@ impl Exit {
         match self {
             Self::Done => "done",
             Self::TargetReached => "target reached",
+            Self::StoppedEarly => "stopped early",
             Self::Interrupted => "interrupted",
             Self::Failed => "failed",
         }
@@ -94,7 +121,7 @@ mod tests {
 
     #[test]
     fn survives_json() {
-        for exit in [Exit::Done, Exit::TargetReached, Exit::Interrupted, Exit::Failed] {
+        for exit in [Exit::Done, Exit::TargetReached, Exit::StoppedEarly, Exit::Interrupted, Exit::Failed] {
             let summary = Summary { exit, ..sample::summary() };
             assert_eq!(through_json(&summary), summary);
         }
@@ -109,6 +136,12 @@ mod tests {
             accuracy: None,
             best_accuracy: None,
             macro_f1: None,
+            top5_accuracy: None,
+            validation_loss: None,
+            validation_accuracy: None,
+            best_round: None,
+            classes: None,
+            confusion: None,
             target_reached_round: None,
             peak_rss_mb: None,
             first_step_s: None,
@@ -127,7 +160,10 @@ mod tests {
         let measured = ["train_loss", "eval_loss", "accuracy", "best_accuracy", "macro_f1"];
         let counted = ["target_reached_round", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
         let energy = ["wh", "wh_per_1000_samples", "energy", "time"];
-        for key in measured.into_iter().chain(counted).chain(energy) {
+        let validated = ["validation_loss", "validation_accuracy", "best_round"];
+        let told_apart = ["top5_accuracy", "classes", "confusion"];
+        let groups = measured.into_iter().chain(counted).chain(energy);
+        for key in groups.chain(validated).chain(told_apart) {
             assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
         }
         let keys = |summary: &Summary| -> Vec<String> {
@@ -144,12 +180,19 @@ mod tests {
         let mut json = serde_json::to_value(sample::summary()).unwrap();
         let newer =
             ["first_step_s", "macro_f1", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
-        let newest = ["wh", "wh_per_1000_samples", "energy", "time"];
-        let is_old = |key: &str| !newer.contains(&key) && !newest.contains(&key);
+        let newest = ["wh", "wh_per_1000_samples", "energy", "time", "top5_accuracy", "validation_loss"];
+        let latest = ["validation_accuracy", "best_round", "classes", "confusion"];
+        let is_old = |key: &str| !newer.contains(&key) && !newest.contains(&key) && !latest.contains(&key);
         json.as_object_mut().unwrap().retain(|key, _| is_old(key));
         let back: Summary = serde_json::from_value(json).unwrap();
         let expect = Summary { first_step_s: None, macro_f1: None, ..sample::summary() };
         let alone = Summary {
+            top5_accuracy: None,
+            validation_loss: None,
+            validation_accuracy: None,
+            best_round: None,
+            classes: None,
+            confusion: None,
             nodes: None,
             sent_bytes: None,
             received_bytes: None,

@@ -14,6 +14,7 @@ use prost::Message;
 
 use crate::event::{Event, NodeLine, SampleLine, Stamped};
 use crate::summary::Exit;
+use crate::transcript::is_validated;
 pub use graph::GraphLayer;
 use proto::{
     AnyKind, AnyValue, Experiment, FileEvent, HparamInfo, HparamsContent, Metadata, MetricInfo, MetricName,
@@ -41,6 +42,8 @@ pub struct TensorBoard {
     resumed: Option<u64>,
     /// The last round that progress was told of.
     round: u64,
+    /// Whether evaluations measure validation.
+    is_validated: bool,
     records: Vec<u8>,
 }
 
@@ -50,14 +53,15 @@ impl TensorBoard {
     /// Of a process that started at this time.
     #[must_use]
     pub fn new(facts: TensorBoardFacts, started: SystemTime) -> Self {
-        let (file, given_up, resumed, round, records) = Default::default();
-        Self { facts, started, file, given_up, resumed, round, records }
+        let (file, given_up, resumed, round, is_validated, records) = Default::default();
+        Self { facts, started, file, given_up, resumed, round, is_validated, records }
     }
 
     /// Takes an event of the run in `folder`.
     pub(crate) fn show(&mut self, folder: &Path, stamped: &Stamped) {
         let at = self.wall_time() + stamped.at_s;
         match &stamped.event {
+            Event::Started { .. } => self.is_validated = is_validated(&stamped.event),
             Event::Resumed { round, .. } => (self.resumed, self.round) = (Some(*round), *round),
             Event::Progress { round, .. } if *round < self.round => {
                 // Newer parameters were lost, and rounds are done again.
@@ -67,7 +71,7 @@ impl TensorBoard {
             Event::Progress { round, .. } => self.round = *round,
             _ => {}
         }
-        let (round, values) = scalars(&stamped.event, self.round);
+        let (round, values) = scalars(&stamped.event, self.round, self.is_validated);
         if !values.is_empty() {
             self.push(at, round, summary(values));
         }
@@ -212,7 +216,7 @@ fn any(value: &serde_json::Value) -> AnyValue {
 }
 
 /// What an event says in numbers, and of which round.
-fn scalars(event: &Event, now: u64) -> (u64, Vec<Value>) {
+fn scalars(event: &Event, now: u64, is_validated: bool) -> (u64, Vec<Value>) {
     let mut values = Vec::new();
     let mut scalar = |tag: &str, number: f64| {
         let simple_value = Some(number as f32);
@@ -234,12 +238,18 @@ fn scalars(event: &Event, now: u64) -> (u64, Vec<Value>) {
             *round
         }
         Event::Evaluated { round, loss, accuracy, macro_f1, seconds, .. } => {
+            let part = if is_validated { "validation" } else { "test" };
+            scalar(&format!("loss/{part}"), *loss);
+            scalar(&format!("accuracy/{part}"), *accuracy);
+            if let Some(macro_f1) = macro_f1 {
+                scalar(&format!("macro_f1/{part}"), *macro_f1);
+            }
+            scalar(&format!("seconds/{part}"), *seconds);
+            *round
+        }
+        Event::Tested { round, loss, accuracy, .. } => {
             scalar("loss/test", *loss);
             scalar("accuracy/test", *accuracy);
-            if let Some(macro_f1) = macro_f1 {
-                scalar("macro_f1/test", *macro_f1);
-            }
-            scalar("seconds/test", *seconds);
             *round
         }
         Event::Checkpointed { round, seconds, .. } => {

@@ -11,6 +11,8 @@ pub(crate) struct Transcript {
     /// The line of a finished epoch, held back because the evaluation of the same round belongs on it.
     epoch: Option<EpochLine>,
     checkpoint: Option<String>,
+    /// Whether evaluations measure validation.
+    is_validated: bool,
     roster: Roster,
 }
 
@@ -52,6 +54,7 @@ impl Transcript {
         match &stamped.event {
             Event::Started { .. } => {
                 self.plan = PlannedLength::of(stamped);
+                self.is_validated = is_validated(&stamped.event);
                 lines.extend(heading::above(&stamped.event));
             }
             Event::Resumed { round, epoch, checkpoint } => {
@@ -73,7 +76,12 @@ impl Transcript {
                     Some(epoch) => epoch.text,
                     None => self.plan.line(&self.plan.round_label(*round), ""),
                 };
-                lines.push(format!("{left} | {}", test(*loss, *accuracy, *macro_f1)));
+                let part = if self.is_validated { "valid" } else { "test" };
+                lines.push(format!("{left} | {}", measured(part, *loss, *accuracy, *macro_f1)));
+            }
+            Event::Tested { round, loss, accuracy, macro_f1, .. } => {
+                let left = self.plan.line(&self.plan.round_label(*round), "the best by validation");
+                lines.push(format!("{left} | {}", measured("test", *loss, *accuracy, *macro_f1)));
             }
             Event::Checkpointed { file, .. } => self.checkpoint = Some(file.clone()),
             Event::TargetReached { round, accuracy, target } => {
@@ -81,6 +89,7 @@ impl Transcript {
                 let target = number::percent(*target);
                 lines.push(format!("target {target} reached at round {round} with {accuracy}"));
             }
+            Event::StoppedEarly { .. } => lines.extend(stopped_early(&stamped.event)),
             Event::Chosen { round, rounds, .. } => {
                 let (first_round, first_at_s) = (*round, stamped.at_s);
                 self.plan = PlannedLength { rounds: *rounds, first_round, first_at_s, ..self.plan };
@@ -139,6 +148,19 @@ impl Transcript {
     pub(crate) fn rounds(&self) -> u64 {
         self.plan.rounds
     }
+}
+
+/// Whether the evaluations of a run that starts so measure validation.
+pub(crate) fn is_validated(started: &Event) -> bool {
+    matches!(started, Event::Started { validation_samples: Some(_), .. })
+}
+
+/// Why a run ends before its time.
+pub(crate) fn stopped_early(event: &Event) -> Option<String> {
+    let Event::StoppedEarly { round, best_round, evaluations } = event else { return None };
+    let (round, best) = (number::count(*round), number::count(*best_round));
+    let evaluations = number::of(*evaluations, "evaluation");
+    Some(format!("stopped early at round {round}: {evaluations} since round {best}, and none was better"))
 }
 
 /// What was chosen, and why.
@@ -221,10 +243,10 @@ fn training(loss: f64, accuracy: f64, samples_per_s: f64) -> String {
     format!("loss {loss:>6}  acc {accuracy:>7}  {:>8}", number::speed(samples_per_s))
 }
 
-fn test(loss: f64, accuracy: f64, macro_f1: Option<f64>) -> String {
+fn measured(part: &str, loss: f64, accuracy: f64, macro_f1: Option<f64>) -> String {
     let (loss, accuracy) = (number::decimal(loss), number::short_percent(accuracy));
     let macro_f1 = macro_f1.map_or(String::new(), |f1| format!(" F1 {f1:.3}"));
-    format!("test {loss:>6} {accuracy:>7}{macro_f1}")
+    format!("{part} {loss:>6} {accuracy:>7}{macro_f1}")
 }
 
 #[cfg(test)]
@@ -350,7 +372,7 @@ mod tests {
     #[test]
     fn a_line_fits_80_columns() {
         let mut plan = PlannedLength { rounds: 999_999, epochs: 999, ..PlannedLength::default() };
-        let test = test(1e9, 1.0, Some(1.0));
+        let test = measured("test", 1e9, 1.0, Some(1.0));
         for epochs in [5, 999] {
             plan.epochs = epochs;
             let line = plan.line(&plan.epoch_label(epochs), &training(12.5, 1.0, 9e6));

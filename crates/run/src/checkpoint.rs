@@ -7,6 +7,7 @@
 //! A state says its format. States of format 0, from before there were numbers, hold a digest that cannot be made
 //! again; for them the names and shapes of the parameters must do.
 
+pub mod best;
 mod digest;
 mod tensor_file;
 
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::Ledger;
 use crate::schedule::Chosen;
 
+pub use best::BestRound;
 pub use digest::{hex_digest, layout_digest};
 use tensor_file::{TensorOut, Written};
 
@@ -53,6 +55,12 @@ pub struct Progress {
     pub train_loss: Option<f64>,
     pub best_accuracy: Option<f64>,
     pub target_reached_round: Option<u64>,
+    /// The best evaluation of a run that is judged by validation,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<BestRound>,
+    /// and how many there were since.
+    #[serde(default)]
+    pub since_best: u64,
     /// How members exchange, where the run leaves that open and it was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Chosen>,
@@ -127,7 +135,8 @@ pub fn list(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
 pub fn write(folder: &Path, snapshot: Snapshot<'_>, keep: usize) -> Result<(PathBuf, u64)> {
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
     let file = folder.join(file_name(snapshot.progress.round));
-    let (parameters, aside) = PartFile::write(&file, |file| write_parameters(file, snapshot))?;
+    let (parameters, aside) =
+        PartFile::write(&file, |file| write_parameters(file, snapshot.layout, snapshot.parameters))?;
     let seal = Seal {
         format: FORMAT,
         sha256: parameters.sha256,
@@ -149,14 +158,14 @@ pub fn write(folder: &Path, snapshot: Snapshot<'_>, keep: usize) -> Result<(Path
     Ok((file, parameters.bytes + state.bytes))
 }
 
-fn write_parameters(file: &mut fs::File, snapshot: Snapshot<'_>) -> std::io::Result<Written> {
+fn write_parameters(file: &mut fs::File, layout: &Layout, flat: &[f32]) -> std::io::Result<Written> {
     // One entry only: the order of more would differ from run to run.
     let metadata = ("format", "pt".to_owned());
-    let tensors = snapshot.layout.tensors().iter();
+    let tensors = layout.tensors().iter();
     let tensors = tensors.map(|tensor| TensorOut {
         name: tensor.name.clone(),
         shape: tensor.shape.clone(),
-        values: Box::new(in_torch_order(tensor, snapshot.parameters)),
+        values: Box::new(in_torch_order(tensor, flat)),
     });
     tensor_file::write(file, metadata, tensors.collect())
 }

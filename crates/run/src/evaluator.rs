@@ -26,6 +26,8 @@ pub struct Measured {
     pub round: u64,
     pub epoch: f64,
     pub file: PathBuf,
+    /// What it was measured on: `validation` of a run that is judged by it, otherwise `test`.
+    pub part: &'static str,
     pub loss: f64,
     pub accuracy: f64,
     pub macro_f1: Option<f64>,
@@ -153,6 +155,7 @@ impl Evaluator {
             round,
             epoch: self.job.epochs(round),
             file: path.to_owned(),
+            part: if self.job.held_out.is_some() { "validation" } else { "test" },
             loss: tally.mean_loss(),
             accuracy: tally.accuracy(),
             macro_f1: tally.macro_f1(),

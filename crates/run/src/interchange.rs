@@ -29,13 +29,24 @@ pub struct Exported {
     pub skipped: Vec<String>,
 }
 
-/// Writes the parameters of a run's newest whole checkpoint, or of one round, into a new file.
-pub fn export(run_dir: &Path, round: Option<u64>, out: &Path) -> Result<Exported> {
+/// Which parameters of a run are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Of the newest checkpoint that is whole.
+    Newest,
+    Round(u64),
+    /// Of a run that is judged by validation.
+    Best,
+}
+
+/// Writes parameters of a run into a new file.
+pub fn export(run_dir: &Path, which: Which, out: &Path) -> Result<Exported> {
     ensure!(!out.exists(), "{}: is there already; choose another name with -o", out.display());
     let folder = RunFolder::open(run_dir)?;
-    let (found, bytes, skipped) = match round {
-        Some(round) => of_round(&folder, round)?,
-        None => newest(&folder)?,
+    let (found, bytes, skipped) = match which {
+        Which::Round(round) => of_round(&folder, round)?,
+        Which::Newest => newest(&folder)?,
+        Which::Best => best(&folder)?,
     };
     let file =
         SafeTensors::deserialize(&bytes).context("a checkpoint that fits its state is no safetensors")?;
@@ -91,6 +102,21 @@ fn newest(folder: &RunFolder) -> Result<Found> {
         Some(reason) => bail!("{path}: no checkpoint is whole; {reason}"),
         None => bail!("{path}: there is no checkpoint yet"),
     }
+}
+
+/// The best, as the summary, or else the newest checkpoint, speaks of it.
+fn best(folder: &RunFolder) -> Result<Found> {
+    let file = checkpoint::best::file(&folder.checkpoints());
+    let Ok(bytes) = fs::read(&file) else {
+        let path = folder.path().display();
+        bail!("{path}: there is no best yet; a run has one with `validation` in its run file");
+    };
+    ensure!(checkpoint::is_whole(&bytes), "{}: is not whole", file.display());
+    let digest = checkpoint::hex_digest(&bytes);
+    let states = checkpoint::list(&folder.checkpoints())?.into_iter().rev();
+    let mut known = states.filter_map(|(_, file)| checkpoint::progress_of(&file)?.best);
+    let round = known.find(|best| best.sha256 == digest).map_or(0, |best| best.round);
+    Ok((round, bytes, Vec::new()))
 }
 
 fn of_round(folder: &RunFolder, round: u64) -> Result<Found> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use bonfire_data::{Dataset, Error};
+use bonfire_data::{Dataset, Error, Samples};
 use bonfire_learn::layer_list::LayerPlan;
 use bonfire_learn::{Layout, Model, Shape, Tally};
 use bonfire_report::{Event, Phases};
@@ -32,6 +32,8 @@ pub enum Scale {
 pub struct Job {
     pub settings: Settings,
     pub dataset: Arc<Dataset>,
+    /// The test half of a run that is judged by validation. It is measured once, at the end.
+    pub held_out: Option<Arc<Samples>>,
     pub replica: Replica,
     /// Those who train, if they share memory and are in step; otherwise those who measure, of whom all but the first
     /// come with the first measurement: until then a head has no use for them.
@@ -56,17 +58,17 @@ const MOST_MEASURING: usize = 8;
 impl Job {
     /// Loads and builds what the settings ask for. Whatever is wrong with them shows here.
     pub fn prepare(settings: Settings, scale: Scale) -> Result<Self> {
-        let dataset = load(&settings)?;
-        Self::with_data(settings, dataset, scale, None)
+        let (dataset, held_out) = load(&settings)?;
+        Ok(Self { held_out, ..Self::with_data(settings, dataset, scale, None)? })
     }
 
     /// The same with a model of the caller's.
     pub fn with_model(settings: Settings, scale: Scale, model_name: &str, build: Build<'_>) -> Result<Self> {
-        let dataset = load(&settings)?;
-        Self::with_data(settings, dataset, scale, Some((model_name, build)))
+        let (dataset, held_out) = load(&settings)?;
+        Ok(Self { held_out, ..Self::with_data(settings, dataset, scale, Some((model_name, build)))? })
     }
 
-    /// The same with data that are loaded.
+    /// The same with data that are loaded, and to be measured on as they are.
     pub fn on(settings: Settings, dataset: Arc<Dataset>, scale: Scale) -> Result<Self> {
         Self::with_data(settings, dataset, scale, None)
     }
@@ -125,19 +127,36 @@ impl Job {
             .build()
             .context("cannot start the workers' threads")?;
         let schedule = RunSchedule::of(&settings, dataset.train.len());
-        let model_name = model_name.to_owned();
-        Ok(Self { settings, dataset, replica, crew, crew_size, portions, spare, model_name, pool, schedule })
+        let (model_name, held_out) = (model_name.to_owned(), None);
+        Ok(Self {
+            settings,
+            dataset,
+            held_out,
+            replica,
+            crew,
+            crew_size,
+            portions,
+            spare,
+            model_name,
+            pool,
+            schedule,
+        })
     }
 
     pub fn layout(&self) -> &Layout {
         self.crew.layout()
     }
 
-    /// Measures parameters on the held-out data.
+    /// Measures parameters on the data that are measured on while the run goes on.
     pub fn evaluate(&mut self, parameters: &[f32]) -> Tally {
+        self.evaluate_on(&Arc::clone(&self.dataset.test), parameters)
+    }
+
+    /// Measures parameters on samples.
+    pub fn evaluate_on(&mut self, samples: &Samples, parameters: &[f32]) -> Tally {
         self.complete_crew();
-        let (crew, test, portions) = (&mut self.crew, &self.dataset.test, self.portions);
-        self.pool.install(|| crew.evaluate(parameters, test, portions))
+        let (crew, portions) = (&mut self.crew, self.portions);
+        self.pool.install(|| crew.evaluate(parameters, samples, portions))
     }
 
     /// Measures the parameters as they are.
@@ -190,7 +209,8 @@ impl Job {
             parameters: self.layout().parameters(),
             data: self.dataset.name.clone(),
             train_samples: self.dataset.train.len(),
-            test_samples: self.dataset.test.len(),
+            test_samples: self.held_out.as_ref().unwrap_or(&self.dataset.test).len(),
+            validation_samples: self.held_out.as_ref().map(|_| self.dataset.test.len()),
             workers: self.settings.workers,
             batch_size: file.batch_size,
             rounds_per_epoch: self.schedule.updates_per_epoch,
@@ -208,13 +228,13 @@ impl Job {
 
 /// The layers of the model that the settings ask for, with their sizes on its data.
 pub fn plan(settings: &Settings) -> Result<LayerPlan> {
-    let dataset = load(settings)?;
+    let (dataset, _) = load(settings)?;
     settings.file.model.plan(&dataset.shape).map_err(|error| misfit(settings, &error))
 }
 
 /// The form of the data that the settings ask for, without its samples, and the layers of the model.
 pub fn form(settings: &Settings) -> Result<(Dataset, LayerPlan)> {
-    let dataset = load(settings)?;
+    let (dataset, _) = load(settings)?;
     let plan = settings.file.model.plan(&dataset.shape).map_err(|error| misfit(settings, &error))?;
     Ok((dataset.form(), plan))
 }
@@ -225,10 +245,11 @@ fn misfit(settings: &Settings, error: &bonfire_learn::Error) -> anyhow::Error {
     settings.wrong(&key, &error.message).into()
 }
 
-/// The data that the settings ask for.
-fn load(settings: &Settings) -> Result<Arc<Dataset>> {
-    let dataset = settings.file.data.load().map_err(|error| located(settings, "data", error))?;
-    Ok(Arc::new(dataset))
+/// The data that the settings ask for, and the test half if it is for the end.
+fn load(settings: &Settings) -> Result<(Arc<Dataset>, Option<Arc<Samples>>)> {
+    let mut dataset = settings.file.data.load().map_err(|error| located(settings, "data", error))?;
+    let held_out = settings.hold_out(&mut dataset).map_err(|error| located(settings, "validation", error))?;
+    Ok((Arc::new(dataset), held_out))
 }
 
 /// Workers with so many threads each.

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`run_file`] (what is asked for), [`job`] (data and models, ready to start), [`worker`] and
 //! [`crew`] (one round), [`run`] (the loop with its events and files), [`checkpoint`], [`interchange`] (with PyTorch),
-//! [`onnx`], [`predict`], [`evaluator`], [`bench`](mod@bench).
+//! [`onnx`], [`predict`], [`evaluator`], [`sweep`] (many runs), [`bench`](mod@bench).
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
@@ -36,6 +36,7 @@ pub mod run;
 pub mod run_file;
 pub mod schedule;
 pub mod state;
+pub mod sweep;
 pub mod worker;
 
 pub use bonfire_yaml::YamlError;

@@ -3,6 +3,8 @@
 
 mod beginning;
 mod board;
+mod measuring;
+mod summing_up;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -12,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bonfire_learn::Tally;
-use bonfire_report::{EnergyLabel, EnergyMeter, Event, Exit, Log, Phase, RunFolder, Summary, peak_rss_mb};
+use bonfire_report::{EnergyMeter, Event, Exit, Log, Phase, RunFolder, Summary};
 
 use crate::checkpoint::{self, Progress, Snapshot};
 use crate::job::Job;
-use crate::run_file::Span;
+use crate::run_file::{Every, Span};
 use crate::schedule::{Chosen, Due};
+pub use measuring::Evaluated;
 use watch::RunWatch;
 
 /// A run under way.
@@ -40,6 +43,8 @@ pub struct Run {
     /// Samples that this process trained on.
     samples: u64,
     evaluated: Option<Evaluated>,
+    /// What the best parameters are worth on the test half, if that was kept for the end.
+    tested: Option<Evaluated>,
     window: Window,
     epoch_started: Instant,
     /// How long the epoch was held up by evaluations and checkpoints.
@@ -49,15 +54,6 @@ pub struct Run {
     watch: RunWatch,
     /// Why the newest checkpoint could not be written, if it could not.
     unsaved: Option<String>,
-}
-
-/// What the parameters of a round are worth.
-#[derive(Clone, Copy, Debug)]
-pub struct Evaluated {
-    pub loss: f64,
-    pub accuracy: f64,
-    pub macro_f1: Option<f64>,
-    pub seconds: f64,
 }
 
 /// What went over the wire.
@@ -104,8 +100,13 @@ fn planned_end(job: &Job, progress: &Progress) -> Option<Exit> {
     if is_done(job, progress) {
         return Some(Exit::Done);
     }
-    let (best, target) = (progress.best_accuracy?, job.settings.file.target_accuracy?);
-    (progress.target_reached_round.is_some() && best >= target).then_some(Exit::TargetReached)
+    let (best, target) = (progress.best_accuracy, job.settings.file.target_accuracy);
+    if progress.target_reached_round.is_some()
+        && best.zip(target).is_some_and(|(best, target)| best >= target)
+    {
+        return Some(Exit::TargetReached);
+    }
+    measuring::is_out_of_patience(job, progress).then_some(Exit::StoppedEarly)
 }
 
 /// How often progress is told at first, and later at most: the log of a long run stays small.
@@ -159,9 +160,10 @@ impl Run {
         self.end(trained)
     }
 
-    /// How a run ends that was resumed after its last round, measured once more.
+    /// How a run ends that was resumed after its last round, measured once more. One that is to begin is measured
+    /// first, if that was asked for.
     pub fn nothing_left(&mut self) -> Option<Exit> {
-        let exit = planned_end(&self.job, &self.progress)?;
+        let Some(exit) = planned_end(&self.job, &self.progress) else { return self.measure_start() };
         self.evaluate();
         Some(exit)
     }
@@ -169,6 +171,9 @@ impl Run {
     /// Writes the summary of a run that came to this end.
     pub fn end(mut self, trained: Result<Exit>) -> Result<Summary> {
         let exit = *trained.as_ref().unwrap_or(&Exit::Failed);
+        if matches!(exit, Exit::Done | Exit::TargetReached | Exit::StoppedEarly) {
+            self.test();
+        }
         let energy = self.energy.as_mut().and_then(|meter| meter.joules(Instant::now()));
         let summary = self.summary(exit, energy);
         let mut written = self.folder.write_summary(&summary).map_err(anyhow::Error::from);
@@ -280,16 +285,21 @@ impl Run {
     /// Evaluates and saves here and now. Some if the run is to end before its time.
     pub fn carry_out(&mut self, due: Due) -> Option<Exit> {
         let paused = Instant::now();
-        let reached = due.evaluation && self.evaluate();
+        let end = if due.evaluation { self.evaluate() } else { None };
         if due.evaluation {
             self.keep_histograms();
         }
         // After the evaluation, so that what it found is in the checkpoint.
-        if due.checkpoint || reached {
+        if due.checkpoint || (end.is_some() && self.saves()) {
             self.checkpoint();
         }
         self.pause(paused.elapsed());
-        (reached && !self.is_last_round()).then_some(Exit::TargetReached)
+        end.filter(|_| !self.is_last_round())
+    }
+
+    /// Whether checkpoints are wanted at all.
+    pub fn saves(&self) -> bool {
+        self.job.settings.file.checkpoint_every != Every::Never
     }
 
     /// Ends the epochs that ended, counted from 1; says what is due.
@@ -319,45 +329,6 @@ impl Run {
         self.tell(event);
         self.epoch_started = Instant::now();
         self.epoch_paused_s = 0.0;
-    }
-
-    /// Measures on held-out data; true if that reached the target.
-    fn evaluate(&mut self) -> bool {
-        let started = Instant::now();
-        let tally = self.job.measure();
-        let evaluated = Evaluated {
-            loss: tally.mean_loss(),
-            accuracy: tally.accuracy(),
-            macro_f1: tally.macro_f1(),
-            seconds: started.elapsed().as_secs_f64(),
-        };
-        self.watch.add(Phase::Evaluate, started.elapsed());
-        self.measured(self.progress.round, self.epochs(), evaluated)
-    }
-
-    /// Takes what an evaluation of a round's parameters found; true if that reached the target.
-    pub fn measured(&mut self, round: u64, epoch: f64, evaluated: Evaluated) -> bool {
-        let accuracy = evaluated.accuracy;
-        self.evaluated = Some(evaluated);
-        self.progress.best_accuracy =
-            Some(self.progress.best_accuracy.map_or(accuracy, |best| best.max(accuracy)));
-        self.tell(Event::Evaluated {
-            round,
-            epoch,
-            loss: evaluated.loss,
-            accuracy,
-            macro_f1: evaluated.macro_f1,
-            samples: self.job.dataset.test.len() as u64,
-            seconds: evaluated.seconds,
-        });
-        match self.job.settings.file.target_accuracy {
-            Some(target) if accuracy >= target => {
-                self.progress.target_reached_round.get_or_insert(round);
-                self.tell(Event::TargetReached { round, accuracy, target });
-                true
-            }
-            _ => false,
-        }
     }
 
     /// Writes a checkpoint. One that cannot be written costs the checkpoint, not the run.
@@ -398,49 +369,11 @@ impl Run {
         };
         let keep = self.job.settings.file.keep_checkpoints;
         let written = checkpoint::write(&self.folder.checkpoints(), snapshot, keep)?;
+        checkpoint::best::settle(&self.folder.checkpoints())?;
         if !self.folder.run_file().exists() {
             beginning::prepare(&self.folder, &self.job, &self.job.settings.to_yaml()?)?;
         }
         Ok(written)
-    }
-
-    /// With the joules that it took, if that is known.
-    fn summary(&self, exit: Exit, energy: Option<(f64, EnergyLabel)>) -> Summary {
-        let seconds = self.started.elapsed().as_secs_f64();
-        let progress = &self.progress;
-        let wh = energy.map(|(joules, _)| joules / 3600.0);
-        Summary {
-            name: self.job.settings.file.name.clone(),
-            model: self.job.model_name.clone(),
-            data: self.job.dataset.name.clone(),
-            workers: self.job.settings.workers,
-            exit,
-            rounds: progress.round,
-            epochs: self.epochs(),
-            samples: progress.samples,
-            seconds,
-            samples_per_s: self.samples as f64 / seconds,
-            train_loss: progress
-                .train_loss
-                .filter(|_| exit != Exit::Failed)
-                .unwrap_or(progress.ledger.mean_loss()),
-            eval_loss: self.evaluated.map(|evaluated| evaluated.loss),
-            accuracy: self.evaluated.map(|evaluated| evaluated.accuracy),
-            best_accuracy: progress.best_accuracy,
-            macro_f1: self.evaluated.and_then(|evaluated| evaluated.macro_f1),
-            target_reached_round: progress.target_reached_round,
-            peak_rss_mb: peak_rss_mb(),
-            first_step_s: self.first_step_s,
-            nodes: self.traffic.map(|traffic| traffic.nodes),
-            sent_bytes: self.traffic.map(|traffic| traffic.sent_bytes),
-            received_bytes: self.traffic.map(|traffic| traffic.received_bytes),
-            late: self.traffic.map(|traffic| traffic.late),
-            head_share: self.traffic.map(|traffic| traffic.head_share),
-            wh,
-            wh_per_1000_samples: wh.filter(|_| self.samples > 0).map(|wh| wh * 1000.0 / self.samples as f64),
-            energy: energy.map(|(_, label)| label),
-            time: self.watch.sentence(),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::loader::Sharing;
 use crate::replica::StepSize;
-use crate::run_file::{Compression, LocalSteps, Settings, Span, Topology};
+use crate::run_file::{Compression, Every, LocalSteps, Settings, Span, Topology};
 
 /// The schedule of a run.
 #[derive(Clone, Debug)]
@@ -194,7 +194,11 @@ impl RunSchedule {
             Span::Rounds(rounds) => round.is_multiple_of(rounds),
         };
         let file = &self.settings.file;
-        Due { evaluation: is_due(file.eval_every), checkpoint: is_due(file.checkpoint_every) }
+        let checkpoint = match file.checkpoint_every {
+            Every::Span(every) => is_due(every),
+            Every::Never => false,
+        };
+        Due { evaluation: is_due(file.eval_every), checkpoint }
     }
 }
 

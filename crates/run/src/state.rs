@@ -27,16 +27,30 @@ struct DataFacts {
     name: String,
     train_samples: usize,
     train_sha256: String,
+    /// Of a run that is judged by validation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    validation_samples: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    validation_sha256: Option<String>,
     test_samples: usize,
     test_sha256: String,
 }
 
 /// Collects and writes the state on a thread of its own: git and checksums take longer than the first round.
-pub fn write_in_background(path: PathBuf, dataset: Arc<Dataset>) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("state".into()).spawn(move || write(&path, &dataset))
+pub fn write_in_background(
+    path: PathBuf,
+    dataset: Arc<Dataset>,
+    held_out: Option<Arc<Samples>>,
+) -> std::io::Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name("state".into());
+    thread.spawn(move || write(&path, &dataset, held_out.as_deref()))
 }
 
-fn write(path: &Path, dataset: &Dataset) {
+fn write(path: &Path, dataset: &Dataset, held_out: Option<&Samples>) {
+    let (test, validation) = match held_out {
+        Some(test) => (test, Some(&*dataset.test)),
+        None => (&*dataset.test, None),
+    };
     let folder = std::env::current_dir().ok();
     let state = StateFile {
         format: FORMAT,
@@ -49,8 +63,10 @@ fn write(path: &Path, dataset: &Dataset) {
             name: dataset.name.clone(),
             train_samples: dataset.train.len(),
             train_sha256: checksum(&dataset.train),
-            test_samples: dataset.test.len(),
-            test_sha256: checksum(&dataset.test),
+            validation_samples: validation.map(Samples::len),
+            validation_sha256: validation.map(checksum),
+            test_samples: test.len(),
+            test_sha256: checksum(test),
         },
     };
     // A state that cannot be written costs the state, not the run; the checkpoints say loudly enough that a disk is
@@ -91,7 +107,7 @@ fn checksum(samples: &Samples) -> String {
     match samples {
         Samples::Images(images) => {
             numbers(&[images.height as u32, images.width as u32, images.channels as u32]);
-            images.pixels.pieces().for_each(|piece| hash.update(piece));
+            images.pieces().for_each(|piece| hash.update(piece));
             hash.update(&images.labels);
         }
         Samples::Sentences(sentences) => {

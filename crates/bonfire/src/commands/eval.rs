@@ -10,7 +10,7 @@ use super::stop_on_ctrl_c;
 use crate::failure::Failed;
 use crate::terminal::{print, say};
 
-/// Measure the checkpoints of a run on its test data.
+/// Measure the checkpoints of a run on its test data, or on what it is judged by.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bonfire eval runs/first\n  bonfire eval runs/first --watch --json\n\n\
                         Exit codes: 0 all checkpoints were measured; 1 some were not; 2 the input was wrong.")]
@@ -106,9 +106,10 @@ fn in_words(finding: &Finding) -> String {
         Finding::Measured(measured) => {
             let f1 = measured.macro_f1.map_or(String::new(), |f1| format!("  macro-F1 {f1:.3}"));
             format!(
-                "round {:>7}  epoch {:>6.2}  test loss {}  accuracy {}{f1}  {} samples in {}",
+                "round {:>7}  epoch {:>6.2}  {} loss {}  accuracy {}{f1}  {} samples in {}",
                 number::count(measured.round),
                 measured.epoch,
+                measured.part,
                 number::decimal(measured.loss),
                 number::percent(measured.accuracy),
                 number::count(measured.samples as u64),

@@ -2,7 +2,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use bonfire_report::number;
-use bonfire_run::{interchange, onnx};
+use bonfire_run::interchange::{self, Which};
+use bonfire_run::onnx;
 
 use crate::terminal::{print, say};
 
@@ -24,6 +25,9 @@ pub(crate) struct ExportArgs {
     /// Write the whole model as ONNX, for other programs to run
     #[arg(long)]
     onnx: bool,
+    /// The best by validation, of a run that is judged by it
+    #[arg(long, conflicts_with = "round")]
+    best: bool,
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
@@ -38,7 +42,12 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let is_torch =
         out.extension().is_some_and(|extension| ["pt", "pth", "bin"].iter().any(|e| extension == *e));
     ensure!(!is_torch, "{}: what is written is safetensors; let its name end so", out.display());
-    let exported = interchange::export(&args.run_dir, args.round, &out)?;
+    let which = match args.round {
+        _ if args.best => Which::Best,
+        Some(round) => Which::Round(round),
+        None => Which::Newest,
+    };
+    let exported = interchange::export(&args.run_dir, which, &out)?;
     for reason in &exported.skipped {
         say(&format!("passed over {reason}"));
     }

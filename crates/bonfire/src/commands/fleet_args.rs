@@ -7,7 +7,8 @@ use bonfire_launch::{CheckedFleet, Host, Inventory, PATIENCE, Program, SpeedTest
 /// Which hosts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FleetArgs {
-    /// The list of hosts: an inventory of Ansible, a hostfile of MPI, or an address a line
+    /// The list of hosts: an inventory of Ansible, a hostfile of MPI, an address a line, or what the command line of a
+    /// cloud prints; - is stdin
     #[arg(long, short, value_name = "FILE", required_unless_present = "hosts", conflicts_with = "hosts")]
     inventory: Option<PathBuf>,
     /// The hosts themselves: a,b,c:2
@@ -16,6 +17,9 @@ pub(crate) struct FleetArgs {
     /// The group of the inventory [default: pool if there is one, otherwise all]
     #[arg(long, value_name = "GROUP", conflicts_with = "hosts")]
     group: Option<String>,
+    /// Log in as this user where the list names none
+    #[arg(long, short, value_name = "USER")]
+    user: Option<String>,
     /// How many seconds a host may take to answer
     #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE.as_secs())]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -25,7 +29,7 @@ pub(crate) struct FleetArgs {
 impl FleetArgs {
     /// The hosts of an inventory, or of a list.
     pub(crate) fn of(inventory: Option<PathBuf>, hosts: Option<String>, group: Option<String>) -> Self {
-        Self { inventory, hosts, group, timeout: PATIENCE.as_secs() }
+        Self { inventory, hosts, group, user: None, timeout: PATIENCE.as_secs() }
     }
 
     pub(crate) fn hosts(&self) -> Result<Vec<Host>> {
@@ -34,7 +38,7 @@ impl FleetArgs {
             (None, Some(path)) => Inventory::load(path, self.group.as_deref())?,
             (None, None) => anyhow::bail!("which hosts? -i FILE or -H a,b,c"),
         };
-        Ok(inventory.hosts)
+        Ok(as_user(inventory.hosts, self.user.as_deref()))
     }
 
     /// Logs into these hosts and asks what they are. `data_bytes` are to find room there, and this program.
@@ -42,6 +46,14 @@ impl FleetArgs {
         let program = Program::own(env!("CARGO_PKG_VERSION")).context("this program cannot read itself")?;
         Ok(CheckedFleet::of(hosts, Duration::from_secs(self.timeout), program, data_bytes)?)
     }
+}
+
+/// The same hosts, where those of which nobody says who logs in have this user.
+pub(crate) fn as_user(mut hosts: Vec<Host>, user: Option<&str>) -> Vec<Host> {
+    for host in hosts.iter_mut().filter(|host| host.user.is_none()) {
+        host.user = user.map(str::to_owned);
+    }
+    hosts
 }
 
 /// How fast a host trains `lenet5` with all its cores that the model can use.

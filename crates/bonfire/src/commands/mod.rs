@@ -12,6 +12,7 @@ mod head;
 mod host;
 mod import;
 mod lab;
+mod leash;
 mod logs;
 mod model;
 mod node;
@@ -27,8 +28,10 @@ mod run;
 mod run_args;
 mod setup;
 mod show;
+mod sibling;
 mod status;
 mod stop;
+mod sweep;
 mod train;
 
 use std::process::ExitCode;
@@ -52,6 +55,7 @@ use crate::terminal::{ReaderGone, say};
                   bonfire train --set model=tagger --set data=grammar\n  \
                   bonfire train --resume runs/2026-11-15T18-02-11-fashion\n  \
                   bonfire train --page                            with charts in a browser\n  \
+                  bonfire sweep rates.yml                         many runs, one table\n  \
                   bonfire page runs                               all runs so far\n  \
                   bonfire prepare reviews.json.gz -o reviews      raw reviews to training data\n  \
                   bonfire head run.yml --listen 0.0.0.0:4711      a run on several machines: prints a ticket\n  \
@@ -62,6 +66,9 @@ use crate::terminal::{ReaderGone, say};
                   130 interrupted, checkpoint written."
 )]
 struct Arguments {
+    /// End when the input ends, which whoever started this process holds
+    #[arg(long, hide = true)]
+    leashed: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -72,6 +79,8 @@ enum Command {
     Train(train::TrainArgs),
     /// Run on the hosts of an inventory, over ssh
     Run(run::RunOnHostsArgs),
+    /// Run a run file many times, with other values of some keys, and compare the runs
+    Sweep(sweep::SweepArgs),
     /// Say beforehand what would be fastest on some hosts, and what it would take
     Plan(plan::PlanArgs),
     /// Look at every host of an inventory: can it be reached and used, and how fast is it?
@@ -143,6 +152,7 @@ impl Command {
         match self {
             Self::Train(args) => train::run(args),
             Self::Run(args) => run::run(&args),
+            Self::Sweep(args) => sweep::run(&args),
             Self::Plan(args) => plan::run(&args).map(done),
             Self::Check(args) => check::run(&args).map(done),
             Self::Setup(args) => setup::run(&args).map(done),
@@ -170,17 +180,19 @@ impl Command {
 
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {
-    let command = match Arguments::try_parse_from(arguments::spelt_out(std::env::args_os())) {
-        Ok(arguments) => arguments.command,
-        Err(error) => match arguments::of_other_programs(&error) {
-            Some(message) => {
-                say(&format!("error: {message}"));
-                return ExitCode::from(WRONG_INPUT);
-            }
-            None => error.exit(),
-        },
-    };
-    command.run().unwrap_or_else(|error| {
+    let Arguments { leashed, command } =
+        match Arguments::try_parse_from(arguments::spelt_out(std::env::args_os())) {
+            Ok(arguments) => arguments,
+            Err(error) => match arguments::of_other_programs(&error) {
+                Some(message) => {
+                    say(&format!("error: {message}"));
+                    return ExitCode::from(WRONG_INPUT);
+                }
+                None => error.exit(),
+            },
+        };
+    let leash = if leashed { leash::put_on() } else { Ok(()) };
+    leash.and_then(|()| command.run()).unwrap_or_else(|error| {
         if error.is::<ReaderGone>() {
             return ExitCode::SUCCESS;
         }
@@ -190,13 +202,17 @@ pub fn main() -> ExitCode {
     })
 }
 
+/// Whether this process was asked to stop in order: by Ctrl-C, or by whoever has it on a leash.
+static STOP: AtomicBool = AtomicBool::new(false);
+
 /// Set by Ctrl-C; a second one ends the program at once.
 fn stop_on_ctrl_c() -> Result<&'static AtomicBool> {
-    static STOP: AtomicBool = AtomicBool::new(false);
+    static PRESSED: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
+        if PRESSED.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(INTERRUPTED));
         }
+        STOP.store(true, Ordering::Relaxed);
     })
     .context("cannot listen for Ctrl-C")?;
     Ok(&STOP)

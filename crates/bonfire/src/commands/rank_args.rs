@@ -4,6 +4,7 @@ use bonfire_cluster::remote::{Point, Rendezvous};
 use bonfire_wire::Passphrase;
 
 use super::node::cache;
+use super::sibling::{Sibling, SiblingProcess};
 
 /// Which of several processes this is, and how they find each other. Launchers tell most of it.
 #[derive(Debug, clap::Args)]
@@ -16,9 +17,16 @@ pub(crate) struct RankArgs {
     #[arg(long, short = 'n', value_name = "N", requires = "node_rank")]
     nodes: Option<u32>,
     /// Which of them this is, from 0 to N - 1; -nr is the same. Node 0 leads
-    #[arg(long, value_name = "I", requires_all = ["nodes", "master"])]
+    #[arg(long, value_name = "I", requires = "nodes")]
     node_rank: Option<u32>,
-    /// Where node 0 is reached
+    /// How many processes this command starts on its node; -np is the same
+    #[arg(long, value_name = "N", requires = "nodes", default_value_t = 1, hide_default_value = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    processes: u32,
+    /// Which of these this is, and the number of the first
+    #[arg(long, value_name = "I:PID", hide = true, requires = "nodes")]
+    sibling: Option<Sibling>,
+    /// Where node 0 is reached [default: MASTER_ADDR and MASTER_PORT]
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     master: Option<Point>,
     /// A passphrase that all ranks are told, if they share no folder [default: BONFIRE_SECRET, which no process list
@@ -36,9 +44,8 @@ impl RankArgs {
                 "--node-rank {rank} of {size} nodes: ranks go from 0 to {}",
                 size.saturating_sub(1)
             );
-            let (local_size, master, job) = (None, None, None);
-            let place = RankPlace { launcher: Launcher::Hand, rank, size, local_size, master, job };
-            return Ok((size > 1).then_some(place));
+            let place = self.place_by_hand(rank, size)?;
+            return Ok((place.size > 1).then_some(place));
         }
         let place = foreign::place(&|name| std::env::var(name).ok())?;
         if place.is_none() && (self.master.is_some() || self.secret.is_some() || insecure) {
@@ -48,6 +55,35 @@ impl RankArgs {
             );
         }
         Ok(place.filter(|place| place.size > 1))
+    }
+
+    /// The place of this process if a person started it on node `node` of `nodes`.
+    fn place_by_hand(&self, node: u32, nodes: u32) -> Result<RankPlace> {
+        let (each, first) =
+            (self.processes, self.sibling.map_or_else(std::process::id, |sibling| sibling.first));
+        let size = nodes.checked_mul(each).context("there are too many nodes and processes to count")?;
+        let rank = node * each + self.sibling.map_or(0, |sibling| sibling.place);
+        // Where all are on one machine, the first of them is what they have in common.
+        let (local_size, job) = match nodes {
+            1 => (Some(each), Some(format!("beside {first}"))),
+            _ => (None, None),
+        };
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let master = variable("MASTER_ADDR").map(|address| match variable("MASTER_PORT") {
+            Some(port) => format!("{address}:{port}"),
+            None => address,
+        });
+        ensure!(
+            nodes == 1 || master.is_some() || self.master.is_some(),
+            "ranks that are started by hand meet at node 0: give all of them --master ADDRESS, or set MASTER_ADDR"
+        );
+        Ok(RankPlace { launcher: Launcher::Hand, rank, size, local_size, master, job })
+    }
+
+    /// Starts the other processes of this node, if this is the first of several.
+    pub(crate) fn start_siblings(&self) -> Result<Vec<SiblingProcess>> {
+        let others = if self.sibling.is_some() { 1 } else { self.processes };
+        (1..others).map(SiblingProcess::start).collect()
     }
 
     /// How the ranks find each other.

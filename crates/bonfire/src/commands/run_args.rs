@@ -64,6 +64,6 @@ impl RunArgs {
 pub(crate) fn exit_code(summary: &Summary) -> ExitCode {
     match summary.exit {
         Exit::Interrupted => ExitCode::from(INTERRUPTED),
-        Exit::Done | Exit::TargetReached | Exit::Failed => ExitCode::SUCCESS,
+        Exit::Done | Exit::TargetReached | Exit::StoppedEarly | Exit::Failed => ExitCode::SUCCESS,
     }
 }

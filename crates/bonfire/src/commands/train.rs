@@ -65,6 +65,7 @@ fn alone(args: TrainArgs) -> Result<ExitCode> {
 
 fn as_rank(args: TrainArgs, place: &RankPlace) -> Result<ExitCode> {
     let rendezvous = args.ranks.rendezvous(place, args.insecure)?;
+    let _siblings = args.ranks.start_siblings()?;
     let (wait, is_here) = (Duration::from_secs(args.wait), args.run.is_here());
     let started = Ranks { size: place.size as usize, head_apart: false, mpi: place.launcher.knows_mpi() };
     if place.rank > 0 {

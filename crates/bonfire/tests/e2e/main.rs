@@ -16,6 +16,7 @@ mod stall;
 mod auto;
 mod browser;
 mod cluster;
+mod coming_from;
 mod compression;
 mod crash;
 mod crates;
@@ -53,6 +54,8 @@ mod seeing;
 mod shares;
 mod stop;
 mod strangers;
+mod sweep;
+mod validation;
 mod wrong_input;
 
 /// A run of a second or less: 160 rounds with two workers.

@@ -34,10 +34,8 @@ fn images_get_classes_with_probabilities() {
 #[test]
 fn sentences_get_tags() {
     let dir = Dir::new();
-    train(
-        &dir,
-        "model.tagger={embedding: 16, hidden: 32}\n data={name: grammar, train: 1500, test: 100}\n epochs=4\n optimizer.adam.lr=0.01",
-    );
+    let data = "data={name: grammar, train: 1500, test: 100}\n epochs=4\n optimizer.adam.lr=0.01";
+    train(&dir, &format!("model.tagger={{embedding: 16, hidden: 32}}\n {data}"));
     let found = dir.bonfire("predict run --json").arg("The old dog sees a cat.").succeed().json_lines();
     assert_eq!(found[0]["words"][6], ".");
     assert_eq!((&found[0]["tags"][0], &found[0]["tags"][6]), (&"DET".into(), &"PUNCT".into()), "{found:?}");
@@ -78,7 +76,8 @@ fn onnxruntime_finds_the_same_scores() {
     };
     let layers = "layers: [{conv2d: {out: 6, kernel: 3, padding: 1}}, batch_norm, gelu, \
                   {max_pool2d: {kernel: 3, stride: 2, padding: 1}}, \
-                  {residual: [{conv2d: {out: 6, kernel: 3, padding: 1}}, silu]}, {adaptive_avg_pool2d: [4, 3]}, flatten, {linear: 20}, elu, {linear: classes}]";
+                  {residual: [{conv2d: {out: 6, kernel: 3, padding: 1}}, silu]}, {adaptive_avg_pool2d: [4, 3]}, \
+                  flatten, {linear: 20}, elu, {linear: classes}]";
     let images =
         ["lenet5", "lenet", "cnn", "mlp", "resnet18: {width: 4}", "resnet20", "resnet50: {width: 4}"];
     let texts = [

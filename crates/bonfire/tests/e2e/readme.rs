@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use crate::program::Dir;
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The arguments of every command of ours in the console blocks of a text.
-fn commands(text: &str) -> Vec<Vec<String>> {
+pub(crate) fn commands(text: &str) -> Vec<Vec<String>> {
     let mut commands = Vec::new();
     let mut in_console = false;
     for line in text.lines().map(str::trim) {

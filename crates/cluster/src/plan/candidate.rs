@@ -5,7 +5,7 @@ use std::fmt;
 use bonfire_learn::OptimizerSpec;
 use bonfire_run::Overrides;
 use bonfire_run::run_file::arch::Arch;
-use bonfire_run::run_file::{Compression, ReduceOp, Settings, Span, Topology};
+use bonfire_run::run_file::{Compression, Every, ReduceOp, Settings, Span, Topology};
 use bonfire_run::schedule::RunSchedule;
 use bonfire_strategy::choice::most_steps;
 use bonfire_yaml::YamlError;
@@ -219,8 +219,9 @@ pub(super) fn rounds(settings: &Settings, samples: usize) -> (f64, f64) {
     let schedule = RunSchedule::of(settings, samples);
     let updates = schedule.updates_per_epoch as f64;
     let exact = match settings.file.checkpoint_every {
-        Span::Epochs(epochs) => 1.0 / epochs.max(1) as f64,
-        Span::Rounds(rounds) => updates / rounds.max(1) as f64,
+        Every::Span(Span::Epochs(epochs)) => 1.0 / epochs.max(1) as f64,
+        Every::Span(Span::Rounds(rounds)) => updates / rounds.max(1) as f64,
+        Every::Never => 0.0,
     };
     (updates, exact.min(updates))
 }

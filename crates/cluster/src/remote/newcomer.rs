@@ -65,7 +65,7 @@ impl Newcomer<'_> {
         let kept = loaded.take_if(|loaded| is_same(loaded));
         let Loaded { digest, dataset, .. } = loaded.insert(match kept {
             Some(kept) => kept,
-            None => self.load(welcome, source, settings.file.distribute == Distribute::Own, tell)?,
+            None => self.load(welcome, &settings, tell)?,
         });
         let layout = settings.file.model.build(&dataset.shape)?.layout().clone();
         let layout_digest = layout_digest(&layout).into_bytes().into();
@@ -78,23 +78,25 @@ impl Newcomer<'_> {
     fn load(
         &mut self,
         welcome: &proto::Welcome,
-        source: &Source,
-        is_own: bool,
+        settings: &Settings,
         tell: &mut dyn FnMut(Stage),
     ) -> Result<Loaded> {
+        let source = &settings.file.data;
         let (dataset, digest) = match welcome.ship {
-            true if is_own => {
+            true if settings.file.distribute == Distribute::Own => {
                 let form = self.shipped(welcome, tell)?;
-                let own = source.load_in_form(&form).map_err(|error| {
+                let mut own = source.load_in_form(&form).map_err(|error| {
                     anyhow!("{error}; `distribute: own` in the run file has every node train on its own data")
                 })?;
+                settings.hold_out(&mut own)?;
                 (own, welcome.data_digest.clone())
             }
             true => (self.shipped(welcome, tell)?, welcome.data_digest.clone()),
             false => {
-                let dataset = source.load().map_err(|error| {
+                let mut dataset = source.load().map_err(|error| {
                     anyhow!("{error}; `distribute: ship` in the run file takes the data from the head")
                 })?;
+                settings.hold_out(&mut dataset)?;
                 let digest = data_digest(&dataset)?.into();
                 (dataset, digest)
             }

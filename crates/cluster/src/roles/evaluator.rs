@@ -11,6 +11,10 @@ use super::node::{Connections, Next};
 use crate::mail::News;
 use bonfire_exchange::bytes_to_floats;
 use bonfire_run::job::Job;
+use bonfire_run::run::Evaluated;
+
+/// Of more classes the table of who was taken for whom is not sent: a frame is no place for it.
+const MOST_CLASSES: usize = 256;
 
 /// Measures what the head sends, one after the other.
 pub(crate) fn evaluate(connections: &mut Connections, job: &mut Job) -> Result<Next> {
@@ -46,12 +50,30 @@ fn take(job: &mut Job, measure: &proto::Measure, payload: &[u8]) -> Result<bool>
 fn measure_one(job: &mut Job, round: u64) -> proto::Evaluated {
     let started = Instant::now();
     let tally = job.measure();
+    let found = Evaluated::of(&tally, started.elapsed().as_secs_f64());
+    let confusion = found.confusion.unwrap_or_default();
     proto::Evaluated {
         round,
-        loss: tally.mean_loss(),
-        accuracy: tally.accuracy(),
-        macro_f1: tally.macro_f1(),
+        loss: found.loss,
+        accuracy: found.accuracy,
+        macro_f1: found.macro_f1,
         samples: job.dataset.test.len() as u64,
-        seconds: started.elapsed().as_secs_f64(),
+        seconds: found.seconds,
+        top5: found.top5,
+        confusion: if confusion.len() <= MOST_CLASSES { confusion.concat() } else { Vec::new() },
+    }
+}
+
+/// What an evaluator has to tell.
+pub(super) fn from_proto(found: &proto::Evaluated) -> Evaluated {
+    let classes = found.confusion.len().isqrt();
+    let is_square = classes > 0 && classes * classes == found.confusion.len();
+    Evaluated {
+        loss: found.loss,
+        accuracy: found.accuracy,
+        macro_f1: found.macro_f1,
+        top5: found.top5,
+        confusion: is_square.then(|| found.confusion.chunks_exact(classes).map(<[u64]>::to_vec).collect()),
+        seconds: found.seconds,
     }
 }

@@ -106,6 +106,7 @@ impl<'a> Halves<'a> {
             shape: Shape::Texts { words: source.max_words + 2, classes: text::STARS.len() },
             train: samples(train.texts),
             test: samples(test.texts),
+            dev: None,
             classes: text::STARS.map(str::to_owned).to_vec(),
             vocabulary: None,
         })

@@ -63,6 +63,7 @@ fn mapped(format: PixelFormat) -> Dataset {
         test: half(bytes.into()),
         vocabulary: None,
         classes: ["null", "één", "два"].map(str::to_owned).to_vec(),
+        dev: None,
     }
 }
 

@@ -190,6 +190,7 @@ impl SourceFields {
             label: self.label,
             resize: self.resize,
             part: SamplePart::default(),
+            dev: false,
             prepare,
             name: default.name,
         })

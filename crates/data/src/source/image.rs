@@ -60,6 +60,7 @@ pub(crate) fn dataset(
         shape: Shape::Images { height, width, channels, classes: classes.len() },
         train: Arc::new(Samples::Images(train)),
         test: Arc::new(Samples::Images(test)),
+        dev: None,
         vocabulary: None,
         classes,
     })

@@ -38,7 +38,7 @@ pub(crate) fn halves<T, I: Iterator<Item = Result<T>>>(
 /// A tag is kept in a byte.
 const TAG_LIMIT: usize = 256;
 
-/// A data set of sentences. The classes are the tags of both halves by name: a tag that only the test half has can
+/// A data set of sentences. The classes are the tags of all parts by name: a tag that only the test half has can
 /// not be learned, but it is part of the language, and to refuse the data for its sake would help nobody.
 pub(crate) fn tagging(
     source: &Source,
@@ -70,6 +70,7 @@ pub(crate) fn tagging(
         shape: Shape::Tagging { words: vocabulary.len(), tags: classes.len() },
         train: Arc::new(Samples::Sentences(train)),
         test: Arc::new(Samples::Sentences(test)),
+        dev: None,
         classes,
         vocabulary: Some(vocabulary),
     })
@@ -115,15 +116,16 @@ fn of_classes(
     classes: Vec<String>,
 ) -> Result<Dataset> {
     let mut words = Census::default();
-    let mut train = numbered_texts(source, train, "training", |word| words.note(word))?;
+    let mut train = numbered_texts(source, train, "training half", |word| words.note(word))?;
     let (vocabulary, numbers) = words.vocabulary(source.min_frequency, source.max_words);
     renumber(train.words.in_memory(), &numbers);
-    let test = numbered_texts(source, test, "test", |word| vocabulary.number(word))?;
+    let test = numbered_texts(source, test, "test half", |word| vocabulary.number(word))?;
     Ok(Dataset {
         name: source.name.clone(),
         shape: Shape::Texts { words: vocabulary.len(), classes: classes.len() },
         train: Arc::new(Samples::Texts(train)),
         test: Arc::new(Samples::Texts(test)),
+        dev: None,
         classes,
         vocabulary: Some(vocabulary),
     })
@@ -186,10 +188,7 @@ fn numbered_texts(
         }
     }
     if texts.labels.is_empty() {
-        return Err(Error::Mismatch(format!(
-            "data {}: no text of the {name} half has any words",
-            source.name
-        )));
+        return Err(Error::Mismatch(format!("data {}: no text of the {name} has any words", source.name)));
     }
     Ok(texts)
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::error::InventoryError;
-use super::hostfile;
+use super::{cloud, hostfile};
 
 /// How a file tells its hosts. JSON is YAML; a plain list is a hostfile without slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub(super) enum InventoryFormat {
     Ini,
     Yaml,
     Hostfile,
+    /// What the command line of a cloud prints.
+    Cloud,
 }
 
 /// Looks at what stands in a file. The table is in the documentation of the module above.
@@ -20,6 +22,9 @@ pub(super) fn recognise(path: &Path, text: &str) -> Result<InventoryFormat, Inve
     }
     if text.starts_with("$ANSIBLE_VAULT") {
         return Err(InventoryError::of_file(path, "is encrypted; decrypt it with `ansible-vault view`"));
+    }
+    if cloud::is_one(text) {
+        return Ok(InventoryFormat::Cloud);
     }
     let lines =
         || text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));

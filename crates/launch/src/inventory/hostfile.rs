@@ -1,6 +1,7 @@
 //! Hostfiles of OpenMPI and MPICH, and plain lists, which are hostfiles without slots.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::Path;
 
 use super::Host;
@@ -79,8 +80,16 @@ fn host(line: &str, has_keys: bool) -> Result<Host, String> {
         None => {}
     }
     let (mut given, mut most) = (None, None);
+    let (has_address, mut has_name) = (name.parse::<IpAddr>().is_ok(), false);
     for word in words {
         match word.split_once('=') {
+            // The first name behind an address is what the host is called; others are for other programs.
+            None if has_address && check_address(word).is_ok() && !word.contains('@') => {
+                if !has_name {
+                    word.clone_into(&mut host.name);
+                }
+                has_name = true;
+            }
             Some(("slots", value)) => given = Some(slots(value)?),
             Some(("max_slots" | "max-slots", value)) => most = Some(slots(value)?),
             _ => {

@@ -1,6 +1,7 @@
 //! Whole files of each format, and what they say.
 
 mod ansible;
+mod cloud;
 mod mangled;
 mod wrong;
 
@@ -198,6 +199,9 @@ fn plain_lists() {
     check("\u{feff}# hosts\r\npi1\r\n\r\n  pi2  \r\n", "pi1, pi2");
     check("fe80::1\n::1", "fe80::1, ::1");
     check("pi@pi1\npi1", "pi@pi1, pi1");
+    // As /etc/hosts has it.
+    check("172.31.16.226\tmaster\n172.31.27.245 worker1 w1\n", "master=172.31.16.226, worker1=172.31.27.245");
+    check("10.0.0.1 desk slots=2\n10.0.0.2\n", "desk=10.0.0.1 x2, 10.0.0.2");
     // As with MPI, a host that is named twice takes two.
     check("pi1\npi2\npi1\n", "pi1 x2, pi2");
 }

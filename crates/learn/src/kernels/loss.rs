@@ -26,6 +26,9 @@ pub(crate) fn cross_entropy(
                 }
                 let (best, top) = largest(row);
                 tally.count(best, target as usize);
+                if tally.wants_place() {
+                    tally.place(before(row, target as usize));
+                }
                 let score = row[target as usize] - top;
                 let mut sum = 0.0;
                 for x in row.iter_mut() {
@@ -73,6 +76,12 @@ pub(crate) fn binary_cross_entropy(
     }
 }
 
+/// How many values come before the one at a place when the largest comes first, and the first of equals.
+fn before(row: &[f32], place: usize) -> usize {
+    let value = row[place];
+    row.iter().enumerate().filter(|&(i, &x)| x > value || (x == value && i < place)).count()
+}
+
 /// The place of the largest value, the first of equals, and the value.
 #[inline(always)]
 fn largest(row: &[f32]) -> (usize, f32) {
@@ -83,4 +92,15 @@ fn largest(row: &[f32]) -> (usize, f32) {
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_has_its_place_among_the_others() {
+        let row = [0.5, 2.0, 2.0, -1.0];
+        assert_eq!([0, 1, 2, 3].map(|place| before(&row, place)), [2, 0, 1, 3]);
+    }
 }

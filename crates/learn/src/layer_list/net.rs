@@ -55,7 +55,7 @@ enum Step {
     Embedding(Embedding),
     Recurrent(Recurrent),
     LastWord,
-    LastStep,
+    BehindPadding,
     Residual(Residual),
 }
 
@@ -130,11 +130,11 @@ fn add_layer(layout: &mut Layout, layer: &PlannedLayer, steps: &mut Vec<Step>) {
             Step::Recurrent(Recurrent::new(layout, name, *inputs, stack))
         }
         LayerKind::LastWord => Step::LastWord,
-        LayerKind::LastStep => Step::LastStep,
+        LayerKind::LastStep => Step::BehindPadding,
         LayerKind::Sequential(layers) => return add_layers(layout, layers, steps),
         LayerKind::Residual { layers, shortcut, activation } => {
             steps.push(Step::Residual(residual(layout, layers, shortcut)));
-            return activation.into_iter().for_each(|function| add_function(steps, *function));
+            return activation.iter().for_each(|function| add_function(steps, *function));
         }
     };
     steps.push(step);
@@ -228,7 +228,7 @@ fn run(steps: &[Step], tape: &mut Tape<'_>, mut x: Var, mut residual: Option<Var
             Step::Embedding(_) => unreachable!("words are only the input"),
             Step::Recurrent(recurrent) => recurrent.forward(tape, x),
             Step::LastWord => tape.last_word(x),
-            Step::LastStep => tape.last_step(x),
+            Step::BehindPadding => tape.last_step(x),
             Step::Residual(block) => block.forward(tape, x),
         };
     }

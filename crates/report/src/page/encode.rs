@@ -6,6 +6,7 @@ use crate::event::{Event, NodeLine, SampleLine, Stamped};
 use crate::number;
 use crate::phases::Phase;
 use crate::roster::{self, Roster};
+use crate::summary::Summary;
 use crate::transcript;
 
 /// An event for the page, if it shows such events.
@@ -32,7 +33,11 @@ pub(crate) fn encode(stamped: &Stamped) -> Option<Value> {
             json!(["h", at, round, shares])
         }
         Event::Updates { .. } => return None,
-        Event::Ended { summary } => json!(["z", at, serde_json::to_value(summary).ok()?]),
+        Event::Ended { summary } => {
+            // Of very many classes these would be most of the page.
+            let summary = Summary { classes: None, confusion: None, ..(**summary).clone() };
+            json!(["z", at, serde_json::to_value(summary).ok()?])
+        }
         _ => return told(stamped),
     })
 }
@@ -128,6 +133,15 @@ fn told(stamped: &Stamped) -> Option<Value> {
                 format!("{accuracy} reach the target of {level}"),
                 Some(target.to_string()),
             )
+        }
+        Event::StoppedEarly { round, .. } => {
+            let text = transcript::stopped_early(&stamped.event).unwrap_or_default();
+            (Some(*round), "stopped", text, None)
+        }
+        Event::Tested { round, loss, accuracy, .. } => {
+            let (loss, accuracy) = (number::decimal(*loss), number::percent(*accuracy));
+            let text = format!("the best by validation: {accuracy} right on test data, loss {loss}");
+            (Some(*round), "tested", text, None)
         }
         Event::Waiting { deadline_s, .. } => {
             let text =

@@ -10,7 +10,7 @@ use bonfire_report::{Event, Exit, Log, RunFolder, TensorBoard, View, read_events
 
 use super::watch::RunWatch;
 use super::{Run, Window, board, planned_end};
-use crate::checkpoint::{self, Checkpoint, Progress};
+use crate::checkpoint::{self, Checkpoint, Progress, best};
 use crate::job::Job;
 use crate::replica::Replica;
 use crate::run_file::Span;
@@ -91,6 +91,7 @@ impl Run {
             first_step_s: None,
             samples: 0,
             evaluated: None,
+            tested: None,
             window: Window { since: started, samples: 0, tally: Tally::default() },
             epoch_started: started,
             epoch_paused_s: 0.0,
@@ -104,7 +105,8 @@ impl Run {
 
     /// Writes what it takes to make the run again, beside the training.
     pub fn describe(&mut self) -> Result<()> {
-        let state = state::write_in_background(self.folder.state(), Arc::clone(&self.job.dataset));
+        let (dataset, held_out) = (Arc::clone(&self.job.dataset), self.job.held_out.clone());
+        let state = state::write_in_background(self.folder.state(), dataset, held_out);
         self.state = Some(state.context("cannot start a thread")?);
         Ok(())
     }
@@ -143,6 +145,14 @@ fn refuse_if_complete(job: &Job, folder: &RunFolder, progress: &Progress) -> Res
         bail!(
             "{path}: the run is complete, all {} rounds are done; to go on: --set {key}=N",
             job.schedule.updates()
+        );
+    }
+    if end == Exit::StoppedEarly {
+        bail!(
+            "{path}: the run stopped early in round {}, after {} evaluations without a better one; to go on: \
+             --set patience=N",
+            progress.round,
+            progress.since_best
         );
     }
     let round = progress.target_reached_round.unwrap_or(progress.round);
@@ -184,6 +194,7 @@ fn restore(job: &mut Job, folder: &RunFolder) -> Result<Restored> {
     let (found, skipped) = checkpoint::newest_whole(&folder.checkpoints(), job.layout())?;
     let Some(Checkpoint { parameters, moments, velocity, mut progress, file }) = found else {
         job.replica = Replica::of(&job.settings, job.layout());
+        best::restore(&folder.checkpoints(), None)?;
         return Ok(Restored { progress: Progress::default(), from: "the beginning".to_owned(), skipped });
     };
     if !job.replica.restore(progress.optimizer_steps, moments, velocity) {
@@ -196,6 +207,14 @@ fn restore(job: &mut Job, folder: &RunFolder) -> Result<Restored> {
     if progress.units == 0 {
         // Written before units were counted, when all workers were in step.
         progress.units = progress.round * job.settings.workers as u64;
+    }
+    let mut skipped = skipped;
+    if !best::restore(&folder.checkpoints(), progress.best.as_ref())? {
+        skipped.push(format!(
+            "the best parameters so far, which are gone from {}",
+            folder.checkpoints().display()
+        ));
+        (progress.best, progress.since_best) = (None, 0);
     }
     Ok(Restored { progress, from: file.display().to_string(), skipped })
 }

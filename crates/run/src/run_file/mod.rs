@@ -7,14 +7,17 @@ pub mod arch;
 pub mod cast;
 mod clients;
 mod elsewhere;
+mod every;
 mod local_steps;
 mod ranks;
 mod shares;
 mod span;
+mod travel;
+mod validation;
 
 use serde::{Deserialize, Serialize};
 
-use bonfire_data::Source;
+use bonfire_data::{Source, Validation};
 use bonfire_learn::kernels::low_rank::MOST_RANK;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule, SgdOptions};
 use bonfire_report::Watts;
@@ -23,10 +26,13 @@ use bonfire_yaml::{Tree, YamlError, to_yaml};
 use arch::{Allreduce, Arch, GlobalServer, MOST_SECONDS, ParameterServer, is_default};
 pub use arch::{Engine, HeadSpec, ReduceOp, RelayPlan, ServerRule, Topology};
 pub use elsewhere::of_flag;
+pub use every::Every;
 pub use local_steps::{Easgd, LaterSteps, LocalSteps, Outer};
 pub use ranks::Ranks;
 pub use shares::{ShareRule, Shares};
 pub use span::Span;
+pub use travel::{Compression, Distribute};
+pub use validation::BestBy;
 
 /// The keys below which exactly one name stands: another replaces it.
 const CHOICES: &[&str] = &["model", "optimizer", "schedule", "compression"];
@@ -57,8 +63,20 @@ pub struct RunFile {
     pub num_server_rounds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_accuracy: Option<f64>,
+    /// What a run is judged by while it trains. Then the test half is measured once, at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validation: Option<Validation>,
+    /// With it: which evaluation is the best.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_by: Option<BestBy>,
+    /// With it: after so many evaluations without a better one the run ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
     pub eval_every: Span,
-    pub checkpoint_every: Span,
+    /// Whether the parameters are also measured before the first round.
+    #[serde(skip_serializing_if = "is_default")]
+    pub eval_at_start: bool,
+    pub checkpoint_every: Every,
     pub keep_checkpoints: usize,
     pub seed: u64,
     pub arch: Arch,
@@ -121,41 +139,6 @@ pub struct RunFile {
     pub histograms: bool,
 }
 
-/// Where a node takes the data from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Distribute {
-    /// Every node has them, or makes them, under the same name or path.
-    #[default]
-    Local,
-    /// From the head.
-    Ship,
-    /// Every node has its own, which stay there: they are other ones, and not as many.
-    Own,
-}
-
-/// How gradients travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    /// As they are.
-    #[default]
-    None,
-    /// As they are, packed.
-    Lossless,
-    /// In half the bytes, rounded to 11 bits.
-    F16,
-    /// In a quarter of the bytes, rounded to 127 steps of the largest value of a block.
-    Int8,
-    /// Matrices as two factors of this rank.
-    PowerSgd(usize),
-    /// This part of the values, the largest; the others are added to the next ones.
-    #[serde(rename = "top_k")]
-    TopK(f32),
-    /// As they are at first; then what suits the network, by what the first rounds took.
-    Auto,
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_true(value: &bool) -> bool {
     *value
@@ -176,8 +159,12 @@ impl Default for RunFile {
             epochs: None,
             num_server_rounds: None,
             target_accuracy: None,
+            validation: None,
+            best_by: None,
+            patience: None,
             eval_every: Span::Epochs(1),
-            checkpoint_every: Span::Epochs(1),
+            eval_at_start: false,
+            checkpoint_every: Every::Span(Span::Epochs(1)),
             keep_checkpoints: 3,
             seed: 1234,
             arch: Arch::default(),
@@ -278,6 +265,7 @@ impl Settings {
         elsewhere::check(&tree)?;
         let mut file: RunFile = tree.read()?;
         check_ranges(&tree, &file)?;
+        validation::check(&tree, &mut file)?;
         if let Some(workers) = overrides.workers {
             set_workers(&mut file, workers)?;
         }
@@ -337,6 +325,7 @@ impl Settings {
             ("optimizer", a.optimizer.name() == b.optimizer.name()),
             ("batch_size", a.batch_size == b.batch_size),
             ("seed", a.seed == b.seed),
+            ("validation", a.validation == b.validation),
             ("the number of workers", self.workers == other.workers),
         ];
         same.iter().find(|(_, same)| !same).map(|(key, _)| *key)

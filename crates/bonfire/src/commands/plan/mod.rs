@@ -73,7 +73,8 @@ impl PlannedRun {
             None => ("run file".to_owned(), String::new()),
         };
         let settings = Settings::read(&origin, &text, &Overrides { set, ..Overrides::default() }, 1)?;
-        let dataset = settings.file.data.load().map_err(|error| settings.wrong("data", error))?;
+        let mut dataset = settings.file.data.load().map_err(|error| settings.wrong("data", error))?;
+        settings.hold_out(&mut dataset).map_err(|error| settings.wrong("validation", error))?;
         let model = settings.file.model.build(&dataset.shape);
         let layout = model.map_err(|error| settings.wrong("model", error))?.layout().clone();
         Ok(Self { settings, text, dataset, layout })

@@ -18,6 +18,7 @@ use bonfire_wire::Ticket;
 use super::super::WRONG_INPUT;
 use super::super::show::begins;
 use super::RunOnHostsArgs;
+use crate::device_pool;
 
 /// A run file with the roles that it has to give.
 #[derive(Debug)]
@@ -65,7 +66,9 @@ impl RunPlan {
             set.push(format!("workers={}", slots.saturating_sub(others).max(1)));
         }
         let is_made = known(&settings.file.data.name).is_some_and(|known| known.made);
-        if !settings.says("distribute") && (!is_made || args.data.is_some()) {
+        // Which data such a file is for is found where the head is.
+        let is_open = device_pool::data_of(text, &set).is_some();
+        if !settings.says("distribute") && (!is_made || is_open || args.data.is_some()) {
             set.push("distribute=ship".to_owned());
         }
         let settings = read(&set)?;

@@ -19,10 +19,11 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 
 use super::claim::plain;
+use super::evaluator;
 use super::registry::{Node, Notice, Registry, Role};
 use crate::mail::Mailbox;
 use balance::Balance;
-use bonfire_run::run::{Evaluated, NodeTraffic, Run};
+use bonfire_run::run::{NodeTraffic, Run};
 use bonfire_run::run_file::Topology;
 use bonfire_run::schedule::Due;
 pub use gather::Absent;
@@ -55,12 +56,14 @@ pub(crate) struct Head<'a> {
 }
 
 /// What the evaluator was asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Question {
     round: u64,
     /// How far the run was.
     epochs: f64,
     asked: Instant,
+    /// What is measured, if it is to be kept should it be the best.
+    parameters: Option<Vec<f32>>,
 }
 
 /// How long an evaluator may take at least for its last answers, however quick it was before: its machine may be busy.
@@ -111,6 +114,7 @@ pub(crate) fn lead(
     let reason = match &led {
         Ok(Exit::Done) => "all rounds are done".to_owned(),
         Ok(Exit::TargetReached) => "the target is reached".to_owned(),
+        Ok(Exit::StoppedEarly) => "no evaluation was better for long enough".to_owned(),
         Ok(Exit::Interrupted) => "the user stopped the run".to_owned(),
         Ok(Exit::Failed) => "the run failed".to_owned(),
         Err(error) => format!("{error:#}"),
@@ -327,7 +331,8 @@ impl Head<'_> {
                 let _ = evaluator.outbox.send(Frame { body: Body::Measure(measure), payload });
             }
             let (epochs, asked) = (self.run.epochs(), self.mailbox.now());
-            self.measuring.push(Question { round, epochs, asked });
+            let parameters = self.run.job.held_out.is_some().then(|| self.run.job.replica.parameters.clone());
+            self.measuring.push(Question { round, epochs, asked, parameters });
             here.evaluation = false;
         }
         self.exit = self.exit.or(self.run.carry_out(here));
@@ -336,20 +341,14 @@ impl Head<'_> {
     /// Takes what the evaluator found.
     fn measured(&mut self, found: &proto::Evaluated) {
         let place = self.measuring.iter().position(|question| question.round == found.round);
-        let Some(Question { round, epochs, asked }) = place.map(|place| self.measuring.remove(place)) else {
-            return;
-        };
+        let Some(question) = place.map(|place| self.measuring.remove(place)) else { return };
+        let Question { round, epochs, asked, parameters } = question;
         self.slowest = self.slowest.max(self.mailbox.now() - asked);
-        let evaluated = Evaluated {
-            loss: found.loss,
-            accuracy: found.accuracy,
-            macro_f1: found.macro_f1,
-            seconds: found.seconds,
-        };
-        if self.run.measured(round, epochs, evaluated) {
+        let end = self.run.measured(round, epochs, evaluator::from_proto(found), parameters.as_deref());
+        if end.is_some() && self.run.saves() {
             self.run.checkpoint();
-            self.exit = self.exit.or(Some(Exit::TargetReached));
         }
+        self.exit = self.exit.or(end);
     }
 
     /// Whether nothing is left to measure after the last round. An evaluator that is there and does not answer is
