@@ -49,7 +49,7 @@ impl Source {
             place.map(|place| place as u8).ok_or_else(|| {
                 let known = form.classes.join(", ");
                 Error::Mismatch(format!(
-                    "data {}: the class {class} is not among those to learn: {known}",
+                    "data {}: the class {class} is not among those that the head learns: {known}",
                     self.name
                 ))
             })
@@ -170,7 +170,7 @@ mod tests {
         let heads = made("digits", 50, 3).load().expect("data").form();
         let error = made("reviews", 50, 3).load_in_form(&heads).expect_err("another kind").to_string();
         assert!(
-            error.contains("is not among those to learn") || error.contains("but those of the head"),
+            error.contains("is not among those that the head learns") || error.contains("but those of the head"),
             "{error}"
         );
     }

@@ -79,7 +79,7 @@ fn the_part_of_a_folder_is_read_with_its_words_and_classes() {
     assert!(source.load().unwrap().dev.is_none());
     write("dev.conllu", &word("!", "SYM"));
     let error = source.load().unwrap_err().to_string();
-    assert!(error.contains("the class SYM is not among those to learn: DET, NOUN"), "{error}");
+    assert!(error.contains("the class SYM is not among those that the head learns: DET, NOUN"), "{error}");
     write("dev.conllu", &(word("the", "DET") + &word("!", "NOUN")));
     let dataset = source.load().unwrap();
     assert_eq!(dataset.classes, ["DET", "NOUN"]);
