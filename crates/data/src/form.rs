@@ -170,7 +170,8 @@ mod tests {
         let heads = made("digits", 50, 3).load().expect("data").form();
         let error = made("reviews", 50, 3).load_in_form(&heads).expect_err("another kind").to_string();
         assert!(
-            error.contains("is not among those that the head learns") || error.contains("but those of the head"),
+            error.contains("is not among those that the head learns")
+                || error.contains("but those of the head"),
             "{error}"
         );
     }
