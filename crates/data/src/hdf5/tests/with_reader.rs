@@ -44,7 +44,8 @@ fn texts(samples: &Samples) -> &Texts {
 fn all_texts(dataset: &Dataset) -> Vec<(Vec<u32>, u8)> {
     let half = |samples: &Samples| -> Vec<(Vec<u32>, u8)> {
         let texts = texts(samples);
-        let words = |i: usize| texts.words[texts.starts[i] as usize..texts.starts[i + 1] as usize].to_vec();
+        let words =
+            |i: usize| texts.words.to_vec()[texts.starts[i] as usize..texts.starts[i + 1] as usize].to_vec();
         texts.labels.iter().enumerate().map(|(i, &label)| (words(i), label)).collect()
     };
     [half(&dataset.train), half(&dataset.test)].concat()
