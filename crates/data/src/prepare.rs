@@ -1,7 +1,7 @@
 //! From raw reviews to numbers: what becomes of a collection of texts with ratings before a model reads it.
 //!
 //! A preparation is three steps, each of which is a pure function of a text or of equal texts: *map* cleans a text
-//! ([`Mapper`]), *reduce* makes equal texts one ([`Ratings`](rating::Ratings)) and *encode* numbers its words. On one
+//! ([`Mapper`]), *reduce* makes equal texts one (`Ratings`) and *encode* numbers its words. On one
 //! machine [`Preparation`] runs them over files of any size with as much memory as it is given: sorted runs on disk
 //! that are merged. On a cluster somebody else sorts, and the steps are filters ([`filter`]).
 //!
