@@ -7,6 +7,8 @@ mod check;
 mod data;
 mod eval;
 mod export;
+#[cfg(feature = "flame")]
+mod flame_args;
 mod fleet_args;
 mod head;
 mod host;

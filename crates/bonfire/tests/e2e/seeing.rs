@@ -58,6 +58,19 @@ fn workers_of_a_process_and_their_machine_are_sampled() {
     assert!(time.contains("% computing"), "{time}");
 }
 
+/// Where the program is built for it.
+#[cfg(feature = "flame")]
+#[test]
+fn a_flame_graph_is_drawn() {
+    let dir = Dir::new();
+    let short = "data={name: digits, train: 6000, test: 500}\n epochs=2";
+    let ended = dir.bonfire("train --quiet --out run --flame flame.svg").set(short).succeed();
+    assert!(ended.stderr.contains("flame graph: flame.svg"), "{}", ended.stderr);
+    let drawn = std::fs::read_to_string(dir.path("flame.svg")).expect("a file");
+    assert!(drawn.contains("<svg") && drawn.contains("worker-0"), "{drawn}");
+    dir.bonfire("train --quiet --flame none/flame.svg").run().refuse("--flame: cannot write none/flame.svg");
+}
+
 #[test]
 fn nodes_tell_the_head_how_they_are() {
     for (settings, phases) in [
