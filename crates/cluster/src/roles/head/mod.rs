@@ -1,6 +1,6 @@
 //! The head: owns a run. Waits for nodes, gives them their roles, and leads them to the end.
 
-mod balance;
+pub(crate) mod balance;
 mod gather;
 mod group;
 mod server;
