@@ -69,7 +69,7 @@ mod trace;
 mod transcript;
 
 pub use bars::Bars;
-pub use energy::{EnergyLabel, EnergyMeter, Watts};
+pub use energy::{EnergyBook, EnergyLabel, EnergyMeter, HostEnergy, Watts};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, NodeLine, SampleLine, ShareLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
