@@ -52,6 +52,7 @@ mod run_folder;
 mod seed;
 mod seeing;
 mod shares;
+mod serve;
 mod stop;
 mod strangers;
 mod sweep;
