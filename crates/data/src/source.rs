@@ -227,10 +227,7 @@ impl Source {
         found(&self.name).ok_or_else(|| {
             let places =
                 folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
-            let how = match known(&self.name).and_then(|known| known.home) {
-                Some(home) => format!("put there: {home}"),
-                None => format!("get it with: bonfire data get {}", self.name),
-            };
+            let how = format!("get it with: bonfire data get {}", self.name);
             Error::Mismatch(format!("data: {} is not on this machine (looked in {places}); {how}", self.name))
         })
     }
@@ -245,9 +242,7 @@ impl Source {
             };
             return Error::format(path, message);
         }
-        // Only what can be had without a visit to a web page.
-        let at_hand = KNOWN.iter().filter(|known| known.home.is_none());
-        let names = at_hand.map(|known| known.name).collect::<Vec<_>>().join(", ");
+        let names = KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
         Error::Mismatch(format!(
             "data: {:?} is neither a folder nor a known name; known are {names}; did you mean {}?",
             self.name,
