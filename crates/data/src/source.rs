@@ -67,6 +67,9 @@ pub struct Source {
     /// The column or key of its label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The column of a number that is learned in the place of a class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
     /// The size that images of a folder get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resize: Option<Resize>,
@@ -112,6 +115,7 @@ impl Source {
             augment: None,
             text: None,
             label: None,
+            value: None,
             resize: None,
             prepare: None,
             part: SamplePart::default(),
@@ -122,6 +126,10 @@ impl Source {
     /// Makes or reads the data.
     pub fn load(&self) -> Result<Dataset> {
         let mut dataset = self.load_halves()?;
+        if self.value.is_some() && !dataset.classes.is_empty() {
+            let message = "data: value is for tables: a file that ends in .csv, or a folder with train.csv and test.csv";
+            return Err(Error::Mismatch(message.to_owned()));
+        }
         if self.dev {
             dataset.dev = self.load_validation(&dataset)?;
         }

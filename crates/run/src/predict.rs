@@ -38,6 +38,8 @@ pub enum Prediction {
         /// Of every class, in their order, before softmax; one if it decides between two.
         scores: Vec<f32>,
     },
+    /// Of a row, where a number was learned.
+    Value { input: String, value: f32 },
     /// Of a sentence.
     Tags { input: String, words: Vec<String>, tags: Vec<String>, probabilities: Vec<f32> },
 }
@@ -149,8 +151,12 @@ impl Predictor {
         for batch in self.batches(samples) {
             let (rows, width) = self.scores(&batch);
             for row in rows.chunks_exact(width) {
-                let (label, probability) = self.answer(row);
                 let input = inputs[found.len()].clone();
+                if let Head::SquaredError = self.plan.head {
+                    found.push(Prediction::Value { input, value: row[0] });
+                    continue;
+                }
+                let (label, probability) = self.answer(row);
                 found.push(Prediction::Class { input, label, probability, scores: row.to_vec() });
             }
         }
