@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use ureq::Agent;
 use ureq::http::{Response, StatusCode};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
+use ureq::{Agent, Proxy};
 
 /// How long a server may take to be found, to be reached and to begin its answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -57,10 +57,15 @@ impl Downloader {
             Ok(roots) => (roots, None),
             Err(error) => (Vec::new(), Some(format!("{error:#}"))),
         };
-        Ok(Self { lacks, ..Self::trusting(&roots, folder, PATIENCE) })
+        Ok(Self { lacks, ..Self::trusting(&roots, folder, PATIENCE, Proxy::try_from_env()) })
     }
 
-    pub(super) fn trusting(roots: &[Certificate<'static>], folder: PathBuf, patience: Duration) -> Self {
+    pub(super) fn trusting(
+        roots: &[Certificate<'static>],
+        folder: PathBuf,
+        patience: Duration,
+        proxy: Option<Proxy>,
+    ) -> Self {
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
             .root_certs(RootCerts::new_with_certs(roots))
@@ -68,6 +73,7 @@ impl Downloader {
             .build();
         let agent = Agent::config_builder()
             .tls_config(tls)
+            .proxy(proxy)
             .http_status_as_error(false)
             .timeout_resolve(Some(patience))
             .timeout_connect(Some(patience))

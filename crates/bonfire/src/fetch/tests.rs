@@ -44,9 +44,9 @@ fn packed(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A downloader that does not wait long.
+/// A downloader that is not sent through a proxy by the environment and does not wait long.
 fn impatient(folder: &Path) -> Downloader {
-    Downloader::trusting(&[], folder.join("downloads"), Duration::from_secs(5))
+    Downloader::trusting(&[], folder.join("downloads"), Duration::from_secs(5), None)
 }
 
 /// A web server on a port of its own, and its address. `spoil` gets the name of the part that was asked for and the

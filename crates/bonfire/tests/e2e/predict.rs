@@ -75,7 +75,7 @@ fn onnxruntime_finds_the_same_scores() {
         return;
     };
     compare_scores(&python, "run_onnx.py", |dir| {
-        dir.bonfire("export run --onnx -o model.onnx").succeed();
+        dir.bonfire("export run --onnx --round 3 -o model.onnx").succeed();
     });
 }
 
@@ -90,7 +90,7 @@ fn pytorch_finds_the_same_scores() {
     compare_scores(&python, "run_pytorch.py", |dir| {
         let module = dir.bonfire("model run/run.yml --pytorch").succeed().stdout;
         dir.write("module.py", module);
-        dir.bonfire("export run -o weights.safetensors").succeed();
+        dir.bonfire("export run --round 3 -o weights.safetensors").succeed();
     });
 }
 
@@ -136,7 +136,8 @@ fn compare_scores(python: &str, script: &str, export: impl Fn(&Dir)) {
         dir.write("inputs.txt", if data == "numbers" { "1,2\n3,4.5\n-1,0\n" } else { words });
         let images = ["files/t10k-images-idx3-ubyte", "files/t10k-images-idx3-ubyte.gz"];
         let images = images.into_iter().find(|name| dir.path(name).exists());
-        let found = dir.bonfire("predict run --json").arg(images.unwrap_or("inputs.txt")).succeed().stdout;
+        let found =
+            dir.bonfire("predict run --json --round 3").arg(images.unwrap_or("inputs.txt")).succeed().stdout;
         dir.write("found.jsonl", found);
         let script = format!("{}/tests/e2e/{script}", env!("CARGO_MANIFEST_DIR"));
         let output = Command::new(python).arg(script).arg(dir.path(".")).output().expect("a Python");
