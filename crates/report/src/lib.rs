@@ -10,8 +10,8 @@
 //! 2. `folder`: where a run keeps it;
 //! 3. `log`: how an event gets there, and how a log is read back after a crash;
 //! 4. `terminal` and `bars`: the views; `transcript`, `roster`, `heading` and [`number`] make their text;
-//! 5. `page`: charts of a run, or of several; `serve`: the same while it goes on, and figures for Prometheus;
-//!    `tensorboard`: the same for others to show;
+//! 5. `page`: charts of a run, or of several; `serve`: the same while it goes on, and figures for Prometheus, over
+//!    [`http`]; `tensorboard`: the same for others to show;
 //! 6. `facts` and `git`: what a run was started on and from; `energy`, `machine` and `phases`: what it took, and when.
 //!
 //! # Example
@@ -48,6 +48,7 @@ mod float;
 mod folder;
 mod git;
 mod heading;
+pub mod http;
 mod log;
 mod machine;
 mod metrics;

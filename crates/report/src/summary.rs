@@ -36,6 +36,11 @@ pub struct Summary {
     pub accuracy: Option<f64>,
     pub best_accuracy: Option<f64>,
     pub macro_f1: Option<f64>,
+    /// Of a number that is learned: the root of the mean squared error, the mean absolute one, and which part of the
+    /// variance is explained.
+    pub rmse: Option<f64>,
+    pub mae: Option<f64>,
+    pub r2: Option<f64>,
     /// How often the right class was among the five most likely; of more than five classes.
     pub top5_accuracy: Option<f64>,
     /// Of the best evaluation of a run that is judged by validation. What was measured is then the test half.
@@ -142,6 +147,9 @@ mod tests {
             accuracy: None,
             best_accuracy: None,
             macro_f1: None,
+            rmse: None,
+            mae: None,
+            r2: None,
             top5_accuracy: None,
             validation_loss: None,
             validation_accuracy: None,
@@ -169,7 +177,7 @@ mod tests {
         let counted = ["target_reached_round", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
         let energy = ["wh", "waiting_wh", "hosts_wh", "wh_per_1000_samples", "energy", "time"];
         let validated = ["validation_loss", "validation_accuracy", "best_round"];
-        let told_apart = ["top5_accuracy", "classes", "confusion"];
+        let told_apart = ["top5_accuracy", "classes", "confusion", "rmse", "mae", "r2"];
         let groups = measured.into_iter().chain(counted).chain(energy);
         for key in groups.chain(validated).chain(told_apart) {
             assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
@@ -190,12 +198,16 @@ mod tests {
             ["first_step_s", "macro_f1", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
         let newest =
             ["wh", "wh_per_1000_samples", "energy", "time", "top5_accuracy", "validation_loss", "hosts_wh"];
-        let latest = ["validation_accuracy", "best_round", "classes", "confusion", "waiting_wh"];
+        let latest =
+            ["validation_accuracy", "best_round", "classes", "confusion", "rmse", "mae", "r2", "waiting_wh"];
         let is_old = |key: &str| !newer.contains(&key) && !newest.contains(&key) && !latest.contains(&key);
         json.as_object_mut().unwrap().retain(|key, _| is_old(key));
         let back: Summary = serde_json::from_value(json).unwrap();
         let expect = Summary { first_step_s: None, macro_f1: None, ..sample::summary() };
         let alone = Summary {
+            rmse: None,
+            mae: None,
+            r2: None,
             top5_accuracy: None,
             validation_loss: None,
             validation_accuracy: None,

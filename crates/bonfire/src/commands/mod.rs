@@ -28,6 +28,7 @@ mod ranks;
 mod report;
 mod run;
 mod run_args;
+mod serve;
 mod setup;
 mod show;
 mod sibling;
@@ -111,6 +112,8 @@ enum Command {
     Model(model::ModelArgs),
     /// Say what a trained model says about texts, images or rows
     Predict(predict::PredictArgs),
+    /// Answer the same over HTTP
+    Serve(serve::ServeArgs),
     /// Write the parameters of a run for PyTorch, or as ONNX
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
@@ -143,6 +146,7 @@ impl Command {
                 | Self::Bench(_)
                 | Self::Plan(_)
                 | Self::Predict(_)
+                | Self::Serve(_)
         )
     }
 
@@ -170,6 +174,7 @@ impl Command {
             Self::Report(args) => report::run(&args).map(done),
             Self::Model(args) => model::run(&args).map(done),
             Self::Predict(args) => predict::run(&args).map(done),
+            Self::Serve(args) => serve::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
             Self::Prepare(args) => prepare::run(args).map(done),

@@ -20,6 +20,8 @@ impl Run {
         // Of a run that is judged by validation only the test at its end counts.
         let is_validated = self.job.held_out.is_some();
         let measured = if is_validated { &self.tested } else { &self.evaluated }.as_ref();
+        // What learns a number has no accuracy.
+        let is_number = self.job.dataset.classes.is_empty();
         Summary {
             name: self.job.settings.file.name.clone(),
             model: self.job.model_name.clone(),
@@ -36,12 +38,15 @@ impl Run {
                 .filter(|_| exit != Exit::Failed)
                 .unwrap_or(progress.ledger.mean_loss()),
             eval_loss: measured.map(|measured| measured.loss),
-            accuracy: measured.map(|measured| measured.accuracy),
-            best_accuracy: progress.best_accuracy,
+            accuracy: measured.map(|measured| measured.accuracy).filter(|_| !is_number),
+            best_accuracy: progress.best_accuracy.filter(|_| !is_number),
+            rmse: measured.filter(|_| is_number).map(|measured| measured.loss.sqrt()),
+            mae: measured.and_then(|measured| measured.mae),
+            r2: measured.and_then(|measured| measured.r2),
             macro_f1: measured.and_then(|measured| measured.macro_f1),
             top5_accuracy: measured.and_then(|measured| measured.top5),
             validation_loss: progress.best.as_ref().map(|best| best.loss),
-            validation_accuracy: progress.best.as_ref().map(|best| best.accuracy),
+            validation_accuracy: progress.best.as_ref().map(|best| best.accuracy).filter(|_| !is_number),
             best_round: progress.best.as_ref().map(|best| best.round),
             classes: measured.and_then(|measured| measured.by_class(&self.job.dataset.classes)),
             confusion: measured.and_then(|measured| measured.confusion.clone()),
