@@ -81,7 +81,7 @@ pub use machine::{MachineSample, MachineWatch};
 pub use page::{report_page, write_report};
 pub use phases::{Phase, Phases, TimeBook};
 pub use serve::{PageServer, PageSource};
-pub use status::{status_line, status_table};
+pub use status::{StatusTable, status_line, status_table};
 pub use summary::{ClassLine, Exit, Summary};
 pub use tensorboard::{GraphLayer, TensorBoard, TensorBoardFacts};
 pub use terminal::{Json, PlainLines, View};

@@ -49,6 +49,9 @@ pub(crate) struct HeadArgs {
     /// How many seconds nodes may take to join
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     wait: u64,
+    #[cfg(feature = "flame")]
+    #[command(flatten)]
+    flame: super::flame_args::FlameArgs,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -56,6 +59,8 @@ pub(crate) struct HeadArgs {
 }
 
 pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
+    #[cfg(feature = "flame")]
+    let _flame = args.flame.start()?;
     // Who says where to listen hands the ticket on by other means.
     if args.listen.is_none()
         && let Some(place) = args.ranks.place(false)?

@@ -8,6 +8,8 @@ mod completions;
 mod data;
 mod eval;
 mod export;
+#[cfg(feature = "flame")]
+mod flame_args;
 mod fleet_args;
 mod head;
 mod host;

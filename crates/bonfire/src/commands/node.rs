@@ -45,12 +45,17 @@ pub(crate) struct NodeArgs {
     quiet: bool,
     #[command(flatten)]
     ranks: RankArgs,
+    #[cfg(feature = "flame")]
+    #[command(flatten)]
+    flame: super::flame_args::FlameArgs,
     /// Without a ticket: the head was started without TLS
     #[arg(long)]
     insecure: bool,
 }
 
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode> {
+    #[cfg(feature = "flame")]
+    let _flame = args.flame.start()?;
     let mut told = 0;
     let mut tell = |stage: &Stage| {
         if !args.quiet {
