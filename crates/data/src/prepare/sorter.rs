@@ -16,8 +16,8 @@ const FEW: usize = 8;
 /// So are texts that have so many letters in common: most of them are equal.
 const DEEP: usize = 256;
 
-/// Offsets are kept in 32 bits.
-const MOST_BYTES: usize = 3 << 30;
+/// Offsets are kept in 32 bits; a machine of 32 bits has no single block that is so large.
+const MOST_BYTES: usize = if usize::BITS < 64 { 1 << 30 } else { 3 << 30 };
 
 /// Cleaned texts with their ratings, in the order in which they came.
 #[derive(Debug)]
