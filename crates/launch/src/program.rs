@@ -18,6 +18,8 @@ pub struct Program {
     pub bytes: u64,
     pub version: String,
     pub sha256: String,
+    /// What it runs on, as the compiler names it.
+    pub arch: String,
 }
 
 /// Written aside, compared, renamed: what is seen under the name is whole. What an earlier copy left is taken away.
@@ -43,10 +45,10 @@ impl Program {
         // The kernel's own link holds also when the file was replaced, as a build does it.
         let link = PathBuf::from("/proc/self/exe");
         let path = if link.exists() { link } else { std::env::current_exe()? };
-        Self::at(path, version)
+        Self::at(path, version, std::env::consts::ARCH)
     }
 
-    fn at(path: PathBuf, version: &str) -> io::Result<Self> {
+    pub(crate) fn at(path: PathBuf, version: &str, arch: &str) -> io::Result<Self> {
         let mut hash = Sha256::new();
         let mut file = File::open(&path)?;
         let mut chunk = vec![0; 1 << 20];
@@ -57,20 +59,32 @@ impl Program {
             }
         }
         let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { bytes: fs::metadata(&path)?.len(), path, version: version.to_owned(), sha256 })
+        Ok(Self {
+            bytes: fs::metadata(&path)?.len(),
+            path,
+            version: version.to_owned(),
+            sha256,
+            arch: arch.to_owned(),
+        })
     }
 
-    /// Where it stands on every host, below the home folder. Others stand beside it.
-    pub fn place(&self) -> String {
+    /// Where it stands on every host, below the home folder. Others stand beside it. On hosts of another architecture
+    /// the program for them has the same name: a run is asked for by one name everywhere.
+    pub(crate) fn place(&self) -> String {
         format!(".bonfire/bin/bonfire-{}-{}", self.version, &self.sha256[..12])
     }
 
-    /// Copies it to a host. `tell` is called with the number of bytes that are on their way.
-    pub fn install(&self, remote: &Remote, tell: impl Fn(u64) + Send) -> Result<(), Trouble> {
+    /// Copies it to a place of a host. `tell` is called with the number of bytes that are on their way.
+    pub(crate) fn install(
+        &self,
+        remote: &Remote,
+        place: &str,
+        tell: impl Fn(u64) + Send,
+    ) -> Result<(), Trouble> {
         let here = |error: io::Error| Trouble::Other(format!("this program cannot be read here: {error}"));
         let file = Counted { inner: File::open(&self.path).map_err(here)?, count: 0, tell };
         let time = Duration::from_secs(30 + self.bytes / SLOWEST);
-        let outcome = remote.run(INSTALL, &[&self.place(), &self.sha256], file, time)?;
+        let outcome = remote.run(INSTALL, &[place, &self.sha256], file, time)?;
         if outcome.succeeded() {
             Ok(())
         } else if is_disk_full(&outcome.stderr) {
@@ -153,7 +167,7 @@ mod tests {
         let (bin, content) = (home.path().join(".bonfire/bin"), b"#!/bin/sh\nexit 0\n");
         let path = home.path().join("source");
         fs::write(&path, content).expect("a file");
-        let program = Program::at(path, "1.2").expect("a program");
+        let program = Program::at(path, "1.2", "x86_64").expect("a program");
         assert_eq!(program.bytes, content.len() as u64);
         assert_eq!(program.place(), format!(".bonfire/bin/bonfire-1.2-{}", &program.sha256[..12]));
 
