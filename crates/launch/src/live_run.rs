@@ -241,8 +241,8 @@ impl LiveRun {
                 let RunRecord { id, out, .. } = &self.run.record;
                 return failed(format!(
                     "{name}, the head's host, is out of reach: {trouble}; when it is back, `bonfire attach {id}` \
-                     fetches the run folder; with it or without, `bonfire run --resume {} -i FILE` goes on from the newest \
-                     checkpoint that can be reached",
+                     fetches the run folder; with it or without, `bonfire run --resume {} -i FILE` goes on from the \
+                     newest checkpoint that can be reached",
                     out.display()
                 ));
             }

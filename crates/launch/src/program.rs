@@ -134,6 +134,22 @@ pub(crate) fn call_and_read<T>(
 /// Starts the program at `$1` with the arguments behind it.
 pub(crate) const START: &str = r#"program="$HOME/$1"; shift; exec "$program" "$@""#;
 
+/// The same for one that is to outlive its login. Where systemd ends what a login has started, it does not end a scope
+/// of the system, nor one of a user who lingers. A user's scope without that would end with the last login, which plain
+/// processes need not: so there, and without systemd, it is started plainly.
+pub(crate) const START_DETACHED: &str = r#"
+program="$HOME/$1"; shift
+scope="systemd-run --quiet --scope --collect"
+if test "$(id -u)" != 0; then
+    case $(loginctl show-user "$(id -un)" --property=Linger 2>/dev/null) in
+    Linger=yes) scope="$scope --user";;
+    *) scope=false;;
+    esac
+fi
+if $scope true </dev/null >/dev/null 2>&1; then exec $scope -- "$program" "$@"; fi
+exec "$program" "$@"
+"#;
+
 struct Counted<R, F> {
     inner: R,
     count: u64,
@@ -159,6 +175,37 @@ mod tests {
         let mut sh = Command::new("sh");
         sh.args(["-c", INSTALL, "sh", ".bonfire/bin/it's here", sha256]).env("HOME", home);
         deadline::run(&mut sh, content, Duration::from_secs(20)).expect("a shell")
+    }
+
+    #[test]
+    fn what_outlives_its_login_is_in_a_scope_where_there_are_some() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| home.path().join(name);
+        let script = |name: &str, text: &str| {
+            fs::write(path(name), format!("#!/bin/sh\n{text}\n")).expect("a file");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(path(name), mode).expect("a mode");
+        };
+        fs::create_dir(path("bin")).expect("a folder");
+        script("program", "echo \"$SCOPE: $*\"");
+        script("bin/id", "test \"$1\" = -u && echo $NUMBER || echo pi");
+        script("bin/loginctl", "echo Linger=$LINGERS");
+        let run =
+            "while test \"${1#--}\" != \"$1\"; do SCOPE=\"$SCOPE$1\"; shift; done; SCOPE=$SCOPE exec \"$@\"";
+        let check = |number: &str, lingers: &str, has_systemd: bool, expect: &str| {
+            script("bin/systemd-run", if has_systemd { run } else { "exit 1" });
+            let mut sh = Command::new("sh");
+            sh.args(["-c", START_DETACHED, "sh", "program", "host", "guard"]).env("HOME", home.path());
+            sh.env("PATH", format!("{}:/usr/bin:/bin", path("bin").display()));
+            sh.env("NUMBER", number).env("LINGERS", lingers).env_remove("SCOPE");
+            let outcome = deadline::run(&mut sh, io::empty(), Duration::from_secs(20)).expect("a shell");
+            let said = String::from_utf8_lossy(&outcome.stdout).trim().to_owned();
+            assert_eq!(said, expect, "{number} {lingers} {has_systemd}: {outcome:?}");
+        };
+        check("0", "no", true, "--quiet--scope--collect--: host guard");
+        check("1000", "yes", true, "--quiet--scope--collect--user--: host guard");
+        check("1000", "no", true, ": host guard");
+        check("0", "no", false, ": host guard");
     }
 
     #[test]

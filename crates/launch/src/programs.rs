@@ -103,8 +103,8 @@ impl Programs {
         format!(
             "{is} {own}: {file} is missing.\n    to make it, in the sources: release/build {target} && install -D \
              target/{triple}/dist/{NAME} {file}\n    to get it from a host that has cargo: mkdir -p {folder} && ssh \
-             HOST cargo install {NAME}@{version} && scp HOST:.cargo/bin/{NAME} {file}\n    one that is elsewhere: --program \
-             {target}=FILE"
+             HOST cargo install {NAME}@{version} && scp HOST:.cargo/bin/{NAME} {file}\n    one that is elsewhere: \
+             --program {target}=FILE"
         )
     }
 
