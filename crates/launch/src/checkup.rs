@@ -1,6 +1,7 @@
 //! Whether hosts can be used: each is logged into and asked, and gets the program that it lacks.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -11,6 +12,7 @@ use crate::fleet::{Fleet, FleetHost};
 use crate::inventory::Host;
 use crate::place::{self, ProcessRole};
 use crate::program::{Program, call};
+use crate::programs::Programs;
 use crate::reach::Speed;
 use crate::trouble::Trouble;
 
@@ -20,7 +22,7 @@ pub struct CheckedFleet {
     pub(crate) fleet: Fleet,
     /// One for every host, in their order.
     pub(crate) checkups: Vec<Checkup>,
-    pub(crate) program: Program,
+    pub(crate) programs: Programs,
 }
 
 /// What is known of a host.
@@ -49,18 +51,24 @@ const ROOM_MB: u64 = 30;
 const STARTS_FOR: Duration = Duration::from_secs(20);
 
 impl Checkup {
-    fn of(host: &FleetHost, program: &Program, data_bytes: u64) -> Self {
-        let asked = host.remote.log_in().and_then(|()| Facts::ask(&host.remote, &program.place()));
+    fn of(host: &FleetHost, programs: &Programs, data_bytes: u64) -> Self {
+        let asked = host.remote.log_in().and_then(|()| Facts::ask(&host.remote, &programs.place()));
         let is_mistaken = asked.as_ref().is_err_and(Trouble::is_mistake);
         let (facts, mut trouble) = match asked {
             Ok(facts) => (Some(facts), None),
             Err(trouble) => (None, Some(trouble.to_string())),
         };
-        let has_program =
-            facts.as_ref().is_some_and(|facts| facts.program_sha256.as_ref() == Some(&program.sha256));
+        let mut has_program = false;
         if let Some(facts) = &facts {
-            let program_bytes = if has_program { 0 } else { program.bytes };
-            trouble = unfit(facts, ROOM_MB + (program_bytes + data_bytes) / 1_000_000);
+            let program = programs.for_host(facts);
+            has_program = program.as_ref().is_ok_and(|it| facts.program_sha256.as_ref() == Some(&it.sha256));
+            trouble = match program {
+                Ok(program) => {
+                    let program_bytes = if has_program { 0 } else { program.bytes };
+                    too_full(facts, ROOM_MB + (program_bytes + data_bytes) / 1_000_000)
+                }
+                Err(missing) => Some(missing),
+            };
         }
         Self {
             host: host.host.name.clone(),
@@ -75,6 +83,13 @@ impl Checkup {
         }
     }
 
+    /// Whether it is reached by an address of IPv6.
+    pub fn has_v6(&self) -> bool {
+        let written = self.address.trim_matches(['[', ']']).split('%').next().and_then(|it| it.parse().ok());
+        let reached = self.facts.as_ref().and_then(|facts| facts.reached_at);
+        written.into_iter().chain(reached).any(|ip: IpAddr| ip.is_ipv6())
+    }
+
     /// It cannot be used after all.
     pub(crate) fn rule_out(&mut self, trouble: String) {
         self.is_usable = false;
@@ -82,17 +97,8 @@ impl Checkup {
     }
 }
 
-/// Why a host that answers cannot be used.
-fn unfit(facts: &Facts, room_mb: u64) -> Option<String> {
-    if !facts.fits() {
-        return Some(format!(
-            "it is {} {}, and this program is for {} {}",
-            facts.arch,
-            facts.system,
-            std::env::consts::ARCH,
-            std::env::consts::OS
-        ));
-    }
+/// Why a host has no room.
+fn too_full(facts: &Facts, room_mb: u64) -> Option<String> {
     match facts.free_mb {
         Some(free) if free < room_mb => {
             Some(format!("its disk is full: {free} MB are free in {}, {room_mb} MB are needed", facts.home))
@@ -106,20 +112,36 @@ impl CheckedFleet {
     pub fn of(
         hosts: Vec<Host>,
         patience: Duration,
-        program: Program,
+        programs: Programs,
         data_bytes: u64,
     ) -> Result<Self, LaunchError> {
         let fleet = Fleet::of(hosts, patience)?;
-        let checkups = fleet.each(|_, host| Checkup::of(host, &program, data_bytes));
-        Ok(Self { fleet, checkups, program })
+        let checkups = fleet.each(|_, host| Checkup::of(host, &programs, data_bytes));
+        Ok(Self { fleet, checkups, programs })
     }
 
     pub fn checkups(&self) -> &[Checkup] {
         &self.checkups
     }
 
+    /// This program.
     pub fn program(&self) -> &Program {
-        &self.program
+        &self.programs.own
+    }
+
+    /// Where the program stands on all hosts.
+    pub(crate) fn place(&self) -> String {
+        self.programs.place()
+    }
+
+    /// The program for a host that can be used.
+    fn program_for(&self, host: usize) -> Option<&Program> {
+        self.programs.for_host(self.checkups[host].facts.as_ref()?).ok()
+    }
+
+    /// How many bytes are to be copied to hosts that lack the program.
+    pub fn missing_bytes(&self) -> u64 {
+        self.without_program().iter().filter_map(|&host| Some(self.program_for(host)?.bytes)).sum()
     }
 
     /// The hosts that can be used but do not have the program.
@@ -135,24 +157,29 @@ impl CheckedFleet {
     }
 
     /// Copies the program to the hosts that lack it; one that cannot take it cannot be used. `tell` is called with a
-    /// host and the number of bytes that are on their way to it. Returns which hosts got it, and how long that took.
-    pub fn install(&mut self, tell: &(dyn Fn(usize, u64) + Sync)) -> Vec<(String, Duration)> {
-        let wanting = self.without_program();
-        let program = &self.program;
+    /// host and the number of bytes that are on their way to it. Returns which hosts got how many bytes, and how long
+    /// that took.
+    pub fn install(&mut self, tell: &(dyn Fn(usize, u64) + Sync)) -> Vec<(String, u64, Duration)> {
+        let (wanting, place) = (self.without_program(), self.place());
         let installed = self.fleet.each_of(&wanting, |number, host| {
-            let started = Instant::now();
-            program.install(&host.remote, |bytes| tell(number, bytes))?;
+            let missing = || Trouble::Other("there is no program for it".to_owned());
+            let (started, program) = (Instant::now(), self.program_for(number).ok_or_else(missing)?);
+            program.install(&host.remote, &place, |bytes| tell(number, bytes))?;
             // A program that does not start there, say for want of a library, is better found now.
-            call(&host.remote, &program.place(), &["--version"], io::empty(), STARTS_FOR)?;
-            Ok::<Duration, Trouble>(started.elapsed())
+            let said = call(&host.remote, &place, &["--version"], io::empty(), STARTS_FOR)?;
+            self.programs.check_version(&String::from_utf8_lossy(&said)).map_err(Trouble::Other)?;
+            Ok::<_, Trouble>((program.bytes, program.sha256.clone(), started.elapsed()))
         });
         let mut copied = Vec::new();
         for (number, result) in wanting.into_iter().zip(installed) {
             let checkup = &mut self.checkups[number];
             match result {
-                Ok(time) => {
+                Ok((bytes, sha256, time)) => {
                     checkup.has_program = true;
-                    copied.push((checkup.host.clone(), time));
+                    if let Some(facts) = &mut checkup.facts {
+                        facts.program_sha256 = Some(sha256);
+                    }
+                    copied.push((checkup.host.clone(), bytes, time));
                 }
                 Err(trouble) => checkup.rule_out(format!("the program cannot be put there: {trouble}")),
             }
@@ -200,6 +227,35 @@ impl CheckedFleet {
             false => 0,
         };
         self.fleet.hosts.iter().zip(&self.checkups).map(slots).collect()
+    }
+
+    /// The hosts that can be used.
+    pub fn usable(&self) -> Vec<Host> {
+        let all = self.fleet.hosts.iter().zip(&self.checkups);
+        all.filter(|(_, checkup)| checkup.is_usable).map(|(host, _)| host.host.clone()).collect()
+    }
+
+    /// Lets hosts that can be used take more processes, one after the other, until there is room for all roles. Returns
+    /// those that got more than they were said to take.
+    pub fn make_room(&mut self, roles: &[ProcessRole]) -> Vec<(String, usize)> {
+        let usable: Vec<usize> = (0..self.checkups.len()).filter(|&i| self.checkups[i].is_usable).collect();
+        let before = self.slots();
+        // The first is the head's, and has enough to do.
+        for &host in
+            usable.iter().skip(1).chain(usable.first()).cycle().take(roles.len() * usable.len().min(1))
+        {
+            if place::in_order(roles, &self.slots()).is_ok() {
+                break;
+            }
+            self.fleet.hosts[host].host.slots += 1;
+        }
+        let grown = self
+            .fleet
+            .hosts
+            .iter()
+            .zip(before)
+            .filter(|(host, before)| *before > 0 && host.host.slots > *before);
+        grown.map(|(host, _)| (host.name().to_owned(), host.host.slots)).collect()
     }
 
     /// Finds a host for every role, and lets the other hosts go. With `by_speed` the hosts that were measured to be the

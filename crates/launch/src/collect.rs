@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::LaunchError;
 use crate::fleet::FleetHost;
-use crate::parcel;
+use crate::parcel::{self, Unpacked};
 use crate::program::call_and_read;
 use crate::remote_run::RemoteRun;
 use crate::run_list::ProcessPlan;
@@ -22,7 +22,7 @@ impl RemoteRun {
     /// the hosts unless it is to be kept. A host that is gone costs its log.
     pub fn collect(&mut self, keep: bool, warn: &mut dyn FnMut(String)) -> Result<(), LaunchError> {
         let head = self.head();
-        self.fetch(head, &format!("0/{RUN_FOLDER}"), &self.record.out).map_err(|trouble| {
+        let came = self.fetch(head, &format!("0/{RUN_FOLDER}"), &self.record.out).map_err(|trouble| {
             LaunchError::Failed(format!(
                 "the run folder cannot be fetched from {}; it stays there, and `bonfire attach {}` tries again: \
                  {trouble}",
@@ -30,6 +30,10 @@ impl RemoteRun {
                 self.record.id
             ))
         })?;
+        drop_old_checkpoints(&self.record.out, &came);
+        if let Some(data) = &self.record.data {
+            data.restore_path(&self.record.out.join("run.yml"));
+        }
         self.write_hosts()
             .map_err(|error| LaunchError::Failed(format!("hosts.json cannot be written: {error}")))?;
         let left = self.fleet.each(|number, host| {
@@ -46,7 +50,7 @@ impl RemoteRun {
                 warn(left_behind(host, &self.record.id, &trouble));
             }
         }
-        self.record.is_collected = true;
+        (self.record.is_collected, self.record.is_kept) = (true, keep);
         self.save()
     }
 
@@ -61,7 +65,7 @@ impl RemoteRun {
     fn write_hosts(&self) -> std::io::Result<()> {
         let mut value = serde_json::to_value(&self.record)?;
         if let Some(fields) = value.as_object_mut() {
-            for of_this_machine in ["out", "is_detached", "is_collected"] {
+            for of_this_machine in ["out", "is_detached", "is_collected", "is_kept", "launcher", "data"] {
                 fields.remove(of_this_machine);
             }
         }
@@ -73,15 +77,30 @@ impl RemoteRun {
     fn fetch_log(&self, host: &FleetHost, process: &ProcessPlan) -> Result<(), Trouble> {
         let target = self.log_path(process);
         let aside = target.with_file_name(format!(".{}", process.number));
-        self.fetch(host, &format!("{}/log", process.number), &aside)?;
+        self.fetch(host, &format!("{}/log", process.number), &aside).map(drop)?;
         let moved = fs::rename(aside.join("log"), target).and_then(|()| fs::remove_dir(&aside));
         moved.map_err(|error| Trouble::Other(format!("its log cannot be kept here: {error}")))
     }
 
-    fn fetch(&self, host: &FleetHost, path: &str, to: &Path) -> Result<(), Trouble> {
+    fn fetch(&self, host: &FleetHost, path: &str, to: &Path) -> Result<Unpacked, Trouble> {
         let (remote, place) = (&host.remote, &self.record.program);
         let arguments = ["host", "send", &self.record.id, path];
-        call_and_read(remote, place, &arguments, FETCHES_FOR, |parcel| parcel::unpack(parcel, to)).map(drop)
+        call_and_read(remote, place, &arguments, FETCHES_FOR, |parcel| parcel::unpack(parcel, to))
+    }
+}
+
+/// The folder of checkpoints in a run folder.
+const CHECKPOINTS: &str = "checkpoints";
+
+/// Takes checkpoints away that were fetched while the run went on, and which its head has taken away since.
+fn drop_old_checkpoints(out: &Path, came: &Unpacked) {
+    for entry in fs::read_dir(out.join(CHECKPOINTS)).into_iter().flatten().flatten() {
+        let name = Path::new(CHECKPOINTS).join(entry.file_name());
+        let is_checkpoint = name.extension().is_some_and(|end| end == "state" || end == "safetensors");
+        if is_checkpoint && !came.files.contains(&name) {
+            // One that stays costs room.
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

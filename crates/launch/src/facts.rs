@@ -27,6 +27,9 @@ pub struct Facts {
     /// The same for all hosts of a machine: emulated ones, or containers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
+    /// The runs of which something is there.
+    #[serde(skip)]
+    pub runs: Vec<String>,
     /// Of Bonfire's program there, if it is there.
     pub program_sha256: Option<String>,
 }
@@ -34,11 +37,16 @@ pub struct Facts {
 /// Only what POSIX has, and what `coreutils` or `busybox` add. `$1` is the path of the program below the home folder.
 const SCRIPT: &str = r#"
 echo facts-begin
-echo arch $(uname -m); echo system $(uname -s); echo kernel $(uname -r)
+case $(uname -m)/$(getconf LONG_BIT 2>/dev/null) in
+aarch64/32) echo arch armv7l;; # a kernel of 64 bits under programs of 32, as many cards of a Pi have it
+*) echo arch $(uname -m);;
+esac
+echo system $(uname -s); echo kernel $(uname -r)
 echo cores $(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null)
 while read key value unit; do case $key in MemTotal:) echo memory_kb $value;; esac; done < /proc/meminfo 2>/dev/null
 echo home $HOME
 echo reached $SSH_CONNECTION
+echo runs $(ls "$HOME/.bonfire/runs" 2>/dev/null)
 echo machine $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
 if test -w "$HOME"; then echo writable yes; fi
 if test -f "$HOME/$1"; then echo sha256 $(sha256sum < "$HOME/$1"); fi
@@ -81,6 +89,7 @@ impl Facts {
                 "home" => value.clone_into(&mut facts.home),
                 "reached" => facts.reached_at = value.split(' ').nth(2).and_then(|ip| ip.parse().ok()),
                 "machine" => facts.machine = Some(value.to_owned()).filter(|machine| !machine.is_empty()),
+                "runs" => facts.runs = value.split_whitespace().map(str::to_owned).collect(),
                 "writable" => is_writable = true,
                 "sha256" => facts.program_sha256 = value.split(' ').next().map(str::to_owned),
                 _ => facts.free_mb = free_mb(line).or(facts.free_mb),
@@ -92,15 +101,14 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Whether a program for this machine runs there.
-    pub fn fits(&self) -> bool {
-        let ours = (std::env::consts::ARCH, std::env::consts::OS);
-        (arch(&self.arch), self.system.to_lowercase().as_str()) == ours
+    /// Whether a program of this machine's system, for this architecture, runs there.
+    pub(crate) fn takes(&self, program_arch: &str) -> bool {
+        (arch(&self.arch), self.system.to_lowercase().as_str()) == (program_arch, std::env::consts::OS)
     }
 }
 
 /// As the compiler names it.
-fn arch(uname: &str) -> &str {
+pub(crate) fn arch(uname: &str) -> &str {
     match uname {
         "amd64" => "x86_64",
         "arm64" => "aarch64",
@@ -134,8 +142,8 @@ mod tests {
     use super::*;
 
     const SAID: &str = "Welcome to pi1!\nfacts-begin\narch aarch64\nsystem Linux\nkernel 6.1.0-rpi7\ncores 4\n\
-        memory_kb 3884324\nhome /home/pi\nreached 192.168.2.7 51234 192.168.2.101 22\nmachine 7a-1\nwritable yes\n\
-        sha256 ab12cd  -\nFilesystem     1024-blocks    Used Available Capacity Mounted on\n\
+        memory_kb 3884324\nhome /home/pi\nreached 192.168.2.7 51234 192.168.2.101 22\nmachine 7a-1\nruns a-1 b-2\n\
+        writable yes\nsha256 ab12cd  -\nFilesystem     1024-blocks    Used Available Capacity Mounted on\n\
         /dev/root         29602752 8019784  20354472      29% /\nfacts-end\n";
 
     #[test]
@@ -152,6 +160,7 @@ mod tests {
             clock_offset_s: None,
             reached_at: Some("192.168.2.101".parse().expect("an address")),
             machine: Some("7a-1".into()),
+            runs: vec!["a-1".into(), "b-2".into()],
             program_sha256: Some("ab12cd".into()),
         };
         assert_eq!(facts, expect);
@@ -191,7 +200,10 @@ mod tests {
         let output =
             std::process::Command::new("sh").args(["-c", SCRIPT, "sh", "none"]).output().expect("sh");
         let facts = Facts::parse(&String::from_utf8_lossy(&output.stdout)).expect("facts");
-        assert!(facts.fits() && facts.cores >= Some(1) && facts.free_mb.is_some(), "{facts:?}");
+        assert!(
+            facts.takes(std::env::consts::ARCH) && facts.cores >= Some(1) && facts.free_mb.is_some(),
+            "{facts:?}"
+        );
     }
 
     #[test]

@@ -23,8 +23,21 @@ impl Follower {
         file: &str,
         once: bool,
     ) -> Result<Self, Trouble> {
-        let number = number.to_string();
+        Self::start_at(host, record, (number, file, 0), once)
+    }
+
+    /// The same from an offset in the file on.
+    pub(crate) fn start_at(
+        host: &FleetHost,
+        record: &RunRecord,
+        (number, file, offset): (usize, &str, u64),
+        once: bool,
+    ) -> Result<Self, Trouble> {
+        let (number, offset) = (number.to_string(), format!("--offset={offset}"));
         let mut arguments = vec!["host", "follow", record.id.as_str(), &number, file];
+        if offset != "--offset=0" {
+            arguments.push(&offset);
+        }
         if once {
             arguments.push("--once");
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::reach::{self, Speed, Token};
 use crate::run_process::{RunProcess, run_folder};
 
 pub use crate::guard::guard;
-pub use crate::run_process::remove_run;
+pub use crate::run_process::{remove_run, sweep};
 
 /// What a host knows of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ const CONNECT: Duration = Duration::from_secs(4);
 pub fn follow(
     run: &str,
     number: usize,
-    file: &Path,
+    (file, offset): (&Path, u64),
     once: bool,
     input: impl Read + Send + 'static,
     out: &mut impl Write,
@@ -47,7 +47,7 @@ pub fn follow(
     if once {
         gone.store(true, Ordering::Relaxed);
     }
-    RunProcess::of(run, number)?.follow(file, 0, gone, out)
+    RunProcess::of(run, number)?.follow(file, offset, gone, out)
 }
 
 /// Asks the processes of a run to end, or the one with this number.
@@ -77,6 +77,11 @@ pub fn states(run: &str) -> io::Result<Vec<ProcessState>> {
 pub fn send(run: &str, path: &Path, out: &mut impl Write) -> io::Result<()> {
     // Whoever has the keys can let others join, and the run is over.
     parcel::pack(&run_folder(run)?.join(path), &["keys.json"], out)
+}
+
+/// Sends those of some files that are there, in a folder of a run's folder.
+pub fn send_some(run: &str, path: &Path, names: &[PathBuf], out: &mut impl Write) -> io::Result<()> {
+    parcel::pack_some(&run_folder(run)?.join(path), names, out)
 }
 
 /// Takes files into a run's folder.

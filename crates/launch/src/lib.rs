@@ -11,8 +11,10 @@
 //!    measured (`measure`, `reach`);
 //! 4. `start`: the head, its ticket, the way to it, the nodes; `shipment` and `parcel`: data and folders on their way;
 //! 5. `guard`: who watches over a process on a host; `run_process` and `process`: what is known of it there;
-//! 6. `live_run`: a run while its launcher is there; `session` and `follower`: what is heard of it; `collect`: its end;
-//! 7. `run_list` and `remote_run`: what is remembered here, and how one comes back to a run;
+//! 6. `live_run`: a run while its launcher is there; `session` and `follower`: what is heard of it; `backup`: what is
+//!    kept of it meanwhile; `collect`: its end;
+//! 7. `run_list` and `remote_run`: what is remembered here, and how one comes back to a run; `leftover`: what is left
+//!    of runs that are over;
 //! 8. [`host_side`]: what this program does on a host when it is called there;
 //! 9. `lab`: a cluster on one machine, to try all this on.
 //!
@@ -35,6 +37,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod backup;
 mod checkup;
 mod collect;
 mod deadline;
@@ -46,12 +49,14 @@ mod guard;
 pub mod host_side;
 mod inventory;
 mod lab;
+mod leftover;
 mod live_run;
 mod measure;
 mod parcel;
 mod place;
 mod process;
 mod program;
+mod programs;
 mod reach;
 mod remote_run;
 mod run_list;
@@ -76,11 +81,12 @@ pub use live_run::{LiveRun, RunNews};
 pub use measure::{Said, SpeedTest, WaySaid};
 pub use place::{ProcessRole, Shortage, in_order};
 pub use program::Program;
+pub use programs::Programs;
 pub use reach::Speed;
 pub use remote_run::RemoteRun;
 pub use run_list::{HostRecord, ProcessPlan, RunList, RunRecord};
 pub use run_process::{ProcessEnd, RUN_FOLDER, TICKET};
 pub use shipment::Shipment;
 pub use ssh::PATIENCE;
-pub use start::{RunSpec, TicketFormat, run_id};
+pub use start::{Resumed, RunSpec, TicketFormat, run_id};
 pub use trouble::Trouble;

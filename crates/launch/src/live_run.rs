@@ -5,11 +5,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::backup::Backup;
 use crate::collect::left_behind;
 use crate::error::LaunchError;
 use crate::follower::Follower;
 use crate::guard::{GuardNews, GuardOrder, Report, Watch, Word};
 use crate::remote_run::RemoteRun;
+use crate::run_list::RunRecord;
 use crate::run_process::{EVENTS, ProcessEnd};
 
 /// How long a head may take to load its data.
@@ -34,6 +36,9 @@ pub struct LiveRun {
     sender: SyncSender<(usize, GuardNews)>,
     /// Of the head's log.
     follower: Option<Follower>,
+    /// What a line of the head's log says to keep here, and who fetches it.
+    wants: fn(&str) -> Option<Vec<String>>,
+    backup: Option<Backup>,
     /// Whether a line of the head's log says that nodes have joined, and whether one has said so.
     begins: fn(&str) -> bool,
     has_begun: bool,
@@ -65,7 +70,11 @@ fn failed<T>(message: String) -> Result<T, LaunchError> {
 
 impl LiveRun {
     /// Of which no process is started yet.
-    pub(crate) fn new(run: RemoteRun, begins: fn(&str) -> bool) -> Self {
+    pub(crate) fn new(
+        run: RemoteRun,
+        begins: fn(&str) -> bool,
+        wants: fn(&str) -> Option<Vec<String>>,
+    ) -> Self {
         let (sender, news) = sync_channel(256);
         let processes = run.record.processes.len();
         Self {
@@ -76,6 +85,8 @@ impl LiveRun {
             news,
             sender,
             follower: None,
+            wants,
+            backup: None,
             begins,
             has_begun: false,
             given_up: None,
@@ -87,11 +98,12 @@ impl LiveRun {
         self.run.record.processes[number].name.clone()
     }
 
-    /// From now on the head's log is read.
-    pub(crate) fn read_log(&mut self) -> Result<(), LaunchError> {
-        let follower = Follower::start(self.run.head(), &self.run.record, 0, EVENTS, false);
+    /// From now on the head's log is read, from this offset on, and what it says to keep is fetched.
+    pub(crate) fn read_log(&mut self, offset: u64) -> Result<(), LaunchError> {
+        let follower = Follower::start_at(self.run.head(), &self.run.record, (0, EVENTS, offset), false);
         let lost = |trouble| LaunchError::Failed(format!("the head cannot be followed: {trouble}"));
         self.follower = Some(follower.map_err(lost)?);
+        self.backup = Some(Backup::start(&self.run));
         Ok(())
     }
 
@@ -197,10 +209,17 @@ impl LiveRun {
     fn read_lines(&mut self, tell: &mut dyn FnMut(RunNews<'_>), time: Duration) {
         let Some(follower) = &mut self.follower else { return thread::sleep(time) };
         let (begins, has_begun) = (self.begins, &mut self.has_begun);
+        let (wants, backup) = (self.wants, &self.backup);
         let read = follower.read(time, &mut |line| {
             *has_begun = *has_begun || begins(line);
+            if let (Some(backup), Some(names)) = (backup, wants(line)) {
+                backup.want(names);
+            }
             tell(RunNews::Line(line));
         });
+        if let Some(trouble) = backup.as_ref().and_then(Backup::trouble) {
+            tell(RunNews::Warning(format!("the newest checkpoint is not kept here: {trouble}")));
+        }
         if !matches!(read, Ok(true)) {
             self.follower = None;
         }
@@ -219,10 +238,12 @@ impl LiveRun {
         let name = self.name(number);
         match news {
             GuardNews::Lost(trouble) if number == 0 => {
-                let id = &self.run.record.id;
+                let RunRecord { id, out, .. } = &self.run.record;
                 return failed(format!(
-                    "{name}, the head's host, is out of reach: {trouble}; the head there stops with a checkpoint, and \
-                     `bonfire attach {id}` fetches the run folder when the host is back"
+                    "{name}, the head's host, is out of reach: {trouble}; when it is back, `bonfire attach {id}` \
+                     fetches the run folder; with it or without, `bonfire run --resume {} -i FILE` goes on from the \
+                     newest checkpoint that can be reached",
+                    out.display()
                 ));
             }
             GuardNews::Lost(trouble) => {
@@ -274,6 +295,8 @@ impl LiveRun {
 
     /// Waits until all processes have ended, as they do after their head; ends those that do not.
     pub fn settle(&mut self, interrupts: &AtomicUsize) {
+        // All of the run folder comes soon.
+        drop(self.backup.take());
         let deadline = Instant::now() + ENDS_FOR;
         while self.is_any_alive() && Instant::now() < deadline && interrupts.load(Ordering::Relaxed) < 2 {
             self.next(Duration::from_millis(50));

@@ -28,7 +28,7 @@ const MEASURES_FOR: Duration = Duration::from_secs(60);
 impl CheckedFleet {
     /// How fast every host is that has the program.
     pub fn measure_speeds(&mut self, test: SpeedTest) {
-        let (place, able) = (self.program.place(), self.with_program());
+        let (place, able) = (self.place(), self.with_program());
         let cores = |number: usize| self.checkups[number].facts.as_ref().and_then(|facts| facts.cores);
         let speeds =
             self.fleet.each_of(&able, |number, host| test.measure(host, &place, cores(number).unwrap_or(1)));
@@ -44,7 +44,7 @@ impl CheckedFleet {
     /// The ways from every host to the first, of those that have the program: one after the other, so that none is
     /// disturbed by another.
     pub fn measure_network(&mut self) {
-        let (place, able) = (self.program.place(), self.with_program());
+        let (place, able) = (self.place(), self.with_program());
         let Some((&head, others)) = able.split_first() else { return };
         if others.is_empty() {
             return;
@@ -104,7 +104,7 @@ impl CheckedFleet {
         input: impl Fn(usize) -> Vec<u8> + Sync,
         time: Duration,
     ) -> Said {
-        let (place, machines) = (self.program.place(), self.by_machine());
+        let (place, machines) = (self.place(), self.by_machine());
         let first: Vec<usize> = machines.iter().map(|hosts| hosts[0]).collect();
         let said = self.fleet.each_of(&first, |number, _| {
             let hosts = machines.iter().find(|hosts| hosts[0] == number).cloned().unwrap_or_default();
@@ -150,7 +150,7 @@ impl CheckedFleet {
         measure: &[&str],
         time: Duration,
     ) -> Result<Vec<u8>, Trouble> {
-        let (place, other) = (self.program.place(), &self.fleet.hosts[to]);
+        let (place, other) = (self.place(), &self.fleet.hosts[to]);
         let addresses = self.checkups[to].facts.as_ref().map(|facts| addresses(&other.host, facts));
         let session = Session::start(&other.remote, &place, answer, "")?;
         let said = match session.next(Duration::from_secs(20)) {

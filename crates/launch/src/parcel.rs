@@ -8,11 +8,19 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+/// What came with a parcel.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unpacked {
+    pub bytes: u64,
+    /// By their names in the folder.
+    pub files: Vec<PathBuf>,
+}
+
 /// No path that a file system allows is longer.
 const LONGEST_LINE: u64 = 8 << 10;
 
-/// Writes what is at a path. Files that `leave_out` names are left out, and so are devices, pipes and sockets. Links
-/// are followed; one that leads nowhere is an error.
+/// Writes what is at a path. Files and folders that `leave_out` names are left out, and so are devices, pipes and
+/// sockets. Links are followed; one that leads nowhere is an error.
 pub(crate) fn pack(path: &Path, leave_out: &[&str], out: &mut impl Write) -> io::Result<()> {
     let mut files = Vec::new();
     if path.is_dir() {
@@ -21,9 +29,20 @@ pub(crate) fn pack(path: &Path, leave_out: &[&str], out: &mut impl Write) -> io:
         let name = path.file_name().ok_or_else(|| invalid("a path without a name"))?;
         files.push((path.to_owned(), PathBuf::from(name)));
     }
-    files.retain(|(_, name)| !leave_out.iter().any(|out| name == Path::new(out)));
+    files.retain(|(_, name)| !leave_out.iter().any(|out| name.starts_with(out)));
     files.sort();
-    for (file, name) in &files {
+    write(&files, out)
+}
+
+/// Writes those of some files of a folder that are there, in this order.
+pub(crate) fn pack_some(folder: &Path, names: &[PathBuf], out: &mut impl Write) -> io::Result<()> {
+    let there = names.iter().map(|name| (folder.join(name), name.clone()));
+    let there: Vec<_> = there.filter(|(file, _)| file.is_file()).collect();
+    write(&there, out)
+}
+
+fn write(files: &[(PathBuf, PathBuf)], out: &mut impl Write) -> io::Result<()> {
+    for (file, name) in files {
         let name = name.to_str().filter(|name| !name.contains('\n'));
         let name = name.ok_or_else(|| invalid(&format!("{} has a name that is no text", file.display())))?;
         let mut content = File::open(file).map_err(|error| named(file, &error))?;
@@ -54,17 +73,17 @@ fn list(folder: &Path, below: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io:
     Ok(())
 }
 
-/// Reads a parcel into a folder, which is made if it is not there. Returns how many bytes its files have.
-pub(crate) fn unpack(parcel: impl Read, folder: &Path) -> io::Result<u64> {
+/// Reads a parcel into a folder, which is made if it is not there.
+pub(crate) fn unpack(parcel: impl Read, folder: &Path) -> io::Result<Unpacked> {
     let mut parcel = BufReader::new(parcel);
-    let mut bytes = 0;
+    let mut unpacked = Unpacked::default();
     fs::create_dir_all(folder)?;
     loop {
         let mut line = String::new();
         (&mut parcel).take(LONGEST_LINE).read_line(&mut line)?;
         let line = line.strip_suffix('\n').ok_or_else(|| invalid("the parcel is not whole"))?;
         if line == "end" {
-            return Ok(bytes);
+            return Ok(unpacked);
         }
         let (len, mode, name) = parts(line).ok_or_else(|| invalid(&format!("no file's line: {line:?}")))?;
         let path = folder.join(&name);
@@ -78,7 +97,8 @@ pub(crate) fn unpack(parcel: impl Read, folder: &Path) -> io::Result<u64> {
         if came < len {
             return Err(invalid("the parcel is not whole"));
         }
-        bytes += len;
+        unpacked.bytes += len;
+        unpacked.files.push(name);
     }
 }
 
@@ -115,7 +135,7 @@ mod tests {
         fs::set_permissions(from.join("empty"), fs::Permissions::from_mode(0o600)).expect("a mode");
         let mut parcel = Vec::new();
         pack(&from, &["keys.json"], &mut parcel).expect("packed");
-        assert_eq!(unpack(&parcel[..], &to).expect("unpacked"), 4);
+        assert_eq!(unpack(&parcel[..], &to).expect("unpacked").bytes, 4);
         assert_eq!(fs::read(to.join("check points/a.bin")).expect("a file"), [0, 10, 255, 10]);
         let mode = fs::metadata(to.join("empty")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -124,6 +144,14 @@ mod tests {
         let mut one = Vec::new();
         pack(&from.join("empty"), &[], &mut one).expect("packed");
         assert_eq!(one, b"0 600 empty\nend\n");
+        let names = ["empty", "gone", "check points/a.bin"].map(PathBuf::from);
+        let mut some = Vec::new();
+        pack_some(&from, &names, &mut some).expect("packed");
+        let came = unpack(&some[..], &temp.path().join("some")).expect("unpacked");
+        assert_eq!(came.files, [&names[0], &names[2]].map(PathBuf::clone));
+        let mut without = Vec::new();
+        pack(&from, &["check points", "keys.json"], &mut without).expect("packed");
+        assert_eq!(without, one, "a folder is left out with all that is in it");
         for len in 0..parcel.len() {
             assert!(unpack(&parcel[..len], &temp.path().join("cut")).is_err(), "cut after {len}");
         }

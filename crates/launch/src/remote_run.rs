@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::LaunchError;
 use crate::fleet::{Fleet, FleetHost};
 use crate::follower::Follower;
+use crate::guard::{GRACE, SILENCE};
 use crate::host_side::ProcessState;
 use crate::inventory::Host;
 use crate::run_list::{ProcessPlan, RunList, RunRecord};
@@ -35,6 +36,11 @@ impl RemoteRun {
     /// The run of which the name begins so; without a name the newest, rather one that is not collected.
     pub fn find(list: RunList, run: Option<&str>) -> Result<Self, LaunchError> {
         let record = list.find(run).map_err(LaunchError::Unfit)?;
+        Self::of(list, record)
+    }
+
+    /// The run of a record.
+    pub fn of(list: RunList, record: RunRecord) -> Result<Self, LaunchError> {
         let hosts: Vec<Host> = record.hosts.iter().map(|host| host.host.clone()).collect();
         Ok(Self { fleet: Fleet::of(hosts, PATIENCE)?, record, list })
     }
@@ -81,6 +87,44 @@ impl RemoteRun {
             }
         }
         Ok(true)
+    }
+
+    /// Fetches what the hosts have of a run that is to be gone on with, when nothing of it is alive any more. If they
+    /// have nothing that can be reached, the error says why.
+    pub fn bring_home(&mut self, warn: &mut dyn FnMut(String)) -> Result<(), LaunchError> {
+        let id = self.record.id.clone();
+        let goes_on = |name: &str| {
+            LaunchError::Unfit(format!(
+                "run {id} still has processes on {name}: `bonfire attach {id}` shows it, `bonfire stop --run {id}` \
+                 ends it"
+            ))
+        };
+        if self.record.is_followed() {
+            return Err(goes_on(self.head_name()));
+        }
+        let deadline = Instant::now() + SILENCE + GRACE + LOOK * 20;
+        let lost = |error| match self.record.is_detached.then(|| self.alive_on()).flatten() {
+            Some(name) => goes_on(name),
+            None => error,
+        };
+        while self.is_head_alive().map_err(lost)? {
+            if self.record.is_detached || Instant::now() > deadline {
+                return Err(goes_on(self.head_name()));
+            }
+            thread::sleep(LOOK);
+        }
+        self.await_ends(warn);
+        self.collect(false, warn)
+    }
+
+    /// A host that can be reached and on which something of the run is alive.
+    fn alive_on(&self) -> Option<&str> {
+        let alive = self.fleet.each(|_, host| {
+            let states = host.remote.log_in().and_then(|()| self.states(host));
+            states.is_ok_and(|states| states.iter().any(|process| process.is_alive))
+        });
+        let hosts = self.fleet.hosts.iter().zip(alive);
+        hosts.filter(|(_, is_alive)| *is_alive).map(|(host, _)| host.name()).next()
     }
 
     /// Logs into all hosts, waits for the end of all processes there, and notes how they ended.

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Facts;
 use crate::inventory::Host;
 use crate::place::ProcessRole;
+use crate::process::ProcessId;
+use crate::shipment::Shipment;
 use crate::whole_file;
 
 /// The list of runs.
@@ -28,8 +30,21 @@ pub struct RunRecord {
     pub version: String,
     pub program_sha256: String,
     pub is_detached: bool,
-    /// Whether the folder is here, and nothing of the run is left on the hosts.
+    /// Whether the folder is here, and nothing of the run is left on the hosts that could be reached; or another run
+    /// has gone on with it.
     pub is_collected: bool,
+    /// Whether its folders were left on the hosts because somebody wanted that.
+    #[serde(default)]
+    pub is_kept: bool,
+    /// The process that started it, and follows it unless it is detached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) launcher: Option<ProcessId>,
+    /// Data of this machine that were copied to the hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Shipment>,
+    /// By whom it was launched and from where, in the words of the program.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub launched_from: serde_json::Value,
     pub hosts: Vec<HostRecord>,
     /// The head first.
     #[serde(rename = "seats")]
@@ -57,6 +72,13 @@ pub struct ProcessPlan {
     pub command: Vec<String>,
     pub pid: Option<u32>,
     pub exit_code: Option<i32>,
+}
+
+impl RunRecord {
+    /// Whether the process that started it is there and follows it.
+    pub(crate) fn is_followed(&self) -> bool {
+        !self.is_detached && self.launcher.as_ref().is_some_and(ProcessId::is_alive)
+    }
 }
 
 impl RunList {
@@ -116,6 +138,12 @@ impl RunList {
         }
     }
 
+    /// The newest run whose folder is, or comes to be, at this place.
+    pub fn of_folder(&self, folder: &Path) -> Option<RunRecord> {
+        let folder = std::path::absolute(folder).ok()?;
+        self.all().into_iter().rev().find(|run| run.out == folder)
+    }
+
     fn names(&self) -> String {
         let names: Vec<String> = self.all().into_iter().rev().take(5).map(|run| run.id).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -139,6 +167,10 @@ mod tests {
             program_sha256: "ab".into(),
             is_detached: false,
             is_collected,
+            is_kept: false,
+            launcher: None,
+            data: None,
+            launched_from: serde_json::Value::Null,
             hosts: Vec::new(),
             processes: Vec::new(),
         }

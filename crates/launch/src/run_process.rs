@@ -245,6 +245,30 @@ pub fn remove_run(run: &str) -> io::Result<()> {
     }
 }
 
+/// How long a process of a run that is over may take to end.
+const ENDS_FOR: Duration = Duration::from_secs(10);
+
+/// Takes away what is left on this host of runs that are over, and ends what still runs of them. Returns which were
+/// here.
+pub fn sweep(runs: &[String]) -> io::Result<Vec<String>> {
+    let mut swept = Vec::new();
+    for run in runs.iter().filter(|run| run_folder(run).is_ok_and(|folder| folder.is_dir())) {
+        let processes = RunProcess::all(run)?;
+        let deadline = Instant::now() + ENDS_FOR;
+        let is_any_alive = || processes.iter().any(RunProcess::is_alive);
+        while is_any_alive() && Instant::now() < deadline {
+            // Its run is over, so that nothing it could save is wanted.
+            for process in processes.iter().filter(|process| process.is_alive()) {
+                process.end(Signal::Kill)?;
+            }
+            std::thread::sleep(LOOK);
+        }
+        remove_run(run)?;
+        swept.push(run.clone());
+    }
+    Ok(swept)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -70,7 +70,9 @@ impl Ssh {
             options.extend(["-i".to_owned(), key.display().to_string()]);
         }
         options.extend(host.ssh_args.iter().cloned());
-        let (name, address) = (host.name.clone(), host.address.clone());
+        // Brackets are for what a port may stand behind, which ssh is told apart.
+        let address = host.address.trim_matches(['[', ']']).to_owned();
+        let name = host.name.clone();
         Remote { name, address, options, socket, patience: self.patience }
     }
 }

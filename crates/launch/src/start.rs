@@ -11,10 +11,11 @@ use crate::guard::GuardOrder;
 use crate::live_run::LiveRun;
 use crate::measure::addresses;
 use crate::place::ProcessRole;
+use crate::process::ProcessId;
 use crate::reach;
 use crate::remote_run::RemoteRun;
 use crate::run_list::{HostRecord, ProcessPlan, RunList, RunRecord};
-use crate::run_process::TICKET;
+use crate::run_process::{RUN_FOLDER, TICKET};
 use crate::shipment::Shipment;
 use crate::trouble::Trouble;
 
@@ -43,7 +44,29 @@ pub struct RunSpec {
     pub data: Option<Shipment>,
     pub is_data_for_all: bool,
     pub is_detached: bool,
+    /// The run that is gone on with, if it is no new one.
+    pub resumed: Option<Resumed>,
+    /// What a line of the head's log says to keep on this machine: files of the run folder, in the order in which they
+    /// get their names here.
+    pub backup: fn(line: &str) -> Option<Vec<String>>,
+    /// By whom the run is launched and from where.
+    pub launched_from: serde_json::Value,
 }
+
+/// A run that is gone on with.
+#[derive(Clone, Debug)]
+pub struct Resumed {
+    /// Its folder on this machine.
+    pub folder: Shipment,
+    /// How long its log is, up to the last whole line.
+    pub log_bytes: u64,
+}
+
+/// What a run folder has that only this machine needs.
+const STAYS_HERE: [&str; 5] = ["keys.json", "hosts.json", "logs", "report.html", "forecast.json"];
+
+/// Where a run folder comes to on the head's host, before its head is there.
+const RESUMED: &str = "resumed";
 
 /// How a head's ticket is read and written.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +97,7 @@ impl RunSpec {
         list.save(&record)
             .map_err(|error| LaunchError::Unfit(format!("the list of runs cannot be written: {error}")))?;
         let run = RemoteRun { record, fleet: fleet.fleet, list };
-        let mut live = LiveRun::new(run, self.begins);
+        let mut live = LiveRun::new(run, self.begins, self.backup);
         if let Err(error) = self.start_all(&mut live, interrupts) {
             live.abandon(warn);
             return Err(error);
@@ -103,11 +126,15 @@ impl RunSpec {
         Ok(RunRecord {
             id: self.id.clone(),
             out,
-            program: fleet.program.place(),
-            version: fleet.program.version.clone(),
-            program_sha256: fleet.program.sha256.clone(),
+            program: fleet.place(),
+            version: fleet.programs.own.version.clone(),
+            program_sha256: fleet.programs.own.sha256.clone(),
             is_detached: self.is_detached,
             is_collected: false,
+            is_kept: false,
+            launcher: ProcessId::of(std::process::id()),
+            data: self.data.clone(),
+            launched_from: self.launched_from.clone(),
             hosts: hosts.collect(),
             processes: processes.collect(),
         })
@@ -116,6 +143,13 @@ impl RunSpec {
     fn start_all(&self, live: &mut LiveRun, interrupts: &AtomicUsize) -> Result<(), LaunchError> {
         if let Some(data) = &self.data {
             self.send_data(data, &live.run)?;
+        }
+        if let Some(resumed) = &self.resumed {
+            let (head, record) = (live.run.head(), &live.run.record);
+            let into = (record.id.as_str(), RESUMED);
+            let sent = resumed.folder.send_into(head, &record.program, into, &STAYS_HERE);
+            let failed = |trouble| format!("the run folder cannot be copied to {}: {trouble}", head.name());
+            sent.map_err(|trouble| LaunchError::Failed(failed(trouble)))?;
         }
         live.start_process(&self.head_order())?;
         let ticket = live.await_ticket(interrupts)?;
@@ -126,7 +160,8 @@ impl RunSpec {
             live.start_process(&order)?;
         }
         live.await_starts(interrupts)?;
-        if self.is_detached { Ok(()) } else { live.read_log() }
+        let log_bytes = self.resumed.as_ref().map_or(0, |resumed| resumed.log_bytes);
+        if self.is_detached { Ok(()) } else { live.read_log(log_bytes) }
     }
 
     /// To the head, which sends them on; or to all hosts, if each is to have its own.
@@ -153,6 +188,7 @@ impl RunSpec {
             role: self.roles[0].to_string(),
             arguments: self.head_arguments.clone(),
             files: self.head_files.clone(),
+            folder: self.resumed.as_ref().map(|_| (RESUMED.to_owned(), RUN_FOLDER.to_owned())),
             awaited: Some(TICKET.to_owned()),
             is_detached: self.is_detached,
         }
@@ -165,6 +201,7 @@ impl RunSpec {
             role: plan.role.to_string(),
             arguments: (self.node_arguments)(self.rank(plan.number), &plan.name),
             files: vec![(TICKET.to_owned(), ticket.to_owned())],
+            folder: None,
             awaited: None,
             is_detached: self.is_detached,
         }

@@ -1,7 +1,7 @@
 use anyhow::Result;
 use bonfire_launch::Checkup;
 
-use super::fleet_args::{FleetArgs, STEP_SPEED};
+use super::fleet_args::{FleetArgs, STEP_SPEED, sweep};
 use crate::terminal::{print, say};
 
 /// Look at every host of an inventory, all at the same time.
@@ -22,6 +22,7 @@ pub(crate) struct CheckArgs {
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let mut fleet = args.fleet.check(args.fleet.hosts()?, 0)?;
+    sweep(&fleet, args.json);
     fleet.measure_speeds(STEP_SPEED);
     fleet.measure_network();
     let lines = match args.json {

@@ -1,15 +1,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use bonfire_launch::{CheckedFleet, Host, Inventory, PATIENCE, Program, SpeedTest};
+use anyhow::{Error, Result};
+use bonfire_launch::{CheckedFleet, Host, Inventory, PATIENCE, Programs, RunList, SpeedTest};
+
+use crate::terminal::say;
 
 /// Which hosts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FleetArgs {
     /// The list of hosts: an inventory of Ansible, a hostfile of MPI, an address a line, or what the command line of a
     /// cloud prints; - is stdin
-    #[arg(long, short, value_name = "FILE", required_unless_present = "hosts", conflicts_with = "hosts")]
+    #[arg(long, short, value_name = "FILE", conflicts_with = "hosts")]
     inventory: Option<PathBuf>,
     /// The hosts themselves: a,b,c:2
     #[arg(long, short = 'H', value_name = "LIST")]
@@ -24,27 +26,46 @@ pub(crate) struct FleetArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE.as_secs())]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
+    /// A program for hosts of another architecture, such as aarch64=FILE; or a folder with several. May be given
+    /// several times [default: those in ~/.local/share/bonfire/VERSION/ARCH/bonfire]
+    #[arg(long, value_name = "ARCH=FILE")]
+    program: Vec<String>,
 }
 
 impl FleetArgs {
     /// The hosts of an inventory, or of a list.
     pub(crate) fn of(inventory: Option<PathBuf>, hosts: Option<String>, group: Option<String>) -> Self {
-        Self { inventory, hosts, group, user: None, timeout: PATIENCE.as_secs() }
+        Self { inventory, hosts, group, user: None, timeout: PATIENCE.as_secs(), program: Vec::new() }
     }
 
     pub(crate) fn hosts(&self) -> Result<Vec<Host>> {
         let inventory = match (&self.hosts, &self.inventory) {
             (Some(list), _) => Inventory::from_list(list)?,
             (None, Some(path)) => Inventory::load(path, self.group.as_deref())?,
-            (None, None) => anyhow::bail!("which hosts? -i FILE or -H a,b,c"),
+            (None, None) => anyhow::bail!("which hosts? --inventory FILE or --hosts a,b,c"),
         };
         Ok(as_user(inventory.hosts, self.user.as_deref()))
     }
 
+    /// Whether anybody said which hosts.
+    pub(crate) fn names_hosts(&self) -> bool {
+        self.hosts.is_some() || self.inventory.is_some()
+    }
+
     /// Logs into these hosts and asks what they are. `data_bytes` are to find room there, and this program.
     pub(crate) fn check(&self, hosts: Vec<Host>, data_bytes: u64) -> Result<CheckedFleet> {
-        let program = Program::own(env!("CARGO_PKG_VERSION")).context("this program cannot read itself")?;
-        Ok(CheckedFleet::of(hosts, Duration::from_secs(self.timeout), program, data_bytes)?)
+        let programs = Programs::gather(env!("CARGO_PKG_VERSION"), &self.program).map_err(Error::msg)?;
+        Ok(CheckedFleet::of(hosts, Duration::from_secs(self.timeout), programs, data_bytes)?)
+    }
+}
+
+/// Takes away what earlier runs of this machine have left on the hosts, and says so.
+pub(crate) fn sweep(fleet: &CheckedFleet, quiet: bool) {
+    let Ok(list) = RunList::open() else { return };
+    for line in fleet.sweep(&list) {
+        if !quiet {
+            say(&line);
+        }
     }
 }
 

@@ -49,6 +49,9 @@ pub(crate) struct HeadArgs {
     /// What this machine takes when idle and when busy, such as 2.7,6.4 [default: as the run file says, or its meters]
     #[arg(long, value_name = "IDLE,FULL")]
     watts: Option<Watts>,
+    /// Go on under a new ticket: for a run folder that came from another machine, or nodes that shall not come back
+    #[arg(long, requires = "resume")]
+    new_ticket: bool,
     /// How many seconds nodes may take to join
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     wait: u64,
@@ -84,6 +87,10 @@ pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
     if args.watts.is_some() {
         run.meter_energy(args.watts);
     }
+    let (run, gate) = match args.new_ticket {
+        true => training.open_with(&access, None)?,
+        false => training.open(&access)?,
+    };
     let _page = page_args::open(listener, PageSource::Run(run.folder().to_owned()));
     let stop = stop_on_ctrl_c()?;
     let ticket = gate.ticket().to_string();

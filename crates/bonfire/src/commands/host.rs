@@ -30,6 +30,9 @@ enum HostCommand {
         /// Only what is there now
         #[arg(long)]
         once: bool,
+        /// Only what is behind so many bytes
+        #[arg(long, default_value_t = 0)]
+        offset: u64,
     },
     /// Ask the processes of a run to end, or one of them
     End {
@@ -43,11 +46,19 @@ enum HostCommand {
     #[command(name = "seats")]
     Processes { run: String },
     /// Send what is at a path of a run's folder
-    Send { run: String, path: PathBuf },
+    Send {
+        run: String,
+        path: PathBuf,
+        /// Only this file, if it is there; may be given several times
+        #[arg(long)]
+        only: Vec<PathBuf>,
+    },
     /// Take files into a run's folder
     Receive { run: String, path: PathBuf },
     /// Remove what is left of a run
     Remove { run: String },
+    /// End and remove what is left of runs that are over
+    Sweep { runs: Vec<String> },
     /// Try to connect to each of some addresses
     Reach { addresses: Vec<String> },
     /// Answer those who measure the way to this host
@@ -68,19 +79,24 @@ pub(crate) fn run(args: HostArgs) -> Result<()> {
         HostCommand::Guard => {
             host_side::guard(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed)
         }
-        HostCommand::Follow { run, number, file, once } => {
+        HostCommand::Follow { run, number, file, once, offset } => {
             let out = &mut io::stdout().lock();
-            host_side::follow(&run, number, &file, once, io::stdin(), out).with_context(failed)
+            host_side::follow(&run, number, (&file, offset), once, io::stdin(), out).with_context(failed)
         }
         HostCommand::End { run, number, now } => Ok(host_side::end(&run, number, now)?),
         HostCommand::Processes { run } => print_json(&host_side::states(&run)?),
-        HostCommand::Send { run, path } => {
+        HostCommand::Send { run, path, only } => {
             let mut out = BufWriter::new(io::stdout().lock());
-            host_side::send(&run, &path, &mut out).with_context(failed)
+            let sent = match only.is_empty() {
+                true => host_side::send(&run, &path, &mut out),
+                false => host_side::send_some(&run, &path, &only, &mut out),
+            };
+            sent.with_context(failed)
         }
         HostCommand::Receive { run, path } => {
             host_side::receive(&run, &path, io::stdin().lock()).with_context(failed)
         }
+        HostCommand::Sweep { runs } => print_json(&host_side::sweep(&runs).with_context(failed)?),
         HostCommand::Remove { run } => host_side::remove_run(&run).with_context(failed),
         HostCommand::Reach { addresses } => print_json(&host_side::try_to_reach(&addresses)),
         HostCommand::Answer => host_side::answer(io::stdin(), &mut io::stdout()).with_context(failed),

@@ -6,15 +6,17 @@ use anyhow::Result;
 use bonfire_launch::CheckedFleet;
 use bonfire_report::number;
 
-use super::fleet_args::FleetArgs;
+use super::fleet_args::{FleetArgs, sweep};
 use crate::terminal::{say, write};
 
 /// Copy this program to every host of an inventory.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The program goes to ~/.bonfire/bin, under a name with its version and checksum; what is there \
-                  already is not copied again. `bonfire run` does the same by itself.\n\n\
-                  Examples:\n  bonfire setup -i hosts.ini\n  bonfire setup -H pi1,pi2,pi3"
+                  already is not copied again. Hosts of another architecture get the program for it, if there is \
+                  one here (--program). `bonfire run` does the same by itself.\n\n\
+                  Examples:\n  bonfire setup -i hosts.ini\n  bonfire setup -H pi1,pi2,pi3\n  \
+                  bonfire setup -i hosts.ini --program aarch64=bonfire-aarch64"
 )]
 pub(crate) struct SetupArgs {
     #[command(flatten)]
@@ -24,6 +26,7 @@ pub(crate) struct SetupArgs {
 pub(crate) fn run(args: &SetupArgs) -> Result<()> {
     let mut fleet = args.fleet.check(args.fleet.hosts()?, 0)?;
     install(&mut fleet, false);
+    sweep(&fleet, false);
     for checkup in fleet.checkups().iter().filter(|checkup| checkup.is_usable) {
         say(&format!("{}: bonfire {} is there", checkup.host, fleet.program().version));
     }
@@ -32,12 +35,11 @@ pub(crate) fn run(args: &SetupArgs) -> Result<()> {
 
 /// Copies the program to all hosts that can be used and do not have it, and tells of it.
 pub(crate) fn install(fleet: &mut CheckedFleet, quiet: bool) {
-    let bytes = fleet.program().bytes;
-    let progress = CopyProgress::new(fleet.without_program().len() as u64 * bytes, quiet);
+    let progress = CopyProgress::new(fleet.missing_bytes(), quiet);
     let copied = fleet.install(&|host, bytes| progress.at(host, bytes));
     progress.end();
-    for (host, time) in copied.iter().filter(|_| !quiet) {
-        say(&format!("{host}: copied {} in {:.1} s", number::bytes(bytes), time.as_secs_f64()));
+    for (host, bytes, time) in copied.iter().filter(|_| !quiet) {
+        say(&format!("{host}: copied {} in {:.1} s", number::bytes(*bytes), time.as_secs_f64()));
     }
 }
 

@@ -339,3 +339,59 @@ fn data_come_from_node_to_node() {
     assert_eq!(warned.len(), 0, "{warned:?}");
     bed.end();
 }
+
+#[test]
+fn nodes_reach_each_other_by_ipv6() {
+    if !is_wanted("nodes_reach_each_other_by_ipv6") {
+        return;
+    }
+    let bed = Bed::of('w', 3);
+    let mut lines = "[pool]\n".to_owned();
+    for number in 1..=3 {
+        if !bed.lab.ssh(number, &format!("ip addr add fd87::{number}/64 dev eth0 nodad")).status.success() {
+            eprintln!("SKIPPED: nodes_reach_each_other_by_ipv6: this kernel has no IPv6");
+            return;
+        }
+        // The inventory has the new address; ssh alone still goes by the other, at which the lab's sshd listens.
+        let (old, new) = (bed.address(number), format!("fd87::{number}"));
+        let line = bed.line(number).replace(&format!("ansible_host={old}"), &format!("ansible_host={new}"));
+        lines += &line.replace("common_args='", &format!("common_args='-o HostName={old} "));
+    }
+    bed.lab.dir.write("six.ini", lines);
+    let settings = "data={name: digits, train: 500, test: 50}\n epochs=2\n arch=allreduce\n \
+                    allreduce={num_workers: 3}";
+    let ran = bed.here("run -i six.ini --out out").set(settings).succeed().stderr;
+    assert!(ran.contains("on pi1 ([fd87::1]:"), "{ran}");
+    let record = Record::of(bed.lab.dir.path("out"));
+    assert_eq!(record.number("epochs"), 2.0);
+    assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
+    bed.here("setup -i six.ini").succeed();
+    let checked = bed.here("check -i six.ini --json").succeed().json_lines();
+    assert!(checked[1..].iter().all(|host| host["network"]["mb_per_s"].is_number()), "{checked:?}");
+    bed.end();
+}
+
+#[test]
+fn a_host_of_another_architecture_gets_its_program_or_is_told_what_is_missing() {
+    if !is_wanted("a_host_of_another_architecture_gets_its_program_or_is_told_what_is_missing") {
+        return;
+    }
+    let bed = Bed::of('u', 2);
+    // A host that says it is another kind of machine.
+    bed.lab
+        .said(2, "cp /usr/bin/uname ~/uname && mkdir -p /tmp/bin && mount --bind /tmp/bin /usr/local/sbin");
+    let script = "#!/bin/sh\\nif test \"$1\" = -m; then echo aarch64; else exec ~/uname \"$@\"; fi\\n";
+    bed.lab.said(2, &format!("printf '{script}' > /tmp/bin/uname && chmod 755 /tmp/bin/uname"));
+    let missing = bed.bonfire("setup").run().expect(1).stderr;
+    let version = env!("CARGO_PKG_VERSION");
+    let file = format!(".local/share/bonfire/{version}/aarch64/bonfire is missing");
+    for part in ["pi2: it is aarch64 Linux", &file, "release/build aarch64", "--program aarch64=FILE"] {
+        assert!(missing.contains(part), "{part} in {missing}");
+    }
+    let wrong =
+        bed.bonfire("setup").arg(format!("--program=aarch64={}", env!("CARGO_BIN_EXE_bonfire"))).run();
+    wrong.refuse("it is a program for x86_64");
+    bed.lab.said(2, "umount /usr/local/sbin; rm -r /tmp/bin ~/uname");
+    bed.bonfire("setup").succeed();
+    bed.end();
+}

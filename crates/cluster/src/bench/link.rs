@@ -4,6 +4,7 @@
 //! counted, and at their end comes back how many they were and what they took of the processor.
 
 use std::io::{Read, Write};
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -85,7 +86,9 @@ pub fn answer(input: impl Read + Send + 'static, out: &mut impl Write) -> Result
     let fingerprint = identity.fingerprint().as_bytes().to_vec();
     let security = ListenSecurity::Tls(identity);
     let most = Some(usize::MAX);
-    let listener = listen(&wire, "0.0.0.0:0", security, &secret, Timeouts::default(), &post, most)?;
+    // A machine without IPv6 has no such address.
+    let any = if UdpSocket::bind("[::]:0").is_ok() { "[::]:0" } else { "0.0.0.0:0" };
+    let listener = listen(&wire, any, security, &secret, Timeouts::default(), &post, most)?;
     let port = listener.local_addr().port();
     let said = LinkAnswer { port, fingerprint, secret: secret.reveal() };
     writeln!(out, "{}", serde_json::to_string(&said)?)?;

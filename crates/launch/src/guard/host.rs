@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{GRACE, GuardOrder, Report, SILENCE, Word};
 use crate::process::{ProcessId, Signal, signal_own_group};
-use crate::run_process::{ProcessEnd, ProcessRecord, RunProcess};
+use crate::run_process::{ProcessEnd, ProcessRecord, RunProcess, run_folder};
 
 /// How often a guard looks at its process.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,6 +43,9 @@ fn start(order: &GuardOrder) -> io::Result<(RunProcess, Child, ProcessRecord)> {
     let own = std::process::id();
     let guard = ProcessId::of(own).ok_or_else(|| io::Error::other("/proc does not tell of processes"))?;
     let run_process = RunProcess::create(&order.run, order.number)?;
+    if let Some((from, to)) = &order.folder {
+        std::fs::rename(run_folder(&order.run)?.join(from), run_process.folder().join(to))?;
+    }
     for (name, content) in &order.files {
         run_process.write(name, content.as_bytes())?;
     }

@@ -30,6 +30,9 @@ pub(crate) struct GuardOrder {
     pub arguments: Vec<String>,
     /// Files of that folder: names and what is in them. Secrets travel this way, not among the arguments.
     pub files: Vec<(String, String)>,
+    /// A folder of the run's folder that becomes one of the process's: what it is called, and is to be called.
+    #[serde(default)]
+    pub folder: Option<(String, String)>,
     /// A file that the process will write, and whose content is to be told and taken away.
     pub awaited: Option<String>,
     pub is_detached: bool,

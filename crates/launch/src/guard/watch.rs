@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
 use super::{BEAT, GuardOrder, Report, Word};
-use crate::program::START;
+use crate::program::{START, START_DETACHED};
 use crate::ssh::Remote;
 use crate::trouble::Trouble;
 
@@ -34,7 +34,8 @@ impl Watch {
         news: SyncSender<(usize, GuardNews)>,
     ) -> Result<Self, Trouble> {
         let no_ssh = |error: std::io::Error| Trouble::NoSsh(error.to_string());
-        let mut ssh = remote.command(START, &[place, "host", "guard"]);
+        let start = if order.is_detached { START_DETACHED } else { START };
+        let mut ssh = remote.command(start, &[place, "host", "guard"]);
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut ssh = ssh.spawn().map_err(no_ssh)?;
         let (stdin, stdout, stderr) = (ssh.stdin.take(), ssh.stdout.take(), ssh.stderr.take());

@@ -1,4 +1,5 @@
 mod auto;
+mod comeback;
 mod plan;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use bonfire_launch::{
 };
 use bonfire_report::PageSource;
 
-use super::fleet_args::{FleetArgs, STEP_SPEED};
+use super::fleet_args::{FleetArgs, STEP_SPEED, sweep};
 use super::page_args::{self, Mirror, PageArgs};
 use super::setup::install;
 use super::show::Show;
@@ -20,6 +21,7 @@ use super::{INTERRUPTED, WRONG_INPUT};
 use crate::failure::Failed;
 use crate::terminal::{say, warn};
 
+use comeback::Comeback;
 use plan::RunPlan;
 
 /// Run on the hosts of an inventory, over ssh.
@@ -35,7 +37,8 @@ use plan::RunPlan;
                   bonfire run -H pi1,pi2,pi3,desk:2 run.yml --set epochs=10 --out runs/first\n  \
                   bonfire run -i hosts.ini run.yml --data photos          a folder of this machine\n  \
                   bonfire run -i hosts.ini run.yml --auto                 plans, says what it chose, and runs that\n  \
-                  bonfire run -i hosts.ini run.yml --detach               then: bonfire attach\n\n\
+                  bonfire run -i hosts.ini run.yml --detach               then: bonfire attach\n  \
+                  bonfire run --resume runs/first -H pi2,pi3,pi4          goes on from its newest checkpoint\n\n\
                   Exit codes: 0 done; 1 hosts cannot be used, or the run failed; 2 the input was wrong and nothing was \
                   started; 130 interrupted, checkpoint written."
 )]
@@ -50,6 +53,10 @@ pub(crate) struct RunOnHostsArgs {
     /// Where the run folder comes to in the end [default: a new one below runs/]
     #[arg(long, value_name = "RUN_DIR")]
     out: Option<PathBuf>,
+    /// Go on with the run of a folder, or of a name that `bonfire status` shows, from the newest checkpoint that is
+    /// here or on its hosts; without -i or -H on the hosts of before
+    #[arg(long, value_name = "RUN_DIR", conflicts_with_all = ["run_file", "out", "data", "auto"])]
+    resume: Option<PathBuf>,
     /// Copy this file or folder to the head and train on it; to all hosts with `distribute: local`
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
@@ -94,23 +101,29 @@ enum HostOrder {
 
 pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let listener = args.page.listen()?;
-    let mut hosts = args.fleet.hosts()?;
+    let comeback = args.resume.as_deref().map(|folder| Comeback::find(args, folder)).transpose()?;
+    let mut hosts = comeback.as_ref().map_or_else(|| args.fleet.hosts(), |run| Ok(run.hosts.clone()))?;
     let chosen = args.auto.then(|| auto::choose(args, &hosts)).transpose()?;
-    let plan = match &chosen {
-        Some(chosen) => {
+    let mut plan = match (&chosen, &comeback) {
+        (Some(chosen), _) => {
             hosts.clone_from(&chosen.hosts);
             RunPlan::of(args, &hosts, ("plan", &chosen.text), chosen.set.clone())?
         }
-        None => RunPlan::read(args, &hosts)?,
+        (None, Some(run)) => RunPlan::of(args, &hosts, ("run.yml", &run.text), args.set.clone())?,
+        (None, None) => RunPlan::read(args, &hosts)?,
     };
     let data = args.data.as_deref().map(shipment).transpose()?;
+    let data = data.or_else(|| comeback.as_ref()?.data.clone());
     let list = RunList::open()?;
     let fleet = args.fleet.check(hosts, data.as_ref().map_or(0, |data| data.bytes))?;
-    let (fleet, places) = assign(args, &plan, fleet)?;
-    let spec = plan.spec(args, data, &fleet.checkups()[places[0]].host)?;
+    let (fleet, places) = assign(args, &mut plan, fleet, comeback.as_ref())?;
+    let spec = plan.spec(args, data, &fleet.checkups()[places[0]], comeback.as_ref())?;
     let interrupts = count_ctrl_c()?;
-    let mut live =
-        spec.start(fleet, &places, list, interrupts, &mut warn).map_err(|error| plan.explain(error, args))?;
+    let mut live = spec.start(fleet, &places, list, interrupts, &mut warn).map_err(|error| {
+        comeback.iter().for_each(|run| run.give_over(false));
+        plan.explain(error, args)
+    })?;
+    comeback.iter().for_each(Comeback::keep_logs);
     if !(args.quiet || args.json) {
         say(&roles_in_words(&live));
     }
@@ -123,6 +136,9 @@ pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let mut mirror = listener.as_ref().and_then(|_| Mirror::create(&spec.id).ok());
     let source = mirror.as_ref().map(|mirror| PageSource::Run(mirror.folder().to_owned()));
     let _page = source.and_then(|source| page_args::open(listener, source));
+    if let (Some(mirror), Some(run)) = (&mut mirror, &comeback) {
+        run.lines().lines().for_each(|line| mirror.line(line));
+    }
     let mut tell = |news: RunNews<'_>| {
         if let (RunNews::Line(line), Some(mirror)) = (&news, &mut mirror) {
             mirror.line(line);
@@ -133,11 +149,6 @@ pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let end = end.inspect_err(|_| show.finish())?;
     live.settle(interrupts);
     let collected = live.run.collect(args.keep, &mut warn);
-    if collected.is_ok()
-        && let Some(data) = &spec.data
-    {
-        data.restore_path(&live.run.record.out.join("run.yml"));
-    }
     show.finish();
     if let Some(chosen) = chosen.filter(|_| collected.is_ok()) {
         chosen.compare(&live.run.record.out, args.quiet || args.json);
@@ -153,13 +164,21 @@ fn shipment(path: &Path) -> Result<Shipment> {
 /// goes on without them.
 fn assign(
     args: &RunOnHostsArgs,
-    plan: &RunPlan,
+    plan: &mut RunPlan,
     mut fleet: CheckedFleet,
+    comeback: Option<&Comeback>,
 ) -> Result<(CheckedFleet, Vec<usize>)> {
+    if comeback.is_some() {
+        for (host, slots) in plan.cast_again(&mut fleet) {
+            warn(format!("{host} takes {slots} processes, so that there are as many workers as before"));
+        }
+    }
     let require = |fleet: &CheckedFleet| fleet.require(&plan.roles, args.skip_unreachable);
     require(&fleet)?;
     install(&mut fleet, args.quiet || args.json);
     require(&fleet)?;
+    comeback.iter().for_each(|run| run.give_over(true));
+    sweep(&fleet, args.quiet || args.json);
     if args.place == HostOrder::Fastest {
         fleet.measure_speeds(STEP_SPEED);
         require(&fleet)?;

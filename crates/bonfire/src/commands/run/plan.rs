@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use anyhow::{Context, Error, Result, bail};
 use bonfire_data::source::known;
 use bonfire_launch::{
-    Host, LaunchError, ProcessRole, RUN_FOLDER, RunSpec, Shipment, TICKET, TicketFormat, in_order, run_id,
+    CheckedFleet, Checkup, Host, LaunchError, ProcessRole, RUN_FOLDER, RunSpec, Shipment, TICKET,
+    TicketFormat, in_order, run_id,
 };
-use bonfire_report::RunFolder;
+use bonfire_report::{GitFacts, RunFolder};
 use bonfire_run::run_file::cast::{Wanted, wanted};
 use bonfire_run::run_file::{Distribute, ShareRule, Topology};
 use bonfire_run::{Overrides, Settings};
@@ -18,6 +19,7 @@ use bonfire_wire::Ticket;
 use super::super::WRONG_INPUT;
 use super::super::show::begins;
 use super::RunOnHostsArgs;
+use super::comeback::{self, Comeback};
 use crate::device_pool;
 
 /// A run file with the roles that it has to give.
@@ -74,7 +76,10 @@ impl RunPlan {
         let settings = read(&set)?;
         check_shares(&settings, hosts)?;
         let slots: Vec<usize> = hosts.iter().map(|host| host.slots).collect();
-        let roles = cast(&settings, &slots)?;
+        let roles = match args.resume.is_some() {
+            true => cast_again(&settings, &slots),
+            false => cast(&settings, &slots)?,
+        };
         if let Some(out) = &args.out
             && fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some())
         {
@@ -83,23 +88,38 @@ impl RunPlan {
         Ok(Self { settings, text: text.to_owned(), set, roles })
     }
 
+    /// Gives the roles of a run that comes back to the hosts that can be used now. Where there are too few, some take
+    /// several processes: the number of workers stays, and with it the order of all samples.
+    pub(crate) fn cast_again(&mut self, fleet: &mut CheckedFleet) -> Vec<(String, usize)> {
+        let slots: Vec<usize> = fleet.usable().iter().map(|host| host.slots).collect();
+        self.roles = cast_again(&self.settings, &slots);
+        fleet.make_room(&self.roles)
+    }
+
     /// The run as the launcher is told of it, whose head is on this host.
     pub(crate) fn spec(
         &self,
         args: &RunOnHostsArgs,
         data: Option<Shipment>,
-        head_host: &str,
+        head_host: &Checkup,
+        comeback: Option<&Comeback>,
     ) -> Result<RunSpec> {
         let runs = Path::new("runs");
         let path = RunFolder::default_path(runs, &self.settings.file.name, SystemTime::now());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let id = run_id(&name).context("the system gives no random numbers")?;
+        let head_files = match (comeback, &data) {
+            (None, _) => vec![("run.yml".to_owned(), self.text.clone())],
+            (Some(_), None) => Vec::new(),
+            (Some(_), Some(data)) => vec![(format!("{RUN_FOLDER}/run.yml"), data.with_place(&self.text))],
+        };
+        let out = comeback.map(|comeback| comeback.folder.clone()).or_else(|| args.out.clone());
         Ok(RunSpec {
-            out: args.out.clone().unwrap_or_else(|| runs.join(&id)),
+            out: out.unwrap_or_else(|| runs.join(&id)),
             id,
             roles: self.roles.clone(),
             head_arguments: self.head_arguments(args, data.as_ref(), head_host)?,
-            head_files: vec![("run.yml".to_owned(), self.text.clone())],
+            head_files,
             node_arguments,
             ticket: TICKET_FORMAT,
             begins,
@@ -107,6 +127,9 @@ impl RunPlan {
             data,
             is_data_for_all: self.settings.file.distribute == Distribute::Local,
             is_detached: args.detach,
+            resumed: comeback.map(Comeback::resumed).transpose()?,
+            backup: comeback::backup,
+            launched_from: launched_from(),
         })
     }
 
@@ -114,22 +137,29 @@ impl RunPlan {
         &self,
         args: &RunOnHostsArgs,
         data: Option<&Shipment>,
-        host: &str,
+        host: &Checkup,
     ) -> Result<Vec<String>> {
         let mut set = self.set.clone();
         let works = self.roles[0].leads_as().is_some();
         if works {
             set.push("head.works=true".to_owned());
         }
-        if let Some(data) = data {
+        if let Some(data) = data.filter(|_| args.resume.is_none()) {
             let key = if self.settings.says("data.path") { "data.path" } else { "data.name" };
             set.push(format!("{key}={}", serde_json::to_string(&data.place())?));
         }
-        let listen = format!("0.0.0.0:{}", args.port);
-        let words = ["head", "run.yml", "--out", RUN_FOLDER, "--ticket-file", TICKET, "--listen", &listen];
-        let name = works.then_some(["--name", host]).into_iter().flatten();
+        // Of both kinds of addresses, where the host has such.
+        let any = if host.has_v6() { "[::]" } else { "0.0.0.0" };
+        let listen = format!("{any}:{}", args.port);
+        let what = match args.resume.is_some() {
+            true => ["--resume", RUN_FOLDER, "--new-ticket"],
+            false => ["run.yml", "--out", RUN_FOLDER],
+        };
+        let access = ["--ticket-file", TICKET, "--listen", &listen];
+        let words = ["head"].into_iter().chain(what).chain(access);
+        let name = works.then_some(["--name", &host.host]).into_iter().flatten();
         let set = set.iter().flat_map(|set| ["--set", set]);
-        Ok(words.into_iter().chain(name).chain(set).map(str::to_owned).collect())
+        Ok(words.chain(name).chain(set).map(str::to_owned).collect())
     }
 
     /// Wrong input that only the head could see, such as data that are not there, is wrong input here.
@@ -206,6 +236,19 @@ fn cast(settings: &Settings, slots: &[usize]) -> Result<Vec<ProcessRole>> {
         Ok(_) => Ok(at_work),
         Err(_) => bail!("{shortage}; {enough} would do, as the head can work"),
     }
+}
+
+/// The same for a run that comes back, whatever room there is.
+fn cast_again(settings: &Settings, slots: &[usize]) -> Vec<ProcessRole> {
+    let otherwise = || roles(settings, settings.file.head.works != Some(false));
+    cast(settings, slots).unwrap_or_else(|_| otherwise())
+}
+
+/// From where and how this program was called, and the state of the sources there.
+fn launched_from() -> serde_json::Value {
+    let folder = std::env::current_dir().ok();
+    let git = folder.as_deref().and_then(GitFacts::collect);
+    serde_json::json!({"folder": folder, "command": std::env::args().collect::<Vec<_>>(), "git": git})
 }
 
 /// The head's first, which is that of the first node too if it works.
