@@ -46,12 +46,12 @@ pub(crate) struct HeadArgs {
     /// Write the ticket to this new file, which only its owner can read, instead of printing it
     #[arg(long, value_name = "FILE")]
     ticket_file: Option<PathBuf>,
-    /// What this machine takes when idle and when busy, such as 2.7,6.4 [default: as the run file says, or its meters]
-    #[arg(long, value_name = "IDLE,FULL")]
-    watts: Option<Watts>,
     /// Go on under a new ticket: for a run folder that came from another machine, or nodes that shall not come back
     #[arg(long, requires = "resume")]
     new_ticket: bool,
+    /// What this machine takes when idle and when busy, such as 2.7,6.4 [default: as the run file says, or its meters]
+    #[arg(long, value_name = "IDLE,FULL")]
+    watts: Option<Watts>,
     /// How many seconds nodes may take to join
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     wait: u64,
@@ -83,14 +83,13 @@ pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
     let works = training.settings()?.file.head.works == Some(true);
     ensure!(works || args.name.is_none(), "--name is for a head that works: head: {{works: true}}");
     let listener = args.page.listen()?;
-    let (mut run, gate) = training.open(&access)?;
-    if args.watts.is_some() {
-        run.meter_energy(args.watts);
-    }
-    let (run, gate) = match args.new_ticket {
+    let (mut run, gate) = match args.new_ticket {
         true => training.open_with(&access, None)?,
         false => training.open(&access)?,
     };
+    if args.watts.is_some() {
+        run.meter_energy(args.watts);
+    }
     let _page = page_args::open(listener, PageSource::Run(run.folder().to_owned()));
     let stop = stop_on_ctrl_c()?;
     let ticket = gate.ticket().to_string();
