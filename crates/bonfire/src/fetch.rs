@@ -2,95 +2,28 @@
 //!
 //! Every file is unpacked on the way and compared with the checksum of its known content, so it does not matter where
 //! it came from or how it was packed. All files are written aside and get their place in one rename: a data set is
-//! there as a whole or not at all.
+//! there as a whole or not at all. What has come over a connection that broke is kept, and the rest is asked for.
+
+mod archive;
+mod collection;
+mod download;
+mod progress;
 
 use crate::failure::Failed;
-use crate::terminal::{say, write};
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use bonfire_report::number;
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use ureq::Agent;
 
-/// A public data set.
-#[derive(Debug)]
-pub(crate) struct Collection {
-    pub name: &'static str,
-    /// The address of the folder on the web.
-    pub address: &'static str,
-    /// The package of Debian and its kin that holds it, if there is one.
-    pub package: Option<&'static str>,
-    pub parts: [CollectionFile; 4],
-}
+pub(crate) use collection::{COLLECTIONS, Collection};
+use collection::{CollectionFile, Packing};
+use download::Downloader;
 
-/// A file of a data set, unpacked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CollectionFile {
-    pub name: &'static str,
-    pub size: u64,
-    /// SHA-256, in hexadecimal.
-    pub checksum: &'static str,
-}
-
-pub(crate) const COLLECTIONS: [Collection; 2] = [
-    Collection {
-        name: "fashion-mnist",
-        address: "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        package: Some("dataset-fashion-mnist"),
-        parts: [
-            CollectionFile {
-                name: "train-images-idx3-ubyte",
-                size: 47_040_016,
-                checksum: "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-            },
-            CollectionFile {
-                name: "train-labels-idx1-ubyte",
-                size: 60_008,
-                checksum: "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-            },
-            CollectionFile {
-                name: "t10k-images-idx3-ubyte",
-                size: 7_840_016,
-                checksum: "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-            },
-            CollectionFile {
-                name: "t10k-labels-idx1-ubyte",
-                size: 10_008,
-                checksum: "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-            },
-        ],
-    },
-    Collection {
-        name: "mnist",
-        address: "http://ossci-datasets.s3.amazonaws.com/mnist/",
-        package: None,
-        parts: [
-            CollectionFile {
-                name: "train-images-idx3-ubyte",
-                size: 47_040_016,
-                checksum: "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            },
-            CollectionFile {
-                name: "train-labels-idx1-ubyte",
-                size: 60_008,
-                checksum: "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            },
-            CollectionFile {
-                name: "t10k-images-idx3-ubyte",
-                size: 7_840_016,
-                checksum: "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            },
-            CollectionFile {
-                name: "t10k-labels-idx1-ubyte",
-                size: 10_008,
-                checksum: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-            },
-        ],
-    },
-];
+/// The names of classes take less.
+const MOST_NAMES: u64 = 64 << 10;
 
 /// Where the files come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,17 +36,12 @@ pub(crate) enum Origin {
 impl Origin {
     /// What a user wrote: an address or a folder.
     pub(crate) fn parse(given: &str) -> Result<Self> {
-        if given.starts_with("http://") {
+        if given.starts_with("http://") || given.starts_with("https://") {
             return Ok(Self::Web(format!("{}/", given.trim_end_matches('/'))));
         }
         ensure!(
-            !given.starts_with("https://"),
-            "{given}: only http:// can be fetched from here (the content is checked); or download the files \
-             otherwise and give their folder"
-        );
-        ensure!(
             Path::new(given).is_dir(),
-            "{given} is neither a folder nor an address that begins with http://"
+            "{given} is neither a folder nor an address that begins with https:// or http://"
         );
         Ok(Self::Folder(PathBuf::from(given)))
     }
@@ -121,21 +49,34 @@ impl Origin {
 
 /// Fetches all files of a data set into the folder `into`, which must be new or empty.
 pub(crate) fn fetch(collection: &Collection, origin: &Origin, into: &Path) -> Result<()> {
-    fetch_with(&agent(Duration::from_secs(20)), collection, origin, into)
+    // What has come so far outlives this process, so that the next one goes on with it.
+    let beside = || into.with_extension("download");
+    let folder = download::cache_folder(collection.name).unwrap_or_else(beside);
+    fetch_with(&Downloader::new(folder)?, collection, origin, into)
 }
 
-fn fetch_with(agent: &Agent, collection: &Collection, origin: &Origin, into: &Path) -> Result<()> {
+fn fetch_with(downloader: &Downloader, collection: &Collection, origin: &Origin, into: &Path) -> Result<()> {
     let aside = Aside::beside(into)?;
-    for part in &collection.parts {
-        let goal = aside.path.join(part.name);
-        match origin {
-            Origin::Folder(folder) => copy(part, folder, &goal)?,
-            Origin::Web(address) => {
-                download(agent, part, address, &goal).map_err(|error| advise(error, collection))?;
-            }
+    let fetched = match (origin, collection.packing) {
+        (Origin::Folder(folder), packing) => from_folder(collection, packing, folder, &aside.path),
+        (Origin::Web(address), Packing::Tar(archive)) => {
+            from_archive(downloader, collection, &archive, address, &aside.path)
+                .map_err(|error| advise(error, collection))
         }
-    }
-    aside.place(into)
+        (Origin::Web(address), packing) => {
+            let end = if matches!(packing, Packing::Gzip) { ".gz" } else { "" };
+            let mut parts = collection.parts.iter();
+            parts
+                .try_for_each(|part| {
+                    from_web(downloader, part, &format!("{address}{}{end}", part.name), &aside.path)
+                })
+                .map_err(|error| advise(error, collection))
+        }
+    };
+    fetched?;
+    aside.place(into)?;
+    downloader.forget_all();
+    Ok(())
 }
 
 /// An error of the network is not the user's: it is marked as a failure and says what else can be done.
@@ -147,29 +88,94 @@ fn advise(error: anyhow::Error, collection: &Collection) -> anyhow::Error {
     if let Some(package) = collection.package {
         ways.push(format!("install the package {package} (Debian, Ubuntu)"));
     }
+    let files = match (collection.packing, collection.parts.len()) {
+        (Packing::Tar(archive), _) => archive.name.to_owned(),
+        (_, count) => {
+            format!("{} and the other {}", collection.parts[0].name, number::of(count as u64 - 1, "file"))
+        }
+    };
     ways.push(format!(
-        "put {} and the other three files into a folder and run: bonfire data get {} --from FOLDER",
-        collection.parts[0].name, collection.name
+        "put {files} into a folder and run: bonfire data get {} --from FOLDER",
+        collection.name
     ));
     anyhow!(Failed(format!("{error:#}\nwithout the network: {}", ways.join(", or "))))
 }
 
-fn agent(patience: Duration) -> Agent {
-    Agent::config_builder()
-        .timeout_resolve(Some(patience))
-        .timeout_connect(Some(patience))
-        .timeout_recv_response(Some(patience))
-        // A whole file over a slow line.
-        .timeout_recv_body(Some(30 * patience))
-        .build()
-        .into()
+/// One file from the web. What came is kept while more of it may come, and thrown away if it is wrong.
+fn from_web(downloader: &Downloader, part: &CollectionFile, address: &str, into: &Path) -> Result<()> {
+    // Neither side may exceed what is known of the file, whatever a server sends.
+    let came = downloader.download(address, part.name, part.size + (1 << 20))?;
+    let file = File::open(&came).with_context(|| format!("cannot open {}", came.display()))?;
+    let unpacked = unpack(part, file, &into.join(part.name));
+    if unpacked.is_err() {
+        downloader.forget(&came);
+    }
+    unpacked.with_context(|| format!("fetched {address}"))
 }
 
-fn download(agent: &Agent, part: &CollectionFile, address: &str, goal: &Path) -> Result<()> {
-    let address = format!("{address}{}.gz", part.name);
-    let response = agent.get(&address).call().with_context(|| format!("cannot fetch {address}"))?;
-    let body = response.into_body().into_reader();
-    unpack(part, body, goal).with_context(|| format!("fetched {address}"))
+/// All files of an archive from the web.
+fn from_archive(
+    downloader: &Downloader,
+    collection: &Collection,
+    archive: &CollectionFile,
+    address: &str,
+    into: &Path,
+) -> Result<()> {
+    let address = format!("{address}{}", archive.name);
+    let came = downloader.download(&address, archive.name, archive.size)?;
+    let unpacked = unpack_archive(collection, archive, &came, into);
+    if unpacked.is_err() {
+        downloader.forget(&came);
+    }
+    unpacked.with_context(|| format!("fetched {address}"))
+}
+
+/// Checks an archive as a whole, then every file that it must hold.
+fn unpack_archive(collection: &Collection, archive: &CollectionFile, path: &Path, into: &Path) -> Result<()> {
+    let open = || File::open(path).with_context(|| format!("cannot open {}", path.display()));
+    let mut check = ContentCheck::new(archive);
+    let (mut file, mut buffer) = (open()?, vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer).context("cannot be read")? {
+            0 => break,
+            count => check.add(&buffer[..count]),
+        }
+    }
+    check.end()?;
+    let mut missing: Vec<&CollectionFile> = collection.parts.iter().collect();
+    archive::each_file(MultiGzDecoder::new(BufReader::new(open()?)), |name, content| {
+        if let Some(place) = missing.iter().position(|part| part.name == name) {
+            return unpack(missing.swap_remove(place), content, &into.join(name));
+        }
+        if collection.names.contains(&name) {
+            let goal = into.join(name);
+            let mut text = Vec::new();
+            content.take(MOST_NAMES).read_to_end(&mut text).context("cannot be read")?;
+            fs::write(&goal, text).map_err(unwritable(&goal))?;
+        }
+        Ok(())
+    })?;
+    match missing.first() {
+        Some(part) => bail!("{} holds no {}", archive.name, part.name),
+        None => Ok(()),
+    }
+}
+
+fn from_folder(collection: &Collection, packing: Packing, folder: &Path, into: &Path) -> Result<()> {
+    if let Packing::Tar(archive) = packing
+        && folder.join(archive.name).is_file()
+    {
+        let path = folder.join(archive.name);
+        return unpack_archive(collection, &archive, &path, into).with_context(|| path.display().to_string());
+    }
+    for part in collection.parts {
+        copy(part, folder, &into.join(part.name))?;
+    }
+    for name in collection.names.iter().filter(|name| folder.join(name).is_file()) {
+        let goal = into.join(name);
+        fs::copy(folder.join(name), &goal).map_err(unwritable(&goal))?;
+    }
+    Ok(())
 }
 
 fn copy(part: &CollectionFile, folder: &Path, goal: &Path) -> Result<()> {
@@ -192,30 +198,49 @@ fn unpack(part: &CollectionFile, packed: impl Read, goal: &Path) -> Result<()> {
         if is_packed { Box::new(MultiGzDecoder::new(packed)) } else { Box::new(packed) };
     let mut content = content.take(part.size + 1);
     let mut out = File::create(goal).map_err(unwritable(goal))?;
-    let (mut hash, mut size, mut progress) = (Sha256::new(), 0, FetchProgress::new(part));
-    let mut buffer = vec![0; 1 << 16];
+    let (mut check, mut buffer) = (ContentCheck::new(part), vec![0; 1 << 16]);
     loop {
         let count = content
             .read(&mut buffer)
-            .with_context(|| format!("breaks off after {size} of {} bytes", part.size))?;
+            .with_context(|| format!("breaks off after {} of {} bytes", check.size, part.size))?;
         if count == 0 {
-            break;
+            return check.end();
         }
         out.write_all(&buffer[..count]).map_err(unwritable(goal))?;
-        hash.update(&buffer[..count]);
-        size += count as u64;
-        progress.show(size);
+        check.add(&buffer[..count]);
     }
-    ensure!(size >= part.size, "truncated: {size} of {} bytes", part.size);
-    ensure!(size == part.size, "longer than the {} bytes that {} has", part.size, part.name);
-    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    ensure!(
-        found == part.checksum,
-        "not the content that was expected: its SHA-256 is {found}, that of {} is {}",
-        part.name,
-        part.checksum
-    );
-    Ok(())
+}
+
+/// Whether content that comes piece by piece is the known one.
+struct ContentCheck<'a> {
+    part: &'a CollectionFile,
+    hash: Sha256,
+    size: u64,
+}
+
+impl<'a> ContentCheck<'a> {
+    fn new(part: &'a CollectionFile) -> Self {
+        Self { part, hash: Sha256::new(), size: 0 }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+        self.size += bytes.len() as u64;
+    }
+
+    fn end(self) -> Result<()> {
+        let Self { part, hash, size } = self;
+        ensure!(size >= part.size, "truncated: {size} of {} bytes", part.size);
+        ensure!(size == part.size, "longer than the {} bytes that {} has", part.size, part.name);
+        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        ensure!(
+            found == part.checksum,
+            "not the content that was expected: its SHA-256 is {found}, that of {} is {}",
+            part.name,
+            part.checksum
+        );
+        Ok(())
+    }
 }
 
 /// A full disk is a failure, wherever the files came from.
@@ -264,37 +289,6 @@ impl Drop for Aside {
     fn drop(&mut self) {
         // After `place` there is nothing left to remove, and a failure here must not hide the one that led here.
         let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// One line on the terminal that says how far a file is.
-struct FetchProgress {
-    name: &'static str,
-    size: u64,
-    shown: u64,
-    visible: bool,
-}
-
-impl FetchProgress {
-    fn new(part: &CollectionFile) -> Self {
-        Self { name: part.name, size: part.size, shown: 0, visible: std::io::stderr().is_terminal() }
-    }
-
-    fn show(&mut self, done: u64) {
-        let step = 1 << 20;
-        if self.visible && (done / step != self.shown / step || done == self.size) {
-            self.shown = done;
-            let mebibytes = |bytes: u64| bytes as f64 / f64::from(step as u32);
-            write(&format!("\r{:<26} {:6.1} of {:.1} MiB", self.name, mebibytes(done), mebibytes(self.size)));
-        }
-    }
-}
-
-impl Drop for FetchProgress {
-    fn drop(&mut self) {
-        if self.visible && self.shown > 0 {
-            say("");
-        }
     }
 }
 

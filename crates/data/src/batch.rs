@@ -41,7 +41,7 @@ impl Images {
         }
         for (&number, image) in numbers.iter().zip(pixels.chunks_exact_mut(values)) {
             self.draw(number, seed, image);
-            batch.targets.push(u32::from(self.labels[number as usize]));
+            batch.targets.push(self.target(number as usize));
         }
     }
 }

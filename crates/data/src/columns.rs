@@ -21,7 +21,8 @@ const LABEL: &str = "label";
 const PARTS: [&str; 3] = ["train", "test", "validation"];
 
 /// The kinds of files, and what their names end with.
-const ENDS: [(&str, Kind); 3] = [("csv", Kind::Csv), ("tsv", Kind::Csv), ("jsonl", Kind::JsonLines)];
+const ENDS: [(&str, Kind); 4] =
+    [("csv", Kind::Csv), ("tsv", Kind::Csv), ("jsonl", Kind::JsonLines), ("parquet", Kind::JsonLines)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -31,7 +32,7 @@ enum Kind {
 
 /// Whether a source names columns.
 pub(crate) fn are_named(source: &Source) -> bool {
-    source.text.is_some() || source.label.is_some()
+    source.text.is_some() || source.label.is_some() || source.value.is_some()
 }
 
 /// Whether a file is of a kind that is read here.
@@ -50,6 +51,7 @@ fn kind(path: &Path) -> Option<Kind> {
 pub(crate) fn load_file(path: &Path, source: &Source) -> Result<Dataset> {
     let texts = match (kind(path), &source.text) {
         (Some(Kind::Csv), None) => return csv::load_file(path, source),
+        (_, None) if source.value.is_some() => return Err(no_table(path)),
         (Some(Kind::JsonLines), None) if source.label.is_none() => {
             let halves = Draw::split(source.seed, reviews::read(path)?);
             return text::texts(source, halves.map(|half| half.into_iter().map(Ok)));
@@ -79,6 +81,7 @@ pub(crate) fn load_folder(folder: &Path, source: &Source) -> Result<Dataset> {
     let Some(column) = &source.text else {
         return match kind(&paths[0]) {
             Some(Kind::Csv) => csv::load_files(folder, paths, source),
+            _ if source.value.is_some() => Err(no_table(&paths[0])),
             _ => Err(no_text(&paths[0])),
         };
     };
@@ -92,6 +95,10 @@ pub(crate) fn load_folder(folder: &Path, source: &Source) -> Result<Dataset> {
 /// Whether a folder has a part to validate on.
 pub(crate) fn has_validation(folder: &Path) -> bool {
     ENDS.iter().any(|(end, _)| file::find(folder, &format!("{}.{end}", PARTS[2])).is_some())
+}
+
+fn no_table(path: &Path) -> Error {
+    Error::format(path, "`value` is for tables of numbers, which are CSV here")
 }
 
 fn no_text(path: &Path) -> Error {

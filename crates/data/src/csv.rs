@@ -50,7 +50,7 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
 
 /// Reads one file, of which one row in ten is measured on.
 pub(crate) fn load_file(path: &Path, source: &Source) -> Result<Dataset> {
-    let table = read(path, source.label.as_deref())?;
+    let table = read(path, column(source))?;
     if table.labels.len() < 2 {
         return Err(Error::format(path, "holds too few rows to train on some and measure on others"));
     }
@@ -61,9 +61,14 @@ pub(crate) fn load_file(path: &Path, source: &Source) -> Result<Dataset> {
 
 /// Reads both halves.
 pub(crate) fn load_files(folder: &Path, paths: [PathBuf; 2], source: &Source) -> Result<Dataset> {
-    let label = source.label.as_deref();
+    let label = column(source);
     let halves = [read(&paths[0], label)?, read(&paths[1], label)?];
     dataset(folder, [&paths[0], &paths[1]], halves, source)
+}
+
+/// The column of the class, or of the number in its place, if it is named.
+fn column(source: &Source) -> Option<&str> {
+    source.value.as_deref().or(source.label.as_deref())
 }
 
 fn dataset(
@@ -80,6 +85,12 @@ fn dataset(
             train.columns
         );
         return Err(Error::format(paths[1], message));
+    }
+    if source.value.is_some() {
+        train.truncate(source.train);
+        test.truncate(source.test);
+        let [train, test] = [(train, paths[0]), (test, paths[1])].map(|(half, path)| half.into_rows(path));
+        return image::dataset(source, train?, test?, Vec::new());
     }
     // Counted before the limit is applied: the first so many rows may lack a class.
     let classes = classes(&train.labels);
@@ -222,8 +233,22 @@ impl CsvTable {
             None => Err(Error::line(path, *line, format!("the class {name:?} is not in the training half"))),
         };
         let labels = self.labels.iter().map(class).collect::<Result<_>>()?;
+        Ok(self.images(labels, Vec::new()))
+    }
+
+    /// The same with a number in the place of the class.
+    fn into_rows(self, path: &Path) -> Result<Images> {
+        let number = |(cell, line): &(String, usize)| match cell.parse::<f32>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(Error::line(path, *line, format!("the value {cell:?} is not a number"))),
+        };
+        let numbers = self.labels.iter().map(number).collect::<Result<Vec<f32>>>()?;
+        Ok(self.images(vec![0; numbers.len()], numbers))
+    }
+
+    fn images(&self, labels: Vec<u8>, numbers: Vec<f32>) -> Images {
         let pixels = Pixels::of_floats(&self.values);
-        Ok(Images { height: 1, width: 1, channels: self.columns, pixels, labels, ..Images::default() })
+        Images { height: 1, width: 1, channels: self.columns, pixels, labels, numbers, ..Images::default() }
     }
 }
 

@@ -18,7 +18,9 @@ impl Dataset {
                 let pixels = Pixels::new(bytes, 0, 0, images.pixels.format());
                 let (scales, augment) = (images.scales.clone(), images.augment);
                 let [height, width, channels] = images.size();
-                Samples::Images(Images { height, width, channels, pixels, labels: vec![0], scales, augment })
+                let numbers = vec![0.0; images.numbers.len().min(1)];
+                let labels = vec![0];
+                Samples::Images(Images { height, width, channels, pixels, labels, numbers, scales, augment })
             }
             Samples::Sentences(_) => Samples::Sentences(Sentences {
                 starts: vec![0, 1],
@@ -92,11 +94,23 @@ fn in_form(own: &Samples, form: &Samples, classes: &[u8], numbers: &Option<Vec<u
         None => words.to_vec(),
     };
     match (own, form) {
-        (Samples::Images(own), Samples::Images(form)) if own.size() == form.size() => {
+        (Samples::Images(own), Samples::Images(form))
+            if own.size() == form.size() && own.numbers.is_empty() == form.numbers.is_empty() =>
+        {
             let (scales, augment) = (form.scales.clone(), form.augment);
-            let (labels, pixels) = (classed(&own.labels), own.pixels.clone());
+            let (numbers, pixels) = (own.numbers.clone(), own.pixels.clone());
+            let labels = if numbers.is_empty() { classed(&own.labels) } else { own.labels.clone() };
             let [height, width, channels] = own.size();
-            Some(Samples::Images(Images { height, width, channels, pixels, labels, scales, augment }))
+            Some(Samples::Images(Images {
+                height,
+                width,
+                channels,
+                pixels,
+                labels,
+                numbers,
+                scales,
+                augment,
+            }))
         }
         (Samples::Sentences(own), Samples::Sentences(_)) => Some(Samples::Sentences(Sentences {
             starts: own.starts.clone(),
@@ -114,6 +128,9 @@ fn in_form(own: &Samples, form: &Samples, classes: &[u8], numbers: &Option<Vec<u
 
 fn in_words(shape: &Shape) -> String {
     match shape {
+        Shape::Images { channels, classes: 0, .. } => {
+            format!("rows of {channels} numbers with a number to learn")
+        }
         Shape::Images { height, width, channels, .. } => format!("images of {height} × {width} × {channels}"),
         Shape::Tagging { .. } => "sentences with tags".to_owned(),
         Shape::Texts { .. } => "texts with stars".to_owned(),

@@ -10,7 +10,10 @@ use crate::source::{SamplePart, Source, image};
 use crate::{Dataset, Images};
 use std::path::{Path, PathBuf};
 
-pub(crate) use decode::{Picture, read};
+use decode::Album;
+pub(crate) use decode::decode;
+#[cfg(test)]
+pub(crate) use decode::read;
 pub use resize::Resize;
 
 /// What the names of images end with.
@@ -24,8 +27,8 @@ const VALIDATION: &[&str] = &["val", "valid", "validation", "dev"];
 /// A class is kept in a byte.
 const CLASS_LIMIT: usize = 256;
 
-/// Decoded images stay in memory.
-const MEMORY_LIMIT: usize = 8 << 30;
+/// Decoded images stay in memory, of which 32 bits see little.
+const MEMORY_LIMIT: usize = if usize::BITS < 64 { 1 << 30 } else { 8 << 30 };
 
 /// Whether a folder is one of images.
 pub(crate) fn is_one(folder: &Path) -> bool {
@@ -62,12 +65,10 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
     train.truncate(source.train.unwrap_or(usize::MAX));
     test.truncate(source.test.unwrap_or(usize::MAX));
     let both = [&train[..], &test[..]].concat();
-    let pictures = decode::all(&both, source.resize)?;
-    let channels = if pictures.iter().all(|picture| picture.is_gray) { 1 } else { 3 };
-    let size = common_size(&both, &pictures)?;
-    let (first, second) = pictures.split_at(train.len());
-    let half = |files: &[Labelled], pictures: &[Picture]| images(files, pictures, size, channels);
-    image::dataset_of_halves(source, folder, half(&train, first), half(&test, second), Some(classes))
+    let Album { size, mut pixels } = decode::all(&both, source.resize)?;
+    let second = pixels.split_off(train.len() * size.iter().product::<usize>());
+    let half = |files: &[Labelled], pixels: Vec<u8>| images(files, pixels, size);
+    image::dataset_of_halves(source, folder, half(&train, pixels), half(&test, second), Some(classes))
 }
 
 /// A file and its class.
@@ -137,34 +138,9 @@ fn labelled(folder: &Path, classes: &[String]) -> Result<Vec<Labelled>> {
     Ok(all)
 }
 
-/// Height and width of all pictures.
-fn common_size(files: &[Labelled], pictures: &[Picture]) -> Result<[usize; 2]> {
-    let Some(first) = pictures.first() else { return Ok([1, 1]) };
-    let of = |picture: &Picture| format!("{}×{}", picture.height, picture.width);
-    match pictures.iter().position(|picture| (picture.height, picture.width) != (first.height, first.width)) {
-        None => Ok([first.height, first.width]),
-        Some(other) => {
-            let message = format!(
-                "is {}, but {} is {}; make all alike: `data: {{name: …, resize: 64}}`",
-                of(&pictures[other]),
-                files[0].0.display(),
-                of(first)
-            );
-            Err(Error::format(&files[other].0, message))
-        }
-    }
-}
-
-fn images(files: &[Labelled], pictures: &[Picture], [height, width]: [usize; 2], channels: usize) -> Images {
-    let mut bytes = Vec::with_capacity(pictures.len() * height * width * channels);
-    for picture in pictures {
-        match channels {
-            1 => bytes.extend(picture.pixels.iter().step_by(3)),
-            _ => bytes.extend_from_slice(&picture.pixels),
-        }
-    }
+fn images(files: &[Labelled], pixels: Vec<u8>, [height, width, channels]: [usize; 3]) -> Images {
     let labels = files.iter().map(|(_, class)| *class).collect();
-    Images { height, width, channels, pixels: bytes.into(), labels, ..Images::default() }
+    Images { height, width, channels, pixels: pixels.into(), labels, ..Images::default() }
 }
 
 #[cfg(test)]

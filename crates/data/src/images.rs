@@ -12,6 +12,8 @@ pub struct Images {
     pub channels: usize,
     pub pixels: Pixels,
     pub labels: Vec<u8>,
+    /// The right number of each, where they have no classes.
+    pub numbers: Vec<f32>,
     /// For each channel the factor and the summand that make an input of a value; empty if a byte is from 0 to 1 and a
     /// number is as it is.
     pub scales: Vec<[f32; 2]>,
@@ -37,6 +39,7 @@ impl Images {
     pub(crate) fn truncate(&mut self, count: usize) {
         if count < self.labels.len() {
             self.labels.truncate(count);
+            self.numbers.truncate(count);
             self.pixels.truncate(count, self.values());
         }
     }
@@ -48,6 +51,7 @@ impl Images {
         Self {
             pixels: Pixels::new(bytes, 0, 0, self.pixels.format()),
             labels: numbers.iter().map(|&number| self.labels[number]).collect(),
+            numbers: numbers.iter().filter_map(|&number| self.numbers.get(number)).copied().collect(),
             scales: self.scales.clone(),
             ..*self
         }
@@ -58,9 +62,19 @@ impl Images {
         Self {
             pixels: self.pixels.choose(numbers, self.values()),
             labels: numbers.iter().map(|&number| self.labels[number as usize]).collect(),
+            numbers: numbers
+                .iter()
+                .filter_map(|&number| self.numbers.get(number as usize))
+                .copied()
+                .collect(),
             scales: self.scales.clone(),
             ..*self
         }
+    }
+
+    /// What a model has to answer: the class, or the bits of the number.
+    pub(crate) fn target(&self, number: usize) -> u32 {
+        self.numbers.get(number).map_or_else(|| u32::from(self.labels[number]), |right| right.to_bits())
     }
 
     /// The bytes of all images, in pieces, with what stands between them where all of a file are meant.

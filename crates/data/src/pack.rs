@@ -5,6 +5,8 @@
 //! frequent words have small numbers, texts become short. The order is: the magic, the version, the name, the names of
 //! the classes, the vocabulary, the kind of samples, the half to train on, the half to test on, a checksum.
 //!
+//! Without classes, rows have a number to learn in the place of the class.
+//!
 //! The shape is not written, because it follows from the rest: nothing can claim a shape that its bytes do not fill.
 
 mod stream;
@@ -81,7 +83,7 @@ pub fn read(source: &mut impl BufRead) -> Result<Dataset> {
     let mut source = PackReader::new(source);
     read_magic(&mut source)?;
     let name = source.string("the name")?;
-    let count = source.number("the number of classes", 1..=CLASS_LIMIT)?;
+    let count = source.number("the number of classes", 0..=CLASS_LIMIT)?;
     let classes = (0..count).map(|_| source.string("the name of a class")).collect::<Result<Vec<_>>>()?;
     let vocabulary = read_vocabulary(&mut source)?;
     let kind = source.number("the kind of samples", IMAGES..=TEXTS)?;
@@ -174,7 +176,10 @@ fn write_images(images: &Images, out: &mut PackWriter<'_, impl Write>) -> io::Re
         out.number(u64::from(flip))?;
     }
     out.number(images.labels.len() as u64)?;
-    out.bytes(&images.labels)?;
+    match images.numbers.is_empty() {
+        true => out.bytes(&images.labels)?,
+        false => images.numbers.iter().try_for_each(|number| out.bytes(&number.to_le_bytes()))?,
+    }
     (0..images.labels.len()).try_for_each(|number| out.bytes(images.pixels.image(number, images.values())))
 }
 
@@ -199,10 +204,13 @@ fn read_images(source: &mut PackReader<'_, impl BufRead>, classes: usize) -> Res
     let scales = read_scales(source, channels)?;
     let augment = read_augment(source, format, height.min(width))?;
     let count = source.number("the number of images", 1..=COUNT_LIMIT)?;
-    let labels = read_classes(source, count, classes)?;
+    let (labels, numbers) = match classes {
+        0 => read_numbers(source, count)?,
+        _ => (read_classes(source, count, classes)?, Vec::new()),
+    };
     let pixels = Pixels::new(source.bytes(count * values * format.width() as u64)?, 0, 0, format);
     let [height, width, channels] = [height, width, channels].map(|side| side as usize);
-    Ok(Images { height, width, channels, pixels, labels, scales, augment })
+    Ok(Images { height, width, channels, pixels, labels, numbers, scales, augment })
 }
 
 fn read_scales(source: &mut PackReader<'_, impl BufRead>, channels: u64) -> Result<Vec<[f32; 2]>> {
@@ -283,12 +291,23 @@ fn read_texts(source: &mut PackReader<'_, impl BufRead>, words: usize, classes: 
     Ok(Texts { starts, words: words.into(), labels })
 }
 
+/// Numbers to learn, in the place of classes.
+fn read_numbers(source: &mut PackReader<'_, impl BufRead>, count: u64) -> Result<(Vec<u8>, Vec<f32>)> {
+    let bytes = source.bytes(4 * count)?;
+    let numbers: Vec<f32> = bytes.as_chunks().0.iter().map(|&four| f32::from_le_bytes(four)).collect();
+    match numbers.iter().find(|number| !number.is_finite()) {
+        Some(wrong) => Err(source.wrong(format!("has {wrong} to learn"))),
+        None => Ok((vec![0; numbers.len()], numbers)),
+    }
+}
+
 /// Classes, of which each is one that has a name.
 fn read_classes(source: &mut PackReader<'_, impl BufRead>, count: u64, classes: usize) -> Result<Vec<u8>> {
     let found = source.bytes(count)?;
     match found.iter().max() {
         Some(&largest) if usize::from(largest) >= classes => {
-            Err(source.wrong(format!("has the class {largest}, but the last is {}", classes - 1)))
+            Err(source
+                .wrong(format!("has the class {largest}, but the last is {}", classes.saturating_sub(1))))
         }
         _ => Ok(found),
     }

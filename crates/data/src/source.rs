@@ -67,6 +67,9 @@ pub struct Source {
     /// The column or key of its label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The column of a number that is learned in the place of a class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
     /// The size that images of a folder get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resize: Option<Resize>,
@@ -112,6 +115,7 @@ impl Source {
             augment: None,
             text: None,
             label: None,
+            value: None,
             resize: None,
             prepare: None,
             part: SamplePart::default(),
@@ -122,6 +126,10 @@ impl Source {
     /// Makes or reads the data.
     pub fn load(&self) -> Result<Dataset> {
         let mut dataset = self.load_halves()?;
+        if self.value.is_some() && !dataset.classes.is_empty() {
+            let message = "data: value is for tables: a file that ends in .csv, or a folder with train.csv and test.csv";
+            return Err(Error::Mismatch(message.to_owned()));
+        }
         if self.dev {
             dataset.dev = self.load_validation(&dataset)?;
         }
@@ -227,10 +235,7 @@ impl Source {
         found(&self.name).ok_or_else(|| {
             let places =
                 folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
-            let how = match known(&self.name).and_then(|known| known.home) {
-                Some(home) => format!("put there: {home}"),
-                None => format!("get it with: bonfire data get {}", self.name),
-            };
+            let how = format!("get it with: bonfire data get {}", self.name);
             Error::Mismatch(format!("data: {} is not on this machine (looked in {places}); {how}", self.name))
         })
     }
@@ -245,9 +250,7 @@ impl Source {
             };
             return Error::format(path, message);
         }
-        // Only what can be had without a visit to a web page.
-        let at_hand = KNOWN.iter().filter(|known| known.home.is_none());
-        let names = at_hand.map(|known| known.name).collect::<Vec<_>>().join(", ");
+        let names = KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
         Error::Mismatch(format!(
             "data: {:?} is neither a folder nor a known name; known are {names}; did you mean {}?",
             self.name,

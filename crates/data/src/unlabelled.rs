@@ -62,18 +62,7 @@ impl Dataset {
         let [height, width, channels] = form.size();
         let begin = std::fs::read(path).map_err(Error::io(path))?;
         if begin.starts_with(b"\x89PNG") || begin.starts_with(&[0xFF, 0xD8]) {
-            let picture = image_folder::read(path, Some(Resize([height, width])))?;
-            let bytes: Vec<u8> = match channels {
-                1 => picture.pixels.chunks_exact(3).map(luma).collect(),
-                3 => picture.pixels,
-                _ => {
-                    return Err(Error::format(
-                        path,
-                        format!("the data have {channels} channels, not 1 or 3"),
-                    ));
-                }
-            };
-            return in_form(form, bytes, PixelFormat::Rows, 1);
+            return self.image(&begin).map_err(|message| Error::format(path, message));
         }
         let (sizes, start, bytes) = idx::read_values(path, "images", &[3, 4])?;
         let [count, rest @ ..] = &sizes[..] else { return Err(Error::format(path, "holds no images")) };
@@ -83,6 +72,20 @@ impl Dataset {
             return Err(Error::format(path, message));
         }
         in_form(form, bytes[start..].to_vec(), PixelFormat::Rows, *count as usize)
+    }
+
+    /// An image, PNG or JPEG, in the size of the data set's; or what is wrong with it.
+    pub fn image(&self, bytes: &[u8]) -> std::result::Result<Samples, String> {
+        let form = self.images().map_err(|error| error.to_string())?;
+        let [height, width, channels] = form.size();
+        let picture = image_folder::decode(bytes)?;
+        let picture = Resize([height, width]).apply(&picture);
+        let bytes: Vec<u8> = match channels {
+            1 => picture.pixels.chunks_exact(3).map(luma).collect(),
+            3 => picture.pixels,
+            _ => return Err(format!("the data have {channels} channels, not 1 or 3")),
+        };
+        in_form(form, bytes, PixelFormat::Rows, 1).map_err(|error| error.to_string())
     }
 
     fn number(&self, word: &str) -> u32 {

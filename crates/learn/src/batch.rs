@@ -12,6 +12,7 @@ pub const PADDING: u32 = 0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One class for every image, or for every row of numbers: an image of one place with a channel for each column.
+    /// Without classes the answer is a number.
     Images { height: usize, width: usize, channels: usize, classes: usize },
     /// One class for every word.
     Tagging { words: usize, tags: usize },
@@ -24,7 +25,8 @@ pub enum Shape {
 pub struct Batch {
     pub samples: usize,
     pub inputs: Inputs,
-    /// The right classes: one a sample, or one a word as `(T, B)` with [`IGNORED`] where there is padding.
+    /// The right classes: one a sample, or one a word as `(T, B)` with [`IGNORED`] where there is padding. Without
+    /// classes the right numbers, as the bits of an `f32`.
     pub targets: Vec<u32>,
 }
 
@@ -59,7 +61,11 @@ impl Batch {
                 (random_words(words, samples, steps, &mut random), samples, classes)
             }
         };
-        let targets = (0..targets).map(|_| random.below(classes) as u32).collect();
+        let mut target = || match classes {
+            0 => random.unit().to_bits(),
+            _ => random.below(classes) as u32,
+        };
+        let targets = (0..targets).map(|_| target()).collect();
         Self { samples, inputs, targets }
     }
 }

@@ -12,7 +12,7 @@ use crate::tape::{Settled, Tape, Workspace};
 pub trait Model: Send {
     fn layout(&self) -> &Layout;
 
-    /// How many classes the model tells apart.
+    /// How many classes the model tells apart; none, if it gives a number.
     fn classes(&self) -> usize;
 
     /// Whether the threads of a worker should share the model's products rather than the samples of its batch. They

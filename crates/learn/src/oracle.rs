@@ -115,7 +115,10 @@ fn shape_and_batch(shape: &OracleShape) -> (Shape, Batch) {
         OracleShape::Images { samples, height, width, channels, classes } => {
             let pixels = noise(samples * height * width * channels, 3, 0.5).iter().map(|x| x + 0.5).collect();
             let inputs = Inputs::Images { size: [height, width, channels], pixels };
-            let targets = (0..samples as u32).map(|i| i % 3).collect();
+            let targets = match classes {
+                0 => noise(samples, 4, 1.0).iter().map(|number| number.to_bits()).collect(),
+                _ => (0..samples as u32).map(|i| i % 3).collect(),
+            };
             (Shape::Images { height, width, channels, classes }, Batch { samples, inputs, targets })
         }
         OracleShape::Tagging { words: vocabulary, tags } => {

@@ -12,6 +12,17 @@ pub struct Tally {
     pub correct: u64,
     /// Answers by (right class, given class), if asked for.
     confusion: Option<Confusion>,
+    /// How far numbers were off, if asked for.
+    errors: Option<Errors>,
+}
+
+/// Of answers that are numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Errors {
+    absolute: f64,
+    /// Of the right numbers.
+    sum: f64,
+    squares: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +69,38 @@ impl Tally {
         Self { confusion: Some(Confusion { classes, counts, near: 0 }), ..Self::default() }
     }
 
+    /// A tally that also counts which class was taken for which; without classes, how far numbers are off.
+    pub fn measuring(classes: usize) -> Self {
+        match classes {
+            0 => Self { errors: Some(Errors::default()), ..Self::default() },
+            _ => Self::with_confusion(classes),
+        }
+    }
+
+    /// Hears that a number is off. It is no answer that could be right, so that there is no accuracy.
+    #[inline]
+    pub(crate) fn miss(&mut self, error: f32, right: f32) {
+        if let Some(errors) = &mut self.errors {
+            let right = f64::from(right);
+            errors.absolute += f64::from(error.abs());
+            errors.sum += right;
+            errors.squares += right * right;
+        }
+    }
+
+    /// How far numbers are off on average; none for classes.
+    pub fn mean_absolute_error(&self) -> Option<f64> {
+        self.errors.filter(|_| self.weight > 0.0).map(|errors| errors.absolute / self.weight)
+    }
+
+    /// Which part of the variance of the numbers is explained: 1 if all are right, 0 if their mean would do as well.
+    /// None for classes, and where all right numbers are equal.
+    pub fn r2(&self) -> Option<f64> {
+        let errors = self.errors.filter(|_| self.weight > 0.0)?;
+        let spread = errors.squares - errors.sum * errors.sum / self.weight;
+        (spread > 0.0).then(|| 1.0 - self.loss / spread)
+    }
+
     /// Counts one answer.
     #[inline]
     pub fn count(&mut self, given: usize, right: usize) {
@@ -95,6 +138,11 @@ impl Tally {
         self.weight += other.weight;
         self.answers += other.answers;
         self.correct += other.correct;
+        if let (Some(mine), Some(other)) = (&mut self.errors, &other.errors) {
+            mine.absolute += other.absolute;
+            mine.sum += other.sum;
+            mine.squares += other.squares;
+        }
         if let (Some(mine), Some(other)) = (&mut self.confusion, &other.confusion) {
             assert_eq!(mine.classes, other.classes, "tallies of one model");
             mine.near += other.near;

@@ -98,10 +98,11 @@ fn speed(summary: &Summary) -> String {
 
 /// What the best parameters were chosen by.
 fn validation(summary: &Summary) -> Option<String> {
-    let (loss, accuracy) = (summary.validation_loss?, summary.validation_accuracy?);
-    let (loss, accuracy) = (number::decimal(loss), number::percent(accuracy));
+    let loss = number::decimal(summary.validation_loss?);
+    let accuracy =
+        summary.validation_accuracy.map(|accuracy| format!("accuracy {}, ", number::percent(accuracy)));
     let round = number::count(summary.best_round?);
-    Some(format!("accuracy {accuracy}, loss {loss} at its best, in round {round}"))
+    Some(format!("{}loss {loss} at its best, in round {round}", accuracy.unwrap_or_default()))
 }
 
 /// The class that is told from the others worst, and what it is taken for.
@@ -136,6 +137,9 @@ fn test(summary: &Summary) -> Option<String> {
         parts.push(format!("accuracy {}{best}", number::percent(accuracy)));
     }
     parts.extend(summary.eval_loss.map(|loss| format!("loss {}", number::decimal(loss))));
+    parts.extend(summary.rmse.map(|rmse| format!("RMSE {}", number::decimal(rmse))));
+    parts.extend(summary.mae.map(|mae| format!("MAE {}", number::decimal(mae))));
+    parts.extend(summary.r2.map(|r2| format!("R² {r2:.3}")));
     parts.extend(summary.macro_f1.map(|f1| format!("macro-F1 {f1:.3}")));
     parts.extend(summary.top5_accuracy.map(|top5| format!("top-5 {}", number::percent(top5))));
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -156,7 +160,9 @@ fn energy(summary: &Summary) -> Option<String> {
     let each = summary
         .wh_per_1000_samples
         .map_or(String::new(), |wh| format!(", {} per 1,000 samples", number::watt_hours(wh)));
-    Some(format!("{}{each}, {}", number::watt_hours(wh), label.name()))
+    let waiting = summary.waiting_wh.filter(|waiting| *waiting >= wh * 0.01);
+    let waiting = waiting.map_or(String::new(), |wh| format!(", {} of it waiting", number::watt_hours(wh)));
+    Some(format!("{}{waiting}{each}, {}", number::watt_hours(wh), label.name()))
 }
 
 fn row(label: &str, text: &str) -> String {
@@ -167,6 +173,13 @@ fn row(label: &str, text: &str) -> String {
 mod tests {
     use super::*;
     use crate::sample;
+
+    #[test]
+    fn says_what_waiting_took() {
+        let summary = Summary { waiting_wh: Some(0.125), ..sample::summary() };
+        let expect = "1.50 Wh, 0.12 Wh of it waiting, 5.00 mWh per 1,000 samples, measured";
+        assert_eq!(energy(&summary).as_deref(), Some(expect));
+    }
 
     #[test]
     fn says_what_is_trained() {

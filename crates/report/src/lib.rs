@@ -10,8 +10,8 @@
 //! 2. `folder`: where a run keeps it;
 //! 3. `log`: how an event gets there, and how a log is read back after a crash;
 //! 4. `terminal` and `bars`: the views; `transcript`, `roster`, `heading` and [`number`] make their text;
-//! 5. `page`: charts of a run, or of several; `serve`: the same while it goes on, and figures for Prometheus;
-//!    `tensorboard`: the same for others to show;
+//! 5. `page`: charts of a run, or of several; `serve`: the same while it goes on, and figures for Prometheus, over
+//!    [`http`]; `tensorboard`: the same for others to show;
 //! 6. `facts` and `git`: what a run was started on and from; `energy`, `machine` and `phases`: what it took, and when.
 //!
 //! # Example
@@ -48,6 +48,7 @@ mod float;
 mod folder;
 mod git;
 mod heading;
+pub mod http;
 mod log;
 mod machine;
 mod metrics;
@@ -69,7 +70,7 @@ mod trace;
 mod transcript;
 
 pub use bars::Bars;
-pub use energy::{EnergyLabel, EnergyMeter, Watts};
+pub use energy::{EnergyBook, EnergyLabel, EnergyMeter, HostEnergy, Watts};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, NodeLine, SampleLine, ShareLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
@@ -81,7 +82,7 @@ pub use machine::{MachineSample, MachineWatch};
 pub use page::{report_page, write_report};
 pub use phases::{Phase, Phases, TimeBook};
 pub use serve::{PageServer, PageSource};
-pub use status::{status_line, status_table};
+pub use status::{StatusTable, status_line, status_table};
 pub use summary::{ClassLine, Exit, Summary};
 pub use tensorboard::{GraphLayer, TensorBoard, TensorBoardFacts};
 pub use terminal::{Json, PlainLines, View};

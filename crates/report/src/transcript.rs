@@ -129,13 +129,13 @@ impl Transcript {
         let left = number::seconds(plan.seconds_left(*round, stamped.at_s));
         let line = plan.line(&plan.round_label(*round), &training(*loss, *accuracy, *samples_per_s));
         let rounds = format!("{}/{}", plan.round_number(*round), number::count(plan.rounds));
-        let (loss, accuracy) = (number::decimal(*loss), number::short_percent(*accuracy));
+        let (loss, right) = (number::decimal(*loss), how_right(*loss, *accuracy));
         let speed = number::speed(*samples_per_s);
         Some(Position {
             round: *round,
             epoch: self.epoch(*epoch),
             line: format!("{line} | epoch {epoch:.2} of {}, {left} left", plan.epochs),
-            message: format!("{rounds}  {left:>6} left  loss {loss:>6}  acc {accuracy:>7}  {speed}"),
+            message: format!("{rounds}  {left:>6} left  loss {loss:>6}  {right}  {speed}"),
         })
     }
 
@@ -239,11 +239,22 @@ impl PlannedLength {
 const TRAINING_WIDTH: usize = 34;
 
 fn training(loss: f64, accuracy: f64, samples_per_s: f64) -> String {
-    let (loss, accuracy) = (number::decimal(loss), number::short_percent(accuracy));
-    format!("loss {loss:>6}  acc {accuracy:>7}  {:>8}", number::speed(samples_per_s))
+    let right = how_right(loss, accuracy);
+    format!("loss {:>6}  {right}  {:>8}", number::decimal(loss), number::speed(samples_per_s))
+}
+
+/// How many answers are right; of numbers, how far they are off.
+fn how_right(loss: f64, accuracy: f64) -> String {
+    match accuracy.is_nan() && loss.is_finite() {
+        true => format!("rmse {:>6}", number::decimal(loss.max(0.0).sqrt())),
+        false => format!("acc {:>7}", number::short_percent(accuracy)),
+    }
 }
 
 fn measured(part: &str, loss: f64, accuracy: f64, macro_f1: Option<f64>) -> String {
+    if accuracy.is_nan() && loss.is_finite() {
+        return format!("{part} {:>6}  {}", number::decimal(loss), how_right(loss, accuracy));
+    }
     let (loss, accuracy) = (number::decimal(loss), number::short_percent(accuracy));
     let macro_f1 = macro_f1.map_or(String::new(), |f1| format!(" F1 {f1:.3}"));
     format!("{part} {loss:>6} {accuracy:>7}{macro_f1}")

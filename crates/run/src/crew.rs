@@ -232,7 +232,7 @@ impl Crew {
         for (part, tally) in each.collect::<Vec<Vec<_>>>().into_iter().flatten() {
             tallies[part] = tally;
         }
-        let mut sum = Tally::with_confusion(classes);
+        let mut sum = Tally::measuring(classes);
         tallies.iter().for_each(|tally| sum.add(tally));
         sum
     }

@@ -76,13 +76,15 @@ pub fn parameters(
     Ok((round, flat))
 }
 
-/// The round of the checkpoint that was right most often, of those that are still there.
+/// The round of the checkpoint that was right most often, of those that are still there; of numbers, least far off.
 fn best_round(folder: &RunFolder) -> Option<u64> {
     let kept: Vec<u64> =
         checkpoint::list(&folder.checkpoints()).ok()?.into_iter().map(|(round, _)| round).collect();
     let events = read_events(&folder.events()).ok()?;
     let measured = events.iter().filter_map(|stamped| match stamped.event {
-        Event::Evaluated { round, accuracy, .. } if kept.contains(&round) => Some((round, accuracy)),
+        Event::Evaluated { round, accuracy, loss, .. } if kept.contains(&round) => {
+            Some((round, if accuracy.is_nan() { -loss } else { accuracy }))
+        }
         _ => None,
     });
     // Of equals the later one.

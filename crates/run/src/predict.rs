@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_data::{Dataset, Samples};
 use bonfire_learn::layer_list::{Head, LayerPlan};
 use bonfire_learn::{Batch, Model, Shape};
@@ -38,6 +38,8 @@ pub enum Prediction {
         /// Of every class, in their order, before softmax; one if it decides between two.
         scores: Vec<f32>,
     },
+    /// Of a row, where a number was learned.
+    Value { input: String, value: f32 },
     /// Of a sentence.
     Tags { input: String, words: Vec<String>, tags: Vec<String>, probabilities: Vec<f32> },
 }
@@ -64,7 +66,7 @@ impl Predictor {
 
     /// Whether inputs are files of images, and not texts or rows.
     pub fn takes_images(&self) -> bool {
-        matches!(self.form.shape, Shape::Images { height, width, .. } if [height, width] != [1, 1])
+        self.takes() == "images"
     }
 
     /// What the model says about the images of a file: PNG, JPEG or IDX.
@@ -75,6 +77,32 @@ impl Predictor {
             _ => format!("{}[{i}]", path.display()),
         };
         Ok(self.classes(&samples, &(0..samples.len()).map(name).collect::<Vec<_>>()))
+    }
+
+    /// What the model says about an image, PNG or JPEG, under a name.
+    pub fn image(&mut self, name: &str, bytes: &[u8]) -> Result<Vec<Prediction>> {
+        let samples = self.form.image(bytes).map_err(|message| anyhow!("{name}: {message}"))?;
+        Ok(self.classes(&samples, &[name.to_owned()]))
+    }
+
+    /// What inputs are: images, rows, texts or sentences.
+    pub fn takes(&self) -> &'static str {
+        match self.form.shape {
+            Shape::Texts { .. } => "texts",
+            Shape::Tagging { .. } => "sentences",
+            Shape::Images { height: 1, width: 1, .. } => "rows",
+            Shape::Images { .. } => "images",
+        }
+    }
+
+    /// What the model tells apart.
+    pub fn classes_by_name(&self) -> &[String] {
+        &self.form.classes
+    }
+
+    /// The name of the model.
+    pub fn model(&self) -> &str {
+        self.settings.file.model.name()
     }
 
     /// What the model says about lines: texts, sentences, or rows of numbers between commas.
@@ -123,8 +151,12 @@ impl Predictor {
         for batch in self.batches(samples) {
             let (rows, width) = self.scores(&batch);
             for row in rows.chunks_exact(width) {
-                let (label, probability) = self.answer(row);
                 let input = inputs[found.len()].clone();
+                if let Head::SquaredError = self.plan.head {
+                    found.push(Prediction::Value { input, value: row[0] });
+                    continue;
+                }
+                let (label, probability) = self.answer(row);
                 found.push(Prediction::Class { input, label, probability, scores: row.to_vec() });
             }
         }

@@ -109,6 +109,7 @@ fn checksum(samples: &Samples) -> String {
             numbers(&[images.height as u32, images.width as u32, images.channels as u32]);
             images.pieces().for_each(|piece| hash.update(piece));
             hash.update(&images.labels);
+            images.numbers.iter().for_each(|number| hash.update(number.to_le_bytes()));
         }
         Samples::Sentences(sentences) => {
             numbers(&sentences.starts);

@@ -187,7 +187,7 @@ impl ModelCopy {
         order: &[u32],
         (part, portions): (usize, Portions),
     ) -> Tally {
-        let mut tally = Tally::with_confusion(self.model.classes());
+        let mut tally = Tally::measuring(self.model.classes());
         for block in order.chunks(EVAL_BLOCK).skip(part).step_by(portions.parts) {
             for numbers in block.chunks(portions.batch) {
                 samples.fill(&mut self.batch, numbers);

@@ -29,7 +29,9 @@ enum DataCommand {
     /// Get a public data set, from this machine or the web
     #[command(
         after_help = "Examples:\n  bonfire data get fashion-mnist\n  bonfire data get mnist --from ~/Downloads\n  \
-                            bonfire data get mnist --from http://mirror.example/mnist -o data/mnist"
+                            bonfire data get cifar-10 --from https://mirror.example/cifar -o data/cifar-10\n\n\
+                            A download that broke off is kept and gone on with by the same command. The certificates \
+                            of authorities are those of the system, or of the file that SSL_CERT_FILE names."
     )]
     Get(GetArgs),
 }
@@ -54,12 +56,12 @@ struct MakeArgs {
 
 #[derive(Debug, clap::Args)]
 struct GetArgs {
-    /// fashion-mnist or mnist
+    /// fashion-mnist, mnist, cifar-10, cifar-100, svhn or ud-english-ewt
     name: String,
     /// The folder to write [default: the user's data folder, where runs look for it]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// A folder with the files, or an http:// address of one
+    /// A folder with the files, or an https:// or http:// address of one
     #[arg(long, value_name = "URL_OR_DIR")]
     from: Option<String>,
 }
@@ -94,7 +96,6 @@ fn row(known: &Known) -> [String; 6] {
     let place = match source::found(known.name) {
         _ if known.made => "made when needed".to_owned(),
         Some(folder) => folder.display().to_string(),
-        None if known.home.is_some() => format!("bonfire data get {} says where", known.name),
         None => format!("bonfire data get {}", known.name),
     };
     let sizes = [known.train, known.test].map(|count| number::count(count as u64));
@@ -211,20 +212,15 @@ fn get(args: &GetArgs) -> Result<PathBuf> {
 }
 
 fn collection(name: &str) -> Result<&'static Collection> {
-    static LIST: &[Collection] = &COLLECTIONS;
-    LIST.iter().find(|collection| collection.name == name).ok_or_else(|| {
-        let names: Vec<&str> = LIST.iter().map(|collection| collection.name).collect();
+    COLLECTIONS.iter().find(|collection| collection.name == name).ok_or_else(|| {
+        let names: Vec<&str> = COLLECTIONS.iter().map(|collection| collection.name).collect();
         match known(name) {
-            Some(Known { home: Some(home), .. }) => {
-                let folder = user_folder(name).unwrap_or_else(|| Path::new("data").join(name));
-                anyhow::anyhow!("{name} has to be fetched by hand; put into {}: {home}", folder.display())
-            }
             Some(_) => anyhow::anyhow!(
                 "{name} needs no getting: a run makes it; to write it as files: bonfire data make {name} -o DIR"
             ),
             None => anyhow::anyhow!(
                 "{name:?} is not known; {} can be got; did you mean {}?",
-                names.join(" and "),
+                names.join(", "),
                 nearest(name)
             ),
         }
@@ -275,7 +271,8 @@ mod tests {
         check("make mnist -o HERE/new", "bonfire data get mnist");
         check("make digit -o HERE/new", "digits, grammar, reviews can be made");
         check("get digits", "bonfire data make digits -o DIR");
-        check("get svhn", "train_32x32.mat and test_32x32.mat from http");
+        check("get svhn --from HERE -o HERE/new", "holds neither train_32x32.mat nor");
+        check("get cifar-10 --from HERE -o HERE/new", "holds neither data_batch_1.bin nor");
         check("get fashion", "did you mean fashion-mnist?");
         check("get mnist --from HERE -o HERE/new", "holds neither train-images-idx3-ubyte nor");
         check("get mnist --from HERE/nowhere", "neither a folder nor an address");

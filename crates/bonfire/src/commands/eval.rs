@@ -105,13 +105,16 @@ fn in_words(finding: &Finding) -> String {
     match finding {
         Finding::Measured(measured) => {
             let f1 = measured.macro_f1.map_or(String::new(), |f1| format!("  macro-F1 {f1:.3}"));
+            let right = match measured.accuracy.is_nan() {
+                true => format!("RMSE {}", number::decimal(measured.loss.sqrt())),
+                false => format!("accuracy {}", number::percent(measured.accuracy)),
+            };
             format!(
-                "round {:>7}  epoch {:>6.2}  {} loss {}  accuracy {}{f1}  {} samples in {}",
+                "round {:>7}  epoch {:>6.2}  {} loss {}  {right}{f1}  {} samples in {}",
                 number::count(measured.round),
                 measured.epoch,
                 measured.part,
                 number::decimal(measured.loss),
-                number::percent(measured.accuracy),
                 number::count(measured.samples as u64),
                 number::seconds(measured.seconds),
             )

@@ -4,9 +4,12 @@ mod arguments;
 mod attach;
 mod bench;
 mod check;
+mod completions;
 mod data;
 mod eval;
 mod export;
+#[cfg(feature = "flame")]
+mod flame_args;
 mod fleet_args;
 mod head;
 mod host;
@@ -14,6 +17,7 @@ mod import;
 mod lab;
 mod leash;
 mod logs;
+mod man;
 mod model;
 mod node;
 mod page;
@@ -26,6 +30,7 @@ mod ranks;
 mod report;
 mod run;
 mod run_args;
+mod serve;
 mod setup;
 mod show;
 mod sibling;
@@ -33,6 +38,7 @@ mod status;
 mod stop;
 mod sweep;
 mod train;
+mod version;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,6 +115,8 @@ enum Command {
     Model(model::ModelArgs),
     /// Say what a trained model says about texts, images or rows
     Predict(predict::PredictArgs),
+    /// Answer the same over HTTP
+    Serve(serve::ServeArgs),
     /// Write the parameters of a run for PyTorch, or as ONNX
     Export(export::ExportArgs),
     /// Make a run folder from weights of PyTorch
@@ -121,6 +129,12 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Emulate a cluster on this machine: hosts with ssh and a network between them
     Lab(lab::LabArgs),
+    /// Print what a shell needs to complete the arguments of this program
+    Completions(completions::CompletionsArgs),
+    /// Write the man pages
+    Man(man::ManArgs),
+    /// Print the version of this program, and what it was built for
+    Version(version::VersionArgs),
     #[command(hide = true)]
     Host(host::HostArgs),
 }
@@ -141,6 +155,7 @@ impl Command {
                 | Self::Bench(_)
                 | Self::Plan(_)
                 | Self::Predict(_)
+                | Self::Serve(_)
         )
     }
 
@@ -168,12 +183,16 @@ impl Command {
             Self::Report(args) => report::run(&args).map(done),
             Self::Model(args) => model::run(&args).map(done),
             Self::Predict(args) => predict::run(&args).map(done),
+            Self::Serve(args) => serve::run(&args).map(done),
             Self::Export(args) => export::run(&args).map(done),
             Self::Import(args) => import::run(&args).map(done),
             Self::Prepare(args) => prepare::run(args).map(done),
             Self::Data(args) => data::run(args).map(done),
             Self::Bench(args) => bench::run(&args).map(done),
             Self::Lab(args) => lab::run(args),
+            Self::Completions(args) => completions::run(&args).map(done),
+            Self::Man(args) => man::run(&args).map(done),
+            Self::Version(args) => version::run(&args).map(done),
         }
     }
 }

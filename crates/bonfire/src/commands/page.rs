@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use bonfire_report::{PageSource, RunFolder};
 
-use super::page_args::{listen, serve};
+use super::page_args::{USUAL, listen, serve};
 use super::stop_on_ctrl_c;
 use crate::terminal::print;
 
@@ -28,7 +28,7 @@ pub(crate) struct PageCommandArgs {
 
 pub(crate) fn run(args: &PageCommandArgs) -> Result<()> {
     let source = source(&args.folder)?;
-    let listener = listen(args.listen.as_deref().unwrap_or_default())?;
+    let listener = listen("--listen", args.listen.as_deref().unwrap_or_default(), USUAL)?;
     let server = serve(listener, source)?;
     print(&server.url())?;
     let stop = stop_on_ctrl_c()?;

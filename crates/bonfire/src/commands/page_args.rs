@@ -12,7 +12,7 @@ use bonfire_wire::random_number;
 use crate::terminal::say;
 
 /// Tried first, so that a page is found where it was.
-const USUAL: &str = "127.0.0.1:4780";
+pub(crate) const USUAL: &str = "127.0.0.1:4780";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PageArgs {
@@ -25,17 +25,17 @@ pub(crate) struct PageArgs {
 impl PageArgs {
     /// Takes the address before anything is started: one that cannot be had is wrong input.
     pub(crate) fn listen(&self) -> Result<Option<TcpListener>> {
-        self.page.as_deref().map(listen).transpose()
+        self.page.as_deref().map(|address| listen("--page", address, USUAL)).transpose()
     }
 }
 
-/// A listener at an address; the usual one if it is empty.
-pub(crate) fn listen(address: &str) -> Result<TcpListener> {
+/// A listener at the address that an option gives; the usual one if it is empty, or a free port.
+pub(crate) fn listen(option: &str, address: &str, usual: &str) -> Result<TcpListener> {
     if address.is_empty() {
-        let usual = TcpListener::bind(USUAL).or_else(|_| TcpListener::bind("127.0.0.1:0"));
-        return usual.context("--page: no port is free");
+        let usual = TcpListener::bind(usual).or_else(|_| TcpListener::bind("127.0.0.1:0"));
+        return usual.with_context(|| format!("{option}: no port is free"));
     }
-    TcpListener::bind(address).with_context(|| format!("--page: cannot listen at {address}"))
+    TcpListener::bind(address).with_context(|| format!("{option}: cannot listen at {address}"))
 }
 
 /// Opens the page, and says where it is. One that cannot be opened costs itself.
@@ -54,10 +54,15 @@ pub(crate) fn open(listener: Option<TcpListener>, source: PageSource) -> Option<
 }
 
 pub(crate) fn serve(listener: TcpListener, source: PageSource) -> Result<PageServer> {
+    let token = token(&listener)?;
+    PageServer::start(listener, source, token).context("cannot serve a page")
+}
+
+/// What has to be known to be answered there, where others can reach it.
+pub(crate) fn token(listener: &TcpListener) -> Result<Option<String>> {
     let is_here = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let secret = || Ok::<_, io::Error>(format!("{:016x}{:016x}", random_number()?, random_number()?));
-    let token = (!is_here).then(secret).transpose().context("no randomness")?;
-    PageServer::start(listener, source, token).context("cannot serve a page")
+    (!is_here).then(secret).transpose().context("no randomness")
 }
 
 /// The log of a run elsewhere, kept here while it is followed.

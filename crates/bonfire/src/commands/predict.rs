@@ -83,6 +83,7 @@ fn in_words(prediction: &Prediction) -> String {
         Prediction::Class { input, label, probability, .. } => {
             format!("{label}  {}  {input}", number::percent(f64::from(*probability)))
         }
+        Prediction::Value { input, value } => format!("{value}  {input}"),
         Prediction::Tags { words, tags, .. } => {
             let pairs: Vec<String> =
                 words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}")).collect();

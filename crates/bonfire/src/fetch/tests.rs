@@ -3,13 +3,18 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::net::{TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
+
+mod secure;
 
 /// A data set small enough to type: the content of each part is its name.
 const SMALL: Collection = Collection {
     name: "small",
     address: "",
     package: Some("dataset-small"),
-    parts: [
+    packing: Packing::Gzip,
+    names: &[],
+    parts: &[
         CollectionFile {
             name: "one",
             size: 3,
@@ -39,10 +44,9 @@ fn packed(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// An agent that is not sent through a proxy by the environment and does not wait long.
-fn impatient() -> Agent {
-    let patience = Some(Duration::from_secs(5));
-    Agent::config_builder().proxy(None).timeout_connect(patience).timeout_recv_body(patience).build().into()
+/// A downloader that is not sent through a proxy by the environment and does not wait long.
+fn impatient(folder: &Path) -> Downloader {
+    Downloader::trusting(&[], folder.join("downloads"), Duration::from_secs(5), None)
 }
 
 /// A web server on a port of its own, and its address. `spoil` gets the name of the part that was asked for and the
@@ -76,9 +80,9 @@ fn answer(mut stream: TcpStream, spoil: &dyn Fn(&str, Vec<u8>) -> Vec<u8>) {
 
 /// What lies in a folder after a download from `address`, and the error if there was one.
 fn get(address: String) -> (Vec<String>, Option<anyhow::Error>) {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let into = folder.path().join("small");
-    let result = fetch_with(&impatient(), &SMALL, &Origin::Web(address), &into);
+    let result = fetch_with(&impatient(cache.path()), &SMALL, &Origin::Web(address), &into);
     let names = |path: &Path| -> Vec<String> {
         let entries = fs::read_dir(path).into_iter().flatten();
         let mut names: Vec<_> =
@@ -174,7 +178,7 @@ fn origins_are_addresses_or_folders() {
     };
     check("http://a/b", Ok(Origin::Web("http://a/b/".to_owned())));
     check("http://a/b/", Ok(Origin::Web("http://a/b/".to_owned())));
-    check("https://a/b", Err("only http:// can be fetched"));
+    check("https://a/b", Ok(Origin::Web("https://a/b/".to_owned())));
     check("/", Ok(Origin::Folder(PathBuf::from("/"))));
     check("no/such/folder", Err("neither a folder nor an address"));
 }

@@ -74,35 +74,73 @@ fn onnxruntime_finds_the_same_scores() {
         eprintln!("SKIPPED: BONFIRE_TEST_ONNX names no Python with onnxruntime, so no model was run there");
         return;
     };
-    let layers = "layers: [{conv2d: {out: 6, kernel: 3, padding: 1}}, batch_norm, gelu, \
-                  {max_pool2d: {kernel: 3, stride: 2, padding: 1}}, \
-                  {residual: [{conv2d: {out: 6, kernel: 3, padding: 1}}, silu]}, {adaptive_avg_pool2d: [4, 3]}, \
-                  flatten, {linear: 20}, elu, {linear: classes}]";
-    let images =
-        ["lenet5", "lenet", "cnn", "mlp", "resnet18: {width: 4}", "resnet20", "resnet50: {width: 4}"];
-    let texts = [
-        ("tagger: {hidden: 16}", "grammar"),
-        ("tagger: {hidden: 8, cell: lstm, bidirectional: true}", "grammar"),
-        ("sentiment", "reviews"),
-        ("sentiment: {cell: gru, classes: 5, read: last_step}", "reviews"),
-    ];
-    let images = images.into_iter().chain([layers]).map(|model| (model, "digits"));
-    for (model, data) in images.chain(texts) {
+    compare_scores(&python, "run_onnx.py", |dir| {
+        dir.bonfire("export run --onnx --round 3 -o model.onnx").succeed();
+    });
+}
+
+/// `BONFIRE_TEST_PYTHON` names a Python with torch: the module that is printed for it must find our scores with the
+/// weights that are written for it.
+#[test]
+fn pytorch_finds_the_same_scores() {
+    let Ok(python) = std::env::var("BONFIRE_TEST_PYTHON") else {
+        eprintln!("SKIPPED: BONFIRE_TEST_PYTHON names no Python with torch, so no module was run there");
+        return;
+    };
+    compare_scores(&python, "run_pytorch.py", |dir| {
+        let module = dir.bonfire("model run/run.yml --pytorch").succeed().stdout;
+        dir.write("module.py", module);
+        dir.bonfire("export run --round 3 -o weights.safetensors").succeed();
+    });
+}
+
+const LAYERS: &str = "layers: [{conv2d: {out: 6, kernel: 3, padding: 1}}, batch_norm, gelu, \
+                      {max_pool2d: {kernel: 3, stride: 2, padding: 1}}, \
+                      {residual: [{conv2d: {out: 6, kernel: 3, padding: 1}}, silu]}, {adaptive_avg_pool2d: [4, 3]}, \
+                      flatten, {linear: 20}, elu, {linear: classes}]";
+
+/// Every model, and data for it.
+const MODELS: [(&str, &str); 13] = [
+    ("lenet5", "digits"),
+    ("lenet", "digits"),
+    ("cnn", "digits"),
+    ("mlp", "digits"),
+    ("resnet18: {width: 4}", "digits"),
+    ("resnet20", "digits"),
+    ("resnet50: {width: 4}", "digits"),
+    (LAYERS, "digits"),
+    ("tagger: {hidden: 16}", "grammar"),
+    ("tagger: {hidden: 8, cell: lstm, bidirectional: true}", "grammar"),
+    ("sentiment", "reviews"),
+    ("sentiment: {cell: gru, classes: 5, read: last_step}", "reviews"),
+    ("mlp: {hidden: [8]}", "numbers"),
+];
+
+/// Trains every model a little, and has a script compare what another program makes of it with what `predict` says.
+fn compare_scores(python: &str, script: &str, export: impl Fn(&Dir)) {
+    for (model, data) in MODELS {
         let dir = Dir::new();
-        dir.bonfire("data make -o files --train 80 --test 20").arg(data).succeed();
-        train(
-            &dir,
-            &format!("model={{{model}}}\n data=files\n num_server_rounds=3").replace("={lenet5}", "=lenet5"),
-        );
-        dir.bonfire("export run --onnx -o model.onnx").succeed();
-        let inputs = if data == "digits" { "files/t10k-images-idx3-ubyte" } else { "inputs.txt" };
-        dir.write("inputs.txt", "The old dog sees a cat .\nA cat\nIt is a very good cable and I like it\n");
-        let inputs = if dir.path(inputs).exists() { inputs.to_owned() } else { format!("{inputs}.gz") };
-        let found = dir.bonfire("predict run --json").arg(&inputs).succeed().stdout;
+        let source = if data == "numbers" {
+            let row =
+                |i: u32| format!("{},{},{}\n", i % 7, i % 11, f64::from(i % 7) - 0.5 * f64::from(i % 11));
+            dir.write("table.csv", format!("a,b,c\n{}", (0..100).map(row).collect::<String>()));
+            "{name: table.csv, value: c, normalize: false}"
+        } else {
+            dir.bonfire("data make -o files --train 80 --test 20").arg(data).succeed();
+            "files"
+        };
+        let settings = format!("model={{{model}}}\n data={source}\n num_server_rounds=3");
+        train(&dir, &settings.replace("={lenet5}", "=lenet5"));
+        export(&dir);
+        let words = "The old dog sees a cat .\nA cat\nIt is a very good cable and I like it\n";
+        dir.write("inputs.txt", if data == "numbers" { "1,2\n3,4.5\n-1,0\n" } else { words });
+        let images = ["files/t10k-images-idx3-ubyte", "files/t10k-images-idx3-ubyte.gz"];
+        let images = images.into_iter().find(|name| dir.path(name).exists());
+        let found =
+            dir.bonfire("predict run --json --round 3").arg(images.unwrap_or("inputs.txt")).succeed().stdout;
         dir.write("found.jsonl", found);
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/run_onnx.py");
-        let output =
-            Command::new(&python).arg(script).arg(dir.path(".")).output().expect("BONFIRE_TEST_ONNX");
+        let script = format!("{}/tests/e2e/{script}", env!("CARGO_MANIFEST_DIR"));
+        let output = Command::new(python).arg(script).arg(dir.path(".")).output().expect("a Python");
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{model}:\n{stdout}\n{stderr}");

@@ -61,7 +61,11 @@ fn settings() {
     };
     check("epochs", "--set epochs: expected `key=value`");
     check("model=tager", "did you mean `tagger`? Known: ");
-    check("data=digit", "known are digits, grammar, reviews, fashion-mnist, mnist; did you mean digits?");
+    check(
+        "data=digit",
+        "known are digits, grammar, reviews, fashion-mnist, mnist, cifar-10, cifar-100, svhn, \
+         ud-english-ewt; did you mean digits?",
+    );
     check("optimizer=adan", "did you mean `adam`? Known: sgd, adam, adamw, rmsprop, adagrad, nadam");
     check("optimizer.sgd.momentum=1.5", "--set optimizer.sgd.momentum=1.5: must be from 0 to below 1");
     check("model=tagger", "model tagger is for sentences with one tag a word");

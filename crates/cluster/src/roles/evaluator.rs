@@ -59,6 +59,8 @@ fn measure_one(job: &mut Job, round: u64) -> proto::Evaluated {
         macro_f1: found.macro_f1,
         samples: job.dataset.test.len() as u64,
         seconds: found.seconds,
+        mae: found.mae,
+        r2: found.r2,
         top5: found.top5,
         confusion: if confusion.len() <= MOST_CLASSES { confusion.concat() } else { Vec::new() },
     }
@@ -72,6 +74,8 @@ pub(super) fn from_proto(found: &proto::Evaluated) -> Evaluated {
         loss: found.loss,
         accuracy: found.accuracy,
         macro_f1: found.macro_f1,
+        mae: found.mae,
+        r2: found.r2,
         top5: found.top5,
         confusion: is_square.then(|| found.confusion.chunks_exact(classes).map(<[u64]>::to_vec).collect()),
         seconds: found.seconds,

@@ -2,7 +2,7 @@ use super::resize::Resize;
 use super::{Labelled, MEMORY_LIMIT};
 use crate::error::{Error, Result};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
 use std::thread;
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
@@ -23,33 +23,119 @@ pub(crate) struct Picture {
     pub is_gray: bool,
 }
 
-/// Decodes files, with all cores, in their order.
-pub(super) fn all(files: &[Labelled], resize: Option<Resize>) -> Result<Vec<Picture>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len().max(1));
-    let share = files.len().div_ceil(threads).max(1);
-    let used = AtomicUsize::new(0);
-    let decode_some = |files: &[Labelled]| {
-        let decode = |(path, _): &Labelled| {
-            let picture = read(path, resize)?;
-            if used.fetch_add(picture.pixels.len(), Ordering::Relaxed) > MEMORY_LIMIT {
-                let message =
-                    "is one too many: the images do not fit into memory; `resize` makes them smaller";
-                return Err(Error::format(path, message));
-            }
-            Ok(picture)
-        };
-        files.iter().map(decode).collect::<Result<Vec<Picture>>>()
+/// All images of some files, one after the other.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Album {
+    /// Height, width and channels of each.
+    pub size: [usize; 3],
+    pub pixels: Vec<u8>,
+}
+
+/// What cannot be part of an album.
+enum Misfit {
+    /// Gray was expected.
+    Colored,
+    Wrong(Error),
+}
+
+/// Decodes files with all cores, each to its place: besides the album, every core holds one image. All must be of one
+/// size; they have one channel if all are gray.
+pub(super) fn all(files: &[Labelled], resize: Option<Resize>) -> Result<Album> {
+    let Some((path, _)) = files.first() else { return Ok(Album { size: [1, 1, 1], ..Album::default() }) };
+    let first = read(path, resize)?;
+    let guess = if first.is_gray { 1 } else { 3 };
+    match with_channels(files, resize, &first, guess) {
+        Ok(album) => Ok(album),
+        Err(Misfit::Colored) => with_channels(files, resize, &first, 3).map_err(|misfit| match misfit {
+            Misfit::Wrong(error) => error,
+            Misfit::Colored => Error::Mismatch("data: an image has changed while it was read".to_owned()),
+        }),
+        Err(Misfit::Wrong(error)) => Err(error),
+    }
+}
+
+fn with_channels(
+    files: &[Labelled],
+    resize: Option<Resize>,
+    first: &Picture,
+    channels: usize,
+) -> Result<Album, Misfit> {
+    let size = [first.height, first.width, channels];
+    let values: usize = size.iter().product();
+    let room = values.checked_mul(files.len()).filter(|bytes| *bytes <= MEMORY_LIMIT).ok_or_else(|| {
+        let message = format!(
+            "{} images of {}×{} do not fit into memory; `resize` makes them smaller",
+            files.len(),
+            first.height,
+            first.width
+        );
+        Misfit::Wrong(Error::format(files[0].0.parent().unwrap_or(&files[0].0), message))
+    })?;
+    let mut pixels = vec![0; room];
+    let work = Mutex::new(pixels.chunks_exact_mut(values).zip(files).enumerate());
+    let worst: Mutex<Option<(usize, Misfit)>> = Mutex::new(None);
+    let next = || {
+        // Places are handed out in order: whatever comes before the first misfit is looked at.
+        let is_over = worst.lock().map_or(true, |worst| worst.is_some());
+        if is_over { None } else { work.lock().ok()?.next() }
     };
-    let parts: Vec<Result<Vec<Picture>>> = thread::scope(|scope| {
-        let handles: Vec<_> = files.chunks(share).map(|files| scope.spawn(|| decode_some(files))).collect();
-        let broken = || Err(Error::Mismatch("data: a thread that decodes images broke down".to_owned()));
-        handles.into_iter().map(|handle| handle.join().unwrap_or_else(|_| broken())).collect()
+    let decode_some = || {
+        while let Some((number, (place, (path, _)))) = next() {
+            let fitted = read(path, resize)
+                .map_err(Misfit::Wrong)
+                .and_then(|picture| fit(&picture, first, path, &files[0].0, channels, place));
+            if let (Err(misfit), Ok(mut worst)) = (fitted, worst.lock())
+                && worst.as_ref().is_none_or(|(other, _)| number < *other)
+            {
+                *worst = Some((number, misfit));
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
+    let is_whole = thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(decode_some)).collect();
+        handles.into_iter().all(|handle| handle.join().is_ok())
     });
-    Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.concat())
+    match worst.into_inner().ok().flatten() {
+        Some((_, misfit)) => Err(misfit),
+        None if is_whole => Ok(Album { size, pixels }),
+        None => {
+            Err(Misfit::Wrong(Error::Mismatch("data: a thread that decodes images broke down".to_owned())))
+        }
+    }
+}
+
+/// Puts a picture into its place.
+fn fit(
+    picture: &Picture,
+    first: &Picture,
+    path: &Path,
+    first_path: &Path,
+    channels: usize,
+    place: &mut [u8],
+) -> Result<(), Misfit> {
+    let of = |picture: &Picture| format!("{}×{}", picture.height, picture.width);
+    if (picture.height, picture.width) != (first.height, first.width) {
+        let message = format!(
+            "is {}, but {} is {}; make all alike: `data: {{name: …, resize: 64}}`",
+            of(picture),
+            first_path.display(),
+            of(first)
+        );
+        return Err(Misfit::Wrong(Error::format(path, message)));
+    }
+    match channels {
+        1 if !picture.is_gray => return Err(Misfit::Colored),
+        1 => {
+            place.iter_mut().zip(picture.pixels.iter().step_by(3)).for_each(|(place, &value)| *place = value)
+        }
+        _ => place.copy_from_slice(&picture.pixels),
+    }
+    Ok(())
 }
 
 /// Reads one file.
-pub(crate) fn read(path: &Path, resize: Option<Resize>) -> Result<Picture> {
+pub(super) fn read(path: &Path, resize: Option<Resize>) -> Result<Picture> {
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     let picture = decode(&bytes).map_err(|message| Error::format(path, message))?;
     Ok(match resize {

@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for Resize {
 }
 
 impl Resize {
-    pub(super) fn apply(self, picture: &Picture) -> Picture {
+    pub(crate) fn apply(self, picture: &Picture) -> Picture {
         let [height, width] = self.0;
         if (picture.height, picture.width) == (height, width) {
             return picture.clone();

@@ -38,6 +38,18 @@ fn table() -> Dataset {
     dataset
 }
 
+/// Rows with a number to learn.
+fn numbers() -> Dataset {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("houses.csv");
+    fs::write(&path, "size,price\n1,-2.5\n2,7e8\n3,0\n4,1e-30\n").unwrap();
+    let source = Source { value: Some("price".to_owned()), ..Source::new(path.to_str().unwrap()) };
+    let mut dataset = source.load().unwrap();
+    assert_eq!(dataset.shape, Shape::Images { height: 1, width: 1, channels: 1, classes: 0 });
+    dataset.name = "numbers".to_owned();
+    dataset
+}
+
 /// Images of 2 x 3 with two channels, each behind a byte of something else, in a file.
 fn mapped(format: PixelFormat) -> Dataset {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -51,6 +63,7 @@ fn mapped(format: PixelFormat) -> Dataset {
             channels: 2,
             pixels,
             labels: vec![0, 1, 2, 1, 0],
+            numbers: Vec::new(),
             scales: vec![[0.5, -1.0], [0.25, f32::MIN_POSITIVE]],
             augment: None,
         };
@@ -75,6 +88,7 @@ fn every_kind() -> Vec<Dataset> {
         made("grammar", 40, 10),
         made("reviews", 20, 5),
         table(),
+        numbers(),
         mapped(PixelFormat::Planes),
         mapped(PixelFormat::Columns),
     ]
@@ -235,7 +249,7 @@ fn wrong_data_are_refused_in_words() {
     check(start().bytes(&[0xFF; 11]), "the version has more than 64 bits");
     check(
         start().numbers(&[1]).string("x").numbers(&[300]),
-        "the number of classes is 300, expected 1 to 256",
+        "the number of classes is 300, expected 0 to 256",
     );
     check(HandMade::new(IMAGES, &["a", "b", "a"]), "the vocabulary of 5 has some words twice");
     check(HandMade::new(3, &[]), "the kind of samples is 3, expected 0 to 2");

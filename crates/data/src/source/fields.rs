@@ -37,6 +37,7 @@ struct SourceFields {
     resize: Option<Resize>,
     text: Option<String>,
     label: Option<String>,
+    value: Option<String>,
     ratings: Option<RatingScale>,
     other: Option<Other>,
     validation: Option<f64>,
@@ -100,6 +101,7 @@ impl SourceFields {
             ("normalize", self.normalize.is_some()),
             ("augment", self.augment.is_some()),
             ("resize", self.resize.is_some()),
+            ("value", self.value.is_some()),
         ];
         given.iter().find(|(_, is_given)| *is_given).map(|(key, _)| *key)
     }
@@ -158,6 +160,10 @@ impl SourceFields {
         if let Some(key) = self.prepare_key() {
             return Err(format!("`{key}` is an option of prepare, which says what files to prepare"));
         }
+        let other = [("label", self.label.is_some()), ("text", self.text.is_some())];
+        if let (Some(_), Some((key, _))) = (&self.value, other.iter().find(|(_, given)| *given)) {
+            return Err(format!("`value`, a number to learn from numbers, and `{key}` exclude each other"));
+        }
         let stop_words = match self.stop_words {
             None => None,
             Some(StopChoice::Whether(stop)) => Some(stop),
@@ -188,6 +194,7 @@ impl SourceFields {
             augment: self.augment,
             text: self.text,
             label: self.label,
+            value: self.value,
             resize: self.resize,
             part: SamplePart::default(),
             dev: false,

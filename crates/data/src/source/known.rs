@@ -14,8 +14,6 @@ pub struct Known {
     pub test: usize,
     /// Whether it is made from a seed, so that nothing needs to be fetched.
     pub made: bool,
-    /// For what has to be fetched by hand: which files, from where.
-    pub home: Option<&'static str>,
 }
 
 /// All data sets that have a name, those that need no download first.
@@ -26,7 +24,6 @@ pub const KNOWN: &[Known] = &[
         train: 20_000,
         test: 4_000,
         made: true,
-        home: None,
     },
     Known {
         name: "grammar",
@@ -34,7 +31,6 @@ pub const KNOWN: &[Known] = &[
         train: 8_000,
         test: 1_000,
         made: true,
-        home: None,
     },
     Known {
         name: "reviews",
@@ -42,7 +38,6 @@ pub const KNOWN: &[Known] = &[
         train: 20_000,
         test: 2_000,
         made: true,
-        home: None,
     },
     Known {
         name: "fashion-mnist",
@@ -50,7 +45,6 @@ pub const KNOWN: &[Known] = &[
         train: 60_000,
         test: 10_000,
         made: false,
-        home: None,
     },
     Known {
         name: "mnist",
@@ -58,7 +52,6 @@ pub const KNOWN: &[Known] = &[
         train: 60_000,
         test: 10_000,
         made: false,
-        home: None,
     },
     Known {
         name: "cifar-10",
@@ -66,7 +59,6 @@ pub const KNOWN: &[Known] = &[
         train: 50_000,
         test: 10_000,
         made: false,
-        home: Some("the binary version from https://www.cs.toronto.edu/~kriz/cifar.html, unpacked"),
     },
     Known {
         name: "cifar-100",
@@ -74,7 +66,6 @@ pub const KNOWN: &[Known] = &[
         train: 50_000,
         test: 10_000,
         made: false,
-        home: Some("the binary version from https://www.cs.toronto.edu/~kriz/cifar.html, unpacked"),
     },
     Known {
         name: "svhn",
@@ -82,7 +73,13 @@ pub const KNOWN: &[Known] = &[
         train: 73_257,
         test: 26_032,
         made: false,
-        home: Some("train_32x32.mat and test_32x32.mat from http://ufldl.stanford.edu/housenumbers/"),
+    },
+    Known {
+        name: "ud-english-ewt",
+        description: "English web texts with universal POS tags, UD 2.16",
+        train: 12_544,
+        test: 2_077,
+        made: false,
     },
 ];
 

@@ -100,7 +100,8 @@ fn a_source_that_is_not_there_says_what_would_be_right() {
     };
     check(
         Source::new("digit"),
-        "known are digits, grammar, reviews, fashion-mnist, mnist; did you mean digits?",
+        "known are digits, grammar, reviews, fashion-mnist, mnist, cifar-10, cifar-100, svhn, \
+         ud-english-ewt; did you mean digits?",
     );
     check(Source { train: Some(0), ..Source::default() }, "data: train is 0");
     check(Source { max_length: 0, ..Source::new("reviews") }, "data: max_length is 0");

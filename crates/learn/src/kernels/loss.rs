@@ -76,6 +76,19 @@ pub(crate) fn binary_cross_entropy(
     }
 }
 
+/// The squared error of one score a sample, whose targets are the bits of numbers. Turns the scores into the gradient of
+/// the summed loss.
+pub(crate) fn squared_error(scores: &mut [f32], targets: &[u32], tally: &mut Tally) {
+    assert_eq!(scores.len(), targets.len(), "a score for every target");
+    for (score, &target) in scores.iter_mut().zip(targets) {
+        let right = f32::from_bits(target);
+        let error = *score - right;
+        tally.miss(error, right);
+        tally.add_loss(error * error, 1.0);
+        *score = 2.0 * error;
+    }
+}
+
 /// How many values come before the one at a place when the largest comes first, and the first of equals.
 fn before(row: &[f32], place: usize) -> usize {
     let value = row[place];
@@ -97,6 +110,20 @@ fn largest(row: &[f32]) -> (usize, f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_numbers_are_squared() {
+        let (mut scores, right) = ([1.0f32, 4.0, -2.0], [2.0f32, 2.0, -2.0].map(f32::to_bits));
+        let mut tally = Tally::measuring(0);
+        squared_error(&mut scores, &right, &mut tally);
+        assert_eq!(scores, [-2.0, 4.0, 0.0]);
+        assert_eq!((tally.loss, tally.weight), (5.0, 3.0));
+        assert!(tally.accuracy().is_nan(), "no class was given");
+        assert_eq!(tally.mean_absolute_error(), Some(1.0));
+        // The squares around the mean of the right numbers, 2/3, are 32/3.
+        let r2 = tally.r2().expect("numbers that differ");
+        assert!((r2 - (1.0 - 15.0 / 32.0)).abs() < 1e-12, "{r2}");
+    }
 
     #[test]
     fn a_value_has_its_place_among_the_others() {

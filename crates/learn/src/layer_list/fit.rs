@@ -73,7 +73,7 @@ impl Fit<'_> {
         match outputs {
             Outputs::Number(number) => size("out", number),
             Outputs::Classes => Ok(match self.head {
-                Head::Binary { .. } => 1,
+                Head::Binary { .. } | Head::SquaredError => 1,
                 Head::CrossEntropy => classes(self.shape),
             }),
         }

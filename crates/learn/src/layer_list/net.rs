@@ -190,6 +190,7 @@ impl Network for LayeredNet {
         let scores = run(rest, tape, x, None);
         match self.head {
             Head::CrossEntropy => tape.cross_entropy(scores),
+            Head::SquaredError => tape.squared_error(scores),
             Head::Binary { positive_from, positive_weight } => {
                 tape.binary_cross_entropy(scores, positive_from, positive_weight);
             }

@@ -95,6 +95,8 @@ pub enum Head {
     CrossEntropy,
     /// One score; classes from `positive_from` on are positive.
     Binary { positive_from: u32, positive_weight: f32 },
+    /// One score, which is the number.
+    SquaredError,
 }
 
 /// The most parameters: a typing error must not fill the memory.
@@ -130,10 +132,11 @@ impl LayerPlan {
         self.layers.last().map_or_else(|| Flow::of(&self.shape), |layer| layer.output)
     }
 
-    /// How many classes the model tells apart.
+    /// How many classes the model tells apart; none, if it gives a number.
     pub fn classes(&self) -> usize {
         match self.head {
             Head::Binary { .. } => 2,
+            Head::SquaredError => 0,
             Head::CrossEntropy => classes(&self.shape),
         }
     }
@@ -151,19 +154,24 @@ impl LayerPlan {
     /// Whether what comes out can be compared with the labels.
     fn check_scores(&self, flow: Flow, items: usize) -> Result<()> {
         let wants = match self.head {
-            Head::Binary { .. } => 1,
+            Head::Binary { .. } | Head::SquaredError => 1,
             Head::CrossEntropy => classes(&self.shape),
+        };
+        let end = match self.head {
+            Head::SquaredError => "end with `linear: 1`",
+            _ => "end with `linear: classes`",
         };
         let is_tagging = matches!(self.shape, Shape::Tagging { .. });
         let (fits, hint) = match flow {
-            Flow::Sequence(features) if is_tagging => (features == wants, "end with `linear: classes`"),
-            Flow::Rows { features, .. } | Flow::Table(features) if !is_tagging => {
-                (features == wants, "end with `linear: classes`")
-            }
+            Flow::Sequence(features) if is_tagging => (features == wants, end),
+            Flow::Rows { features, .. } | Flow::Table(features) if !is_tagging => (features == wants, end),
             Flow::Sequence(_) => (false, "put `last_word` before the last `linear`"),
+            Flow::Images(_) if self.head == Head::SquaredError => {
+                (false, "end with `flatten` and `linear: 1`")
+            }
             Flow::Images(_) => (false, "end with `flatten` and `linear: classes`"),
             _ if is_tagging => (false, "every word needs its own scores: leave out `last_word`"),
-            _ => (false, "end with `linear: classes`"),
+            _ => (false, end),
         };
         if fits {
             return Ok(());
@@ -180,6 +188,17 @@ fn split_head(items: &[LayerItem], shape: &Shape) -> Result<(usize, Head)> {
         return Err(Error::at("layers", "the list has no layer: `linear: classes` is the least"));
     };
     let before = items.len() - 1;
+    if classes(shape) == 0 {
+        let key = last.layer.key();
+        return match last.layer {
+            LayerSpec::Binary(_) | LayerSpec::Softmax => {
+                let message =
+                    format!("the data have a number to learn, no classes: end with `linear: 1`, not `{key}`");
+                Err(Error::at(format!("layers[{before}]"), message))
+            }
+            _ => Ok((items.len(), Head::SquaredError)),
+        };
+    }
     let LayerSpec::Binary(options) = &last.layer else {
         let layers = if last.layer == LayerSpec::Softmax { before } else { items.len() };
         return Ok((layers, Head::CrossEntropy));

@@ -39,6 +39,7 @@ fn loss(plan: &LayerPlan) -> String {
                 .to_owned()
         }
         Head::CrossEntropy => "# loss: nn.CrossEntropyLoss()(scores, labels)\n".to_owned(),
+        Head::SquaredError => "# loss: nn.MSELoss()(scores[:, 0], values)\n".to_owned(),
         Head::Binary { positive_from, positive_weight } => format!(
             "# loss: F.binary_cross_entropy_with_logits(scores[:, 0], (labels >= {positive_from}).float(), \
              pos_weight=torch.tensor({positive_weight:?}))\n"

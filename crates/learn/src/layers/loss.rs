@@ -30,6 +30,13 @@ impl Tape<'_> {
         });
     }
 
+    /// The squared error of one score for every target of the batch, which are numbers.
+    pub fn squared_error(&mut self, scores: Var) {
+        self.compute_loss(scores, |tape, scores| {
+            loss::squared_error(scores, &tape.batch.targets, tape.tally());
+        });
+    }
+
     /// Lets `kernel` turn a copy of the scores into their gradient.
     fn compute_loss(&mut self, scores: Var, kernel: impl FnOnce(&mut Self, &mut [f32])) {
         self.tell_scores(&scores);

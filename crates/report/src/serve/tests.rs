@@ -1,8 +1,12 @@
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::event::Event;
 use crate::folder::RunFolder;
+use crate::http::{MOST_CONNECTIONS, PATIENCE};
 use crate::log::Log;
 use crate::sample;
 
@@ -36,7 +40,7 @@ impl Scene {
 }
 
 fn connect(server: &PageServer) -> TcpStream {
-    let connection = TcpStream::connect(server.address).unwrap();
+    let connection = TcpStream::connect(server.0.address()).unwrap();
     connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     connection
 }
@@ -51,7 +55,7 @@ fn ask(server: &PageServer, request: &str) -> String {
 }
 
 fn get(server: &PageServer, path: &str) -> String {
-    ask(server, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.address))
+    ask(server, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.0.address()))
 }
 
 fn status(answer: &str) -> &str {
@@ -174,7 +178,7 @@ fn idle_connections_are_few_and_let_go() {
     // The last ones are closed at once.
     let mut last = idle.last().unwrap();
     assert_eq!(last.read(&mut [0]).unwrap_or(0), 0);
-    assert!(server.state.connections.load(Ordering::Relaxed) <= MOST_CONNECTIONS);
+    assert!(server.0.connections() <= MOST_CONNECTIONS);
     let begun = Instant::now();
     loop {
         // A connection that is refused has no answer.

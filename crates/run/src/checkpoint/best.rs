@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use bonfire_learn::Layout;
 use bonfire_report::PartFile;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{hex_digest, parameters_from_bytes, write_parameters};
 
@@ -20,9 +20,15 @@ use super::{hex_digest, parameters_from_bytes, write_parameters};
 pub struct BestRound {
     pub round: u64,
     pub loss: f64,
+    /// NaN of a number that is learned, for which JSON has `null`.
+    #[serde(deserialize_with = "or_nan")]
     pub accuracy: f64,
     /// Of the file of its parameters.
     pub sha256: String,
+}
+
+fn or_nan<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 const BEST: &str = "best.safetensors";

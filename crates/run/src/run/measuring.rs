@@ -17,6 +17,9 @@ pub struct Evaluated {
     pub loss: f64,
     pub accuracy: f64,
     pub macro_f1: Option<f64>,
+    /// Of numbers: how far they are off on average, and which part of their variance is explained.
+    pub mae: Option<f64>,
+    pub r2: Option<f64>,
     /// How often the right class was among the five most likely.
     pub top5: Option<f64>,
     /// Answers by class: a row for each right class, in it a number for each given one.
@@ -31,6 +34,8 @@ impl Evaluated {
             loss: tally.mean_loss(),
             accuracy: tally.accuracy(),
             macro_f1: tally.macro_f1(),
+            mae: tally.mean_absolute_error(),
+            r2: tally.r2(),
             top5: tally.top5(),
             confusion: tally.confusion(),
             seconds,

@@ -26,6 +26,7 @@ const KEYS: &[(&str, &str)] = &[
     ("output_dir", "--out FOLDER on the command line"),
     ("resume", "--resume RUN_DIR on the command line"),
     ("layers", "model: {layers: […]}"),
+    ("loss", "--set data.value=COLUMN for mean squared error; what has classes has cross-entropy"),
 ];
 
 /// Refuses a run file that has one of them.

@@ -57,8 +57,27 @@ pub(super) fn check(tree: &Tree, file: &mut RunFile) -> Result<(), YamlError> {
                        the test half is for the end";
         return Err(tree.wrong(key, message));
     }
+    check_numbers(tree, file)?;
     file.data.dev = file.validation == Some(Validation::Dev);
     Ok(())
+}
+
+/// What only classes have, where a number is learned.
+fn check_numbers(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
+    if file.data.value.is_none() {
+        return Ok(());
+    }
+    let given = [
+        ("target_accuracy", file.target_accuracy.is_some()),
+        ("best_by", file.best_by == Some(BestBy::Accuracy)),
+        ("class_weights", file.class_weights.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((key, _)) => {
+            Err(tree.wrong(key, "is for classes, but `data.value` is a number to learn: leave it out"))
+        }
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +122,16 @@ mod tests {
         check("best_by: loss", "run.yml:1: best_by: is judged by validation");
         check("validation: 0.1\nbest_by: f1", "run.yml:2: best_by");
         check("checkpoint_every: seldom", "or `never`");
+        let number = "data: {name: a.csv, value: price}\nvalidation: 0.1";
+        let line = "is for classes, but `data.value` is a number to learn";
+        for key in ["target_accuracy: 0.9", "best_by: accuracy", "class_weights: [1, 2]"] {
+            let name = key.split(':').next().expect("a key");
+            check(&format!("{number}\n{key}"), &format!("run.yml:3: {name}: {line}"));
+        }
+        check(
+            "data: {name: a.csv, value: price, label: kind}",
+            "`value`, a number to learn from numbers, and `label`",
+        );
     }
 
     #[test]
