@@ -92,7 +92,7 @@ impl Slurm {
         }
         let name = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
         let name = name.trim().split('.').next().unwrap_or_default();
-        let text = CONF.replace("FOLDER", &path("").trim_end_matches('/').to_owned()).replace("HOST", name);
+        let text = CONF.replace("FOLDER", path("").trim_end_matches('/')).replace("HOST", name);
         let port = u16::try_from(20_000 + std::process::id() % 20_000).expect("a port");
         let text = text.replace("CTLDPORT", &port.to_string()).replace("NODEPORT", &(port + 1).to_string());
         fs::write(path("slurm.conf"), text).expect("a file");
