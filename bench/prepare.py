@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""How fast raw reviews become training data, against a mapper and a reducer in Python around `sort`.
+"""How fast raw reviews become training data, against a mapper and a reducer in Python around `sort`, and PySpark.
 
-    bench/prepare.py REVIEWS.jsonl.gz --sizes 0.25,2 [--bonfire target/release/bonfire] [--ways bonfire,python,pyspark]
+    bench/prepare.py REVIEWS.jsonl.gz --sizes 0.25,2,8 [--ways bonfire,python,pyspark] [--repeat 3] [--chart FILE.svg]
 
 makes files of so many gigabytes by repeating the reviews, each time with other words in some places so that most texts
 differ, and prepares them in each way with the same rules: cleaned, equal texts made one, split, words counted and
-numbered, written as JSON lines. What each way writes is compared. A line of JSON is printed for each measurement: MB/s,
-seconds, and the peak of memory over all processes. Needs nothing but Python; the way `pyspark` needs pyspark and Java.
+numbered, written as JSON lines. What each way writes is compared. A line of JSON is printed for each measurement:
+seconds and MB/s by the clock, the seconds of all processors and MB/s of one of them, and the peak of memory, of one
+process as the system counts it, of several together as they were seen ten times a second. Ways take turns, and of
+several rounds the best counts. Needs nothing but Python; the way `pyspark` needs pyspark and Java.
 """
 
 import argparse
+import collections
 import gzip
 import json
 import os
@@ -24,62 +27,79 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REFERENCE = os.path.join(HERE, "..", "crates", "bonfire", "tests", "e2e")
 
 
+BLOCK = 250_000_000
+
+
 def make(reviews, path, size, seed=1):
-    """Writes about so many bytes of reviews, in which some words are exchanged for those of other reviews."""
+    """Writes about so many bytes of reviews: blocks of them, each of which has other words in other places."""
     chance = random.Random(seed)
     opener = gzip.open if reviews.endswith(".gz") else open
     with opener(reviews, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     words = [word for row in rows for word in (row.get("reviewText") or "").split()]
+    first = "".join(block(rows, words, chance, min(size, BLOCK))).encode()
+    frequent = [word for word, _ in collections.Counter(word for word in words if word.isalpha() and len(word) > 3)
+                .most_common(6)]
+    with open(path, "wb") as out:
+        out.write(first)
+        while out.tell() < size:
+            more = first
+            # Most reviews have one of the most frequent words. In this block it is another one.
+            for word in frequent:
+                more = more.replace(b" %s " % word.encode(), b" %s " % json.dumps(chance.choice(words))[1:-1].encode())
+            out.write(more[:more.rfind(b"\n", 0, int(size) - out.tell()) + 1] or more[:1 + more.find(b"\n")])
+
+
+def block(rows, words, chance, size):
+    """Reviews in which some words are exchanged for those of other reviews."""
     written = 0
-    with open(path, "w", encoding="utf-8") as out:
-        while written < size:
-            row = dict(chance.choice(rows))
-            text = (row.get("reviewText") or "").split(" ")
-            # One in ten stays as it is, so that there are duplicates.
-            if chance.random() < 0.9:
-                for _ in range(1 + len(text) // 8):
-                    text[chance.randrange(len(text))] = chance.choice(words)
-            row["reviewText"] = " ".join(text)
-            row["reviewerID"] = "A%013d" % chance.randrange(10**13)
-            row["asin"] = "B%09d" % chance.randrange(10**9)
-            row["unixReviewTime"] = chance.randrange(10**9, 2 * 10**9)
-            written += out.write(json.dumps(row) + "\n")
-    return os.path.getsize(path)
+    while written < size:
+        row = dict(chance.choice(rows))
+        text = (row.get("reviewText") or "").split(" ")
+        # One in ten stays as it is, so that there are duplicates.
+        if chance.random() < 0.9:
+            for _ in range(1 + len(text) // 8):
+                text[chance.randrange(len(text))] = chance.choice(words)
+        row["reviewText"] = " ".join(text)
+        row["reviewerID"] = "A%013d" % chance.randrange(10**13)
+        row["asin"] = "B%09d" % chance.randrange(10**9)
+        row["unixReviewTime"] = chance.randrange(10**9, 2 * 10**9)
+        line = json.dumps(row) + "\n"
+        written += len(line)
+        yield line
 
 
-class Memory:
-    """The peak of what all processes below this one have in memory together, looked at ten times a second."""
-
-    def __init__(self, process):
-        self.process, self.peak = process, 0
-
-    def wait(self):
-        while self.process.poll() is None:
-            self.peak = max(self.peak, self.now())
-            time.sleep(0.1)
-        return self.process.returncode
-
-    def now(self):
-        total, pids = 0, [self.process.pid]
-        while pids:
-            pid = pids.pop()
-            try:
-                with open(f"/proc/{pid}/task/{pid}/children") as file:
-                    pids += [int(child) for child in file.read().split()]
-                with open(f"/proc/{pid}/statm") as file:
-                    total += int(file.read().split()[1]) * resource.getpagesize()
-            except OSError:
-                pass
-        return total
+def resident(pid):
+    """What a process and all below it have in memory together."""
+    total, pids = 0, [pid]
+    while pids:
+        pid = pids.pop()
+        try:
+            with open(f"/proc/{pid}/task/{pid}/children") as file:
+                pids += [int(child) for child in file.read().split()]
+            with open(f"/proc/{pid}/statm") as file:
+                total += int(file.read().split()[1]) * resource.getpagesize()
+        except OSError:
+            pass
+    return total
 
 
 def measured(command, **options):
-    start = time.monotonic()
-    memory = Memory(subprocess.Popen(command, **options))
-    if memory.wait() != 0:
+    """Runs a command: seconds by the clock and of processors, and the peak of memory."""
+    start, peak, count = time.monotonic(), 0, 0
+    process = subprocess.Popen(command, **options)
+    while True:
+        done, status, used = os.wait4(process.pid, os.WNOHANG)
+        if done:
+            break
+        count = max(count, len(open(f"/proc/{process.pid}/task/{process.pid}/children").read()))
+        peak = max(peak, resident(process.pid))
+        time.sleep(0.1)
+    if status != 0:
         sys.exit(f"failed: {command}")
-    return time.monotonic() - start, memory.peak
+    # Of processes below others the system has the largest; what they had together was seen.
+    peak = max(peak, used.ru_maxrss * 1024) if count else used.ru_maxrss * 1024
+    return time.monotonic() - start, used.ru_utime + used.ru_stime, peak
 
 
 def by_bonfire(options, path, out, threads, form):
@@ -224,29 +244,102 @@ def main():
     parser.add_argument("--memory", default="512MB")
     parser.add_argument("--bonfire", default=os.path.join(HERE, "..", "target", "release", "bonfire"))
     parser.add_argument("--folder", default="/tmp/bonfire-prepare-bench")
+    parser.add_argument("--repeat", type=int, default=1, help="rounds, of which the best counts")
+    parser.add_argument("--chart", help="draws time and memory of one thread by size")
     options = parser.parse_args()
     os.makedirs(options.folder, exist_ok=True)
-    for size in map(float, options.sizes.split(",")):
-        path = os.path.join(options.folder, f"{size:g}.json")
-        if not os.path.exists(path):
-            make(options.reviews, path + ".new", size * 1e9)
-            os.rename(path + ".new", path)
-        length, first = os.path.getsize(path), None
-        for way in options.ways.split(","):
-            kinds = [("", "jsonl")]
-            if way == "bonfire":
-                kinds = [(t, form) for form in options.formats.split(",") for t in options.threads.split(",")]
-            for threads, form in kinds:
-                out = os.path.join(options.folder, f"out-{way}-{threads}-{form}")
-                shutil.rmtree(out, ignore_errors=True)
-                seconds, peak = WAYS[way](options, path, out, threads, form)
-                result = {"way": way, "gigabytes": size, "threads": threads, "format": form,
-                          "seconds": round(seconds, 2), "mb_per_s": round(length / 1e6 / seconds, 1),
-                          "peak_mb": round(peak / 1e6)}
-                if form == "jsonl" and way != "pyspark":
-                    first = first or out
-                    result["same_bytes"] = same(first, out)
-                print(json.dumps(result), flush=True)
+    results = [result for size in map(float, options.sizes.split(",")) for result in at_size(options, size)]
+    if options.chart:
+        with open(options.chart, "w") as file:
+            file.write(chart([result for result in results if result["way"] == "bonfire"]))
+
+
+def at_size(options, size):
+    path = os.path.join(options.folder, f"{size:g}.json")
+    if not os.path.exists(path):
+        make(options.reviews, path + ".new", size * 1e9)
+        os.rename(path + ".new", path)
+    best, first = {}, None
+    for _ in range(options.repeat):
+        for way, threads, form in kinds(options):
+            out = os.path.join(options.folder, f"out-{way}-{threads}-{form}")
+            shutil.rmtree(out, ignore_errors=True)
+            result = measure(options, path, out, size, (way, threads, form))
+            if form == "jsonl" and way != "pyspark":
+                first = first or out
+                result["same_bytes"] = same(first, out)
+            if out != first:
+                shutil.rmtree(out)
+            print(json.dumps(result), flush=True)
+            key = way, threads, form
+            best[key] = min(best.get(key, result), result, key=lambda result: result["seconds"])
+    if options.repeat > 1:
+        for result in best.values():
+            print(json.dumps(dict(best_of=options.repeat, **result)), flush=True)
+    if first:
+        shutil.rmtree(first)
+    return list(best.values())
+
+
+def kinds(options):
+    """Ways with their threads and formats."""
+    for way in options.ways.split(","):
+        if way == "bonfire":
+            yield from ((way, t, form) for form in options.formats.split(",") for t in options.threads.split(","))
+        else:
+            yield way, "", "jsonl"
+
+
+def measure(options, path, out, size, kind):
+    way, threads, form = kind
+    seconds, used, peak = WAYS[way](options, path, out, threads, form)
+    megabytes = os.path.getsize(path) / 1e6
+    return {"way": way, "gigabytes": size, "threads": threads, "format": form, "seconds": round(seconds, 2),
+            "mb_per_s": round(megabytes / seconds, 1), "core_seconds": round(used, 2),
+            "mb_per_core_s": round(megabytes / used, 1), "peak_mb": round(peak / 1e6)}
+
+
+CHART = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 300" font-family="sans-serif" font-size="13">
+<rect width="720" height="300" fill="white"/>
+{panels}
+</svg>
+"""
+
+
+def chart(results):
+    """Two panels by gigabytes of input: seconds, and megabytes of memory."""
+    lines = collections.defaultdict(list)
+    for result in results:
+        count = result["threads"]
+        name = f"{result['format']}, {count} thread" + ("" if count == "1" else "s")
+        lines[name].append((result["gigabytes"], result["seconds"], result["peak_mb"]))
+    panels = [panel(60, "seconds", lines, 1, 0), panel(420, "MB of memory (limit: 512)", lines, 2, 512)]
+    return CHART.format(panels="\n".join(panels))
+
+
+COLOURS = ["#c0392b", "#2471a3", "#d68910", "#1e8449"]
+
+
+def panel(left, title, lines, column, least):
+    widest = max(point[0] for points in lines.values() for point in points)
+    highest = max([least] + [point[column] for points in lines.values() for point in points]) * 1.1
+    x = lambda value: left + 250 * value / widest
+    y = lambda value: 240 - 200 * value / highest
+    parts = [f'<text x="{left}" y="24">{title}</text>',
+             f'<path d="M{left} 40V240H{left + 250}" fill="none" stroke="#888"/>']
+    for tick in sorted({point[0] for points in lines.values() for point in points}):
+        parts.append(f'<text x="{x(tick):.0f}" y="258" text-anchor="middle">{tick:g}</text>')
+    parts.append(f'<text x="{left + 250}" y="276" text-anchor="end">GB of JSON lines</text>')
+    for tick in range(1, 5):
+        value = round(highest / 1.1 * tick / 4, -1 if highest > 60 else 0)
+        parts.append(f'<text x="{left - 6}" y="{y(value) + 4:.0f}" text-anchor="end">{value:.0f}</text>')
+    for (name, points), colour in zip(lines.items(), COLOURS):
+        path = " ".join(f"{x(point[0]):.1f},{y(point[column]):.1f}" for point in sorted(points))
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if column == 1:
+            place = 52 + 18 * list(lines).index(name)
+            parts.append(f'<text x="{left + 12}" y="{place}" fill="{colour}">{name}</text>')
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ impl<'a> Training<'a> {
     pub fn start(self) -> Result<Run> {
         let job = self.prepare(Scale::Threads)?;
         let mut run = self.begin(job)?;
-        run.meter_energy();
+        run.meter_energy(None);
         Ok(run)
     }
 
@@ -135,7 +135,8 @@ impl<'a> Training<'a> {
     pub fn open_with(self, access: &Access, keys: Option<Keys>) -> Result<(Run, Gate)> {
         let job = self.prepare(Scale::Nodes)?;
         let gate = Gate::open(access, &job.settings, keys)?;
-        let run = self.begin(job)?;
+        let mut run = self.begin(job)?;
+        run.meter_energy(None);
         if let Err(error) = gate.save(&run) {
             run.abandon();
             return Err(error);

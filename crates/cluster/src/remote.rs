@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use bonfire_report::HostFacts;
+use bonfire_report::{HostFacts, Watts};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{
     ConnectErrorKind, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Ticket, Timeouts, Wire,
@@ -51,6 +51,8 @@ pub struct Part {
     pub patience: Duration,
     /// Where data that were shipped are kept.
     pub cache: Option<PathBuf>,
+    /// What its machine takes; otherwise what the run file says.
+    pub watts: Option<Watts>,
 }
 
 /// What a node has to tell while it takes part.
@@ -153,7 +155,8 @@ fn attend(
     tell(Stage::Ready { name: format!("node {}", welcome.node) });
     let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, Arc::new(network));
     (connections.waiting, connections.pack) = (customers, pack);
-    connections.vitals = Some(Vitals::of_process(Instant::now()));
+    let watts = part.watts.or(equipment.settings.file.watts);
+    connections.vitals = Some(Vitals::of_process(watts, Instant::now()));
     node::serve(&mut connections, equipment, &mut |role| tell(Stage::Assigned { role: role.to_owned() }))
 }
 

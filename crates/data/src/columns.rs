@@ -21,7 +21,8 @@ const LABEL: &str = "label";
 const PARTS: [&str; 3] = ["train", "test", "validation"];
 
 /// The kinds of files, and what their names end with.
-const ENDS: [(&str, Kind); 3] = [("csv", Kind::Csv), ("tsv", Kind::Csv), ("jsonl", Kind::JsonLines)];
+const ENDS: [(&str, Kind); 4] =
+    [("csv", Kind::Csv), ("tsv", Kind::Csv), ("jsonl", Kind::JsonLines), ("parquet", Kind::JsonLines)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

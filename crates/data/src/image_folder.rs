@@ -27,8 +27,8 @@ const VALIDATION: &[&str] = &["val", "valid", "validation", "dev"];
 /// A class is kept in a byte.
 const CLASS_LIMIT: usize = 256;
 
-/// Decoded images stay in memory.
-const MEMORY_LIMIT: usize = 8 << 30;
+/// Decoded images stay in memory, of which 32 bits see little.
+const MEMORY_LIMIT: usize = if usize::BITS < 64 { 1 << 30 } else { 8 << 30 };
 
 /// Whether a folder is one of images.
 pub(crate) fn is_one(folder: &Path) -> bool {

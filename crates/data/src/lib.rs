@@ -46,6 +46,7 @@ mod normalize;
 mod numpy;
 mod order;
 pub mod pack;
+mod parquet;
 mod pixels;
 pub mod prepare;
 mod prepared;

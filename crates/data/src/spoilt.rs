@@ -9,6 +9,8 @@ use crate::{
 };
 use bonfire_learn::random::Random;
 use std::fs;
+#[cfg(feature = "parquet")]
+use std::io::Read;
 use std::path::Path;
 
 /// A format: the name of its file, a small valid content, and its reader.
@@ -21,7 +23,24 @@ struct FormatSample {
 fn formats() -> Vec<FormatSample> {
     let mut formats = older_formats();
     formats.extend(files_of_others());
+    #[cfg(feature = "parquet")]
+    formats.push(parquet(include_bytes!("../fixtures/snappy.parquet")));
+    #[cfg(feature = "parquet")]
+    formats.push(parquet(include_bytes!("../fixtures/zstd.parquet")));
     formats
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(content: &[u8]) -> FormatSample {
+    FormatSample {
+        file: "a.parquet",
+        content: content.to_vec(),
+        read: |path| {
+            let mut rows = crate::parquet::lines(path, &[])?.take(1 << 20);
+            std::io::copy(&mut rows, &mut std::io::sink()).map_err(Error::io(path))?;
+            Ok(())
+        },
+    }
 }
 
 /// What people have: files of torchtext, of spreadsheets, of NumPy, and images.
@@ -189,8 +208,8 @@ fn no_damaged_file_takes_the_program_down() {
 fn no_damaged_packed_file_takes_the_program_down() {
     let folder = tempfile::tempdir().unwrap();
     for format in formats() {
-        // Images are packed already.
-        if format.file.ends_with("png") || format.file.ends_with("jpg") {
+        // Images and Parquet are packed already.
+        if ["png", "jpg", "parquet"].iter().any(|end| format.file.ends_with(end)) {
             continue;
         }
         let path = folder.path().join(format!("{}.gz", format.file));

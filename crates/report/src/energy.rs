@@ -1,16 +1,22 @@
 //! How much energy this machine used while a run went on: from meters in the processor, or from a model.
 //!
 //! In this order: the watts that the user has given for the machine, the meters of its processor (RAPL, which only root
-//! may read), the known watts of a board. Without any of them there is no figure.
+//! may read) or of a Raspberry Pi 5, the known watts of a board. Without any of them there is no figure.
 
+mod book;
+mod pmic;
 mod rapl;
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub use book::{EnergyBook, HostEnergy};
+use pmic::Pmic;
 use rapl::Rapl;
 
 /// More than any machine that trains on its processors takes.
@@ -71,19 +77,41 @@ impl Watts {
     }
 }
 
-/// Where a figure of energy comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Two numbers, as in `2.7,6.4`.
+impl FromStr for Watts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once(',').and_then(|(idle, full)| {
+            Some(Self { idle: idle.trim().parse().ok()?, full: full.trim().parse().ok()? })
+        });
+        let watts = numbers.ok_or("expected watts when idle and when busy, such as `2.7,6.4`")?;
+        watts.check().map_err(|(key, rule)| format!("{key}: {rule}"))?;
+        Ok(watts)
+    }
+}
+
+impl fmt::Display for Watts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.idle, self.full)
+    }
+}
+
+/// Where a figure of energy comes from, the surest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnergyLabel {
-    /// From the watts that the user gave, and how busy the machine was.
-    Given,
     /// From meters of the machine.
     Measured,
+    /// From the watts that the user gave, and how busy the machine was.
+    Given,
     /// From the known watts of such a machine, and how busy it was.
     Modelled,
 }
 
 impl EnergyLabel {
+    pub const ALL: [Self; 3] = [Self::Measured, Self::Given, Self::Modelled];
+
     /// As people read it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -106,6 +134,7 @@ pub struct EnergyMeter {
 #[derive(Debug)]
 enum EnergySource {
     Rapl(Rapl),
+    Pmic(Pmic),
     Model { watts: Watts, label: EnergyLabel, started: Instant, busy: BusyTime },
 }
 
@@ -121,6 +150,7 @@ impl EnergyMeter {
             Some(watts) => model(watts, EnergyLabel::Given),
             None => Rapl::start(root)
                 .map(EnergySource::Rapl)
+                .or_else(|| Pmic::start(root, now).map(EnergySource::Pmic))
                 .or_else(|| Watts::of_board(root).and_then(|watts| model(watts, EnergyLabel::Modelled))),
         };
         Some(Self { source: source?, root: root.to_owned(), looked: now })
@@ -143,6 +173,7 @@ impl EnergyMeter {
                 rapl.look();
                 Some((rapl.joules(), EnergyLabel::Measured))
             }
+            EnergySource::Pmic(pmic) => Some((pmic.joules(now), EnergyLabel::Measured)),
             EnergySource::Model { watts, label, started, busy } => {
                 let utilisation = BusyTime::read(&self.root)?.share_since(*busy);
                 Some((watts.joules(now.saturating_duration_since(*started), utilisation), *label))

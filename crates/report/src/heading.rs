@@ -160,7 +160,9 @@ fn energy(summary: &Summary) -> Option<String> {
     let each = summary
         .wh_per_1000_samples
         .map_or(String::new(), |wh| format!(", {} per 1,000 samples", number::watt_hours(wh)));
-    Some(format!("{}{each}, {}", number::watt_hours(wh), label.name()))
+    let waiting = summary.waiting_wh.filter(|waiting| *waiting >= wh * 0.01);
+    let waiting = waiting.map_or(String::new(), |wh| format!(", {} of it waiting", number::watt_hours(wh)));
+    Some(format!("{}{waiting}{each}, {}", number::watt_hours(wh), label.name()))
 }
 
 fn row(label: &str, text: &str) -> String {
@@ -171,6 +173,13 @@ fn row(label: &str, text: &str) -> String {
 mod tests {
     use super::*;
     use crate::sample;
+
+    #[test]
+    fn says_what_waiting_took() {
+        let summary = Summary { waiting_wh: Some(0.125), ..sample::summary() };
+        let expect = "1.50 Wh, 0.12 Wh of it waiting, 5.00 mWh per 1,000 samples, measured";
+        assert_eq!(energy(&summary).as_deref(), Some(expect));
+    }
 
     #[test]
     fn says_what_is_trained() {

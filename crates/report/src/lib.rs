@@ -70,7 +70,7 @@ mod trace;
 mod transcript;
 
 pub use bars::Bars;
-pub use energy::{EnergyLabel, EnergyMeter, Watts};
+pub use energy::{EnergyBook, EnergyLabel, EnergyMeter, HostEnergy, Watts};
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Event, NodeLine, SampleLine, ShareLine, Stamped};
 pub use facts::{HostFacts, peak_rss_mb};
@@ -82,7 +82,7 @@ pub use machine::{MachineSample, MachineWatch};
 pub use page::{report_page, write_report};
 pub use phases::{Phase, Phases, TimeBook};
 pub use serve::{PageServer, PageSource};
-pub use status::{status_line, status_table};
+pub use status::{StatusTable, status_line, status_table};
 pub use summary::{ClassLine, Exit, Summary};
 pub use tensorboard::{GraphLayer, TensorBoard, TensorBoardFacts};
 pub use terminal::{Json, PlainLines, View};

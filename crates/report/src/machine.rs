@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::energy::{BusyTime, EnergyMeter};
+use crate::energy::{BusyTime, EnergyLabel, EnergyMeter};
 
 /// What a machine did since it was last looked at, as far as it tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct MachineSample {
     pub throttled: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watts: Option<f64>,
+    /// Where the watts come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergyLabel>,
 }
 
 /// Looks at this machine now and then.
@@ -71,7 +74,7 @@ impl MachineWatch {
         let seconds = now.saturating_duration_since(self.looked).as_secs_f64().max(1e-3);
         let root = &self.root;
         let (process, busy, network) = (process_time(root), BusyTime::read(root), network(root));
-        let joules = energy.and_then(|meter| meter.joules(now)).map(|(joules, _)| joules);
+        let (joules, energy) = energy.and_then(|meter| meter.joules(now)).unzip();
         let throttles = throttles(root);
         let cores = process.zip(self.process).map(|(now, before)| now.saturating_sub(before).as_secs_f64());
         let bytes = network.zip(self.network);
@@ -85,6 +88,7 @@ impl MachineWatch {
             celsius: celsius(root),
             throttled: throttles.zip(self.throttles).map(|(now, before)| now > before),
             watts: joules.zip(self.joules).map(|(now, before)| rounded(((now - before) / seconds).max(0.0))),
+            energy,
         };
         let root = self.root.clone();
         *self = Self { root, looked: now, process, busy, network, joules, throttles };
@@ -198,6 +202,7 @@ mod tests {
             celsius: Some(61.5),
             throttled: None,
             watts: None,
+            energy: None,
         };
         assert_eq!(sample, expect);
         assert_eq!(serde_json::from_str::<MachineSample>("{}").unwrap(), MachineSample::default());

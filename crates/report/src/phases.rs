@@ -91,6 +91,13 @@ impl Phases {
         std::mem::take(self)
     }
 
+    /// Which part of all the time a phase took.
+    #[must_use]
+    pub fn share(&self, phase: Phase) -> f64 {
+        let all: f64 = self.0.iter().sum();
+        if all > 0.0 { self.get(phase) / all } else { 0.0 }
+    }
+
     /// Those that took any time.
     pub fn iter(&self) -> impl Iterator<Item = (Phase, f64)> {
         let seconds = self.0;

@@ -44,6 +44,8 @@ pub(crate) fn summary() -> Summary {
         late: Some(3),
         head_share: Some(0.125),
         wh: Some(1.5),
+        waiting_wh: Some(0.001),
+        hosts_wh: None,
         wh_per_1000_samples: Some(0.005),
         energy: Some(EnergyLabel::Measured),
         time: Some("62 % computing, 38 % wire".into()),

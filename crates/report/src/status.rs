@@ -40,20 +40,32 @@ pub fn status_line(folder: &Path) -> Result<String> {
     Ok(state)
 }
 
-/// A run as its terminal would show it now: where it is, and its nodes.
+/// A run as its terminal would show it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusTable {
+    /// Where it is, and its nodes.
+    pub lines: Vec<String>,
+    /// Whether it has ended.
+    pub is_over: bool,
+}
+
+/// Where a run is now.
 ///
 /// # Errors
 /// When its log cannot be read.
-pub fn status_table(folder: &Path) -> Result<Vec<String>> {
-    let (mut transcript, mut position) = (Transcript::default(), None);
+pub fn status_table(folder: &Path) -> Result<StatusTable> {
+    let (mut transcript, mut position, mut is_over) = (Transcript::default(), None, false);
     for stamped in read_events(&folder.join("events.jsonl"))? {
         transcript.lines(folder, &stamped);
         position = transcript.position(&stamped).map(|position| position.message).or(position);
+        // One that is resumed goes on.
+        is_over = matches!(stamped.event, Event::Ended { .. });
     }
     let mut lines = vec![status_line(folder)?];
     lines.extend(position);
     lines.extend(transcript.nodes());
-    Ok(lines.into_iter().map(|line| line.chars().take(WIDTH).collect()).collect())
+    let lines = lines.into_iter().map(|line| line.chars().take(WIDTH).collect()).collect();
+    Ok(StatusTable { lines, is_over })
 }
 
 #[cfg(test)]
@@ -80,8 +92,10 @@ mod tests {
         check(sample::progress(469), "20.00 %, loss 0.5000");
         let nodes = (1..=40).map(sample::node_line).collect();
         check(Event::Nodes { round: 469, nodes }, "20.00 %, loss 0.5000");
-        let table = status_table(folder.path()).unwrap();
-        assert!(table.len() > 10 && table.iter().all(|line| line.chars().count() <= WIDTH), "{table:#?}");
+        let StatusTable { lines, is_over } = status_table(folder.path()).unwrap();
+        assert!(lines.len() > 10 && lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:#?}");
+        assert!(!is_over);
         check(Event::Ended { summary: Box::new(sample::summary()) }, "done in 1m 23s, 88.75 %");
+        assert!(status_table(folder.path()).unwrap().is_over);
     }
 }

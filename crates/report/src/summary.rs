@@ -1,6 +1,8 @@
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::energy::EnergyLabel;
+use crate::energy::{EnergyLabel, HostEnergy};
 use crate::float;
 
 /// A run in a few numbers: the last event of the log, and `summary.json`.
@@ -63,8 +65,12 @@ pub struct Summary {
     pub late: Option<u64>,
     /// The share of the time that the head was at work while its nodes waited.
     pub head_share: Option<f64>,
-    /// The energy of the machine during this process's part of the run, in watt hours.
+    /// The energy of the machine, or of all hosts together, during this process's part of the run, in watt hours.
     pub wh: Option<f64>,
+    /// Of that, while workers waited for others or for the wire.
+    pub waiting_wh: Option<f64>,
+    /// Of a run on several machines: of each.
+    pub hosts_wh: Option<BTreeMap<String, HostEnergy>>,
     pub wh_per_1000_samples: Option<f64>,
     /// Where that figure comes from.
     pub energy: Option<EnergyLabel>,
@@ -159,6 +165,8 @@ mod tests {
             late: None,
             head_share: None,
             wh: None,
+            waiting_wh: None,
+            hosts_wh: None,
             wh_per_1000_samples: None,
             energy: None,
             time: None,
@@ -167,7 +175,7 @@ mod tests {
         let json = serde_json::to_value(&summary).unwrap();
         let measured = ["train_loss", "eval_loss", "accuracy", "best_accuracy", "macro_f1"];
         let counted = ["target_reached_round", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
-        let energy = ["wh", "wh_per_1000_samples", "energy", "time"];
+        let energy = ["wh", "waiting_wh", "hosts_wh", "wh_per_1000_samples", "energy", "time"];
         let validated = ["validation_loss", "validation_accuracy", "best_round"];
         let told_apart = ["top5_accuracy", "classes", "confusion", "rmse", "mae", "r2"];
         let groups = measured.into_iter().chain(counted).chain(energy);
@@ -188,8 +196,10 @@ mod tests {
         let mut json = serde_json::to_value(sample::summary()).unwrap();
         let newer =
             ["first_step_s", "macro_f1", "nodes", "sent_bytes", "received_bytes", "late", "head_share"];
-        let newest = ["wh", "wh_per_1000_samples", "energy", "time", "top5_accuracy", "validation_loss"];
-        let latest = ["validation_accuracy", "best_round", "classes", "confusion", "rmse", "mae", "r2"];
+        let newest =
+            ["wh", "wh_per_1000_samples", "energy", "time", "top5_accuracy", "validation_loss", "hosts_wh"];
+        let latest =
+            ["validation_accuracy", "best_round", "classes", "confusion", "rmse", "mae", "r2", "waiting_wh"];
         let is_old = |key: &str| !newer.contains(&key) && !newest.contains(&key) && !latest.contains(&key);
         json.as_object_mut().unwrap().retain(|key, _| is_old(key));
         let back: Summary = serde_json::from_value(json).unwrap();
@@ -210,6 +220,8 @@ mod tests {
             late: None,
             head_share: None,
             wh: None,
+            waiting_wh: None,
+            hosts_wh: None,
             wh_per_1000_samples: None,
             energy: None,
             time: None,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bonfire_learn::Tally;
-use bonfire_report::{EnergyMeter, Event, Exit, Log, Phase, RunFolder, Summary};
+use bonfire_report::{EnergyMeter, Event, Exit, Log, Phase, RunFolder, Summary, Watts};
 
 use crate::checkpoint::{self, Progress, Snapshot};
 use crate::job::Job;
@@ -123,9 +123,11 @@ impl Run {
         self.progress.samples as f64 / self.job.dataset.train.len() as f64
     }
 
-    /// Counts from now on what energy this machine takes, if it can be told. For a run that is on no other.
-    pub fn meter_energy(&mut self) {
-        self.energy = EnergyMeter::start(Path::new("/"), self.job.settings.file.watts, Instant::now());
+    /// Counts from now on what energy this machine takes, if it can be told: by these watts, or by what the run file
+    /// says of machines, or by meters.
+    pub fn meter_energy(&mut self, watts: Option<Watts>) {
+        let given = watts.or(self.job.settings.file.watts);
+        self.energy = EnergyMeter::start(Path::new("/"), given, Instant::now());
     }
 
     pub fn tell(&mut self, event: Event) {

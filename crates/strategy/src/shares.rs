@@ -80,7 +80,7 @@ struct Rest {
 }
 
 /// After so many rounds shares are looked at first.
-const FIRST_CHECKS: [u64; 3] = [5, 10, 20];
+pub const FIRST_CHECKS: [u64; 3] = [5, 10, 20];
 
 /// Times drift when the last few rounds, or the last many, were others.
 const FEW: u64 = 10;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::foreign::RankPlace;
 use anyhow::{Context, Result, ensure};
 use bonfire_cluster::remote::Access;
-use bonfire_report::{HostFacts, PageSource};
+use bonfire_report::{HostFacts, PageSource, Watts};
 use bonfire_run::Ranks;
 
 use super::page_args::{self, PageArgs};
@@ -46,9 +46,15 @@ pub(crate) struct HeadArgs {
     /// Write the ticket to this new file, which only its owner can read, instead of printing it
     #[arg(long, value_name = "FILE")]
     ticket_file: Option<PathBuf>,
+    /// What this machine takes when idle and when busy, such as 2.7,6.4 [default: as the run file says, or its meters]
+    #[arg(long, value_name = "IDLE,FULL")]
+    watts: Option<Watts>,
     /// How many seconds nodes may take to join
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     wait: u64,
+    #[cfg(feature = "flame")]
+    #[command(flatten)]
+    flame: super::flame_args::FlameArgs,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -56,6 +62,8 @@ pub(crate) struct HeadArgs {
 }
 
 pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
+    #[cfg(feature = "flame")]
+    let _flame = args.flame.start()?;
     // Who says where to listen hands the ticket on by other means.
     if args.listen.is_none()
         && let Some(place) = args.ranks.place(false)?
@@ -72,7 +80,10 @@ pub(crate) fn run(args: HeadArgs) -> Result<ExitCode> {
     let works = training.settings()?.file.head.works == Some(true);
     ensure!(works || args.name.is_none(), "--name is for a head that works: head: {{works: true}}");
     let listener = args.page.listen()?;
-    let (run, gate) = training.open(&access)?;
+    let (mut run, gate) = training.open(&access)?;
+    if args.watts.is_some() {
+        run.meter_energy(args.watts);
+    }
     let _page = page_args::open(listener, PageSource::Run(run.folder().to_owned()));
     let stop = stop_on_ctrl_c()?;
     let ticket = gate.ticket().to_string();

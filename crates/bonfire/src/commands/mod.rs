@@ -4,9 +4,12 @@ mod arguments;
 mod attach;
 mod bench;
 mod check;
+mod completions;
 mod data;
 mod eval;
 mod export;
+#[cfg(feature = "flame")]
+mod flame_args;
 mod fleet_args;
 mod head;
 mod host;
@@ -14,6 +17,7 @@ mod import;
 mod lab;
 mod leash;
 mod logs;
+mod man;
 mod model;
 mod node;
 mod page;
@@ -34,6 +38,7 @@ mod status;
 mod stop;
 mod sweep;
 mod train;
+mod version;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,6 +129,12 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Emulate a cluster on this machine: hosts with ssh and a network between them
     Lab(lab::LabArgs),
+    /// Print what a shell needs to complete the arguments of this program
+    Completions(completions::CompletionsArgs),
+    /// Write the man pages
+    Man(man::ManArgs),
+    /// Print the version of this program, and what it was built for
+    Version(version::VersionArgs),
     #[command(hide = true)]
     Host(host::HostArgs),
 }
@@ -179,6 +190,9 @@ impl Command {
             Self::Data(args) => data::run(args).map(done),
             Self::Bench(args) => bench::run(&args).map(done),
             Self::Lab(args) => lab::run(args),
+            Self::Completions(args) => completions::run(&args).map(done),
+            Self::Man(args) => man::run(&args).map(done),
+            Self::Version(args) => version::run(&args).map(done),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bonfire_cluster::remote::{self, Part, Stage};
-use bonfire_report::number;
+use bonfire_report::{Watts, number};
 use bonfire_wire::Ticket;
 
 use super::rank_args::RankArgs;
@@ -34,6 +34,9 @@ pub(crate) struct NodeArgs {
     /// Where other nodes reach this one [default: a free port on the way to the head]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
+    /// What this machine takes when idle and when busy, such as 2.7,6.4 [default: as the run file says, or its meters]
+    #[arg(long, value_name = "IDLE,FULL")]
+    watts: Option<Watts>,
     /// How many seconds the head may take to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     wait: u64,
@@ -45,12 +48,17 @@ pub(crate) struct NodeArgs {
     quiet: bool,
     #[command(flatten)]
     ranks: RankArgs,
+    #[cfg(feature = "flame")]
+    #[command(flatten)]
+    flame: super::flame_args::FlameArgs,
     /// Without a ticket: the head was started without TLS
     #[arg(long)]
     insecure: bool,
 }
 
 pub(crate) fn run(args: &NodeArgs) -> Result<ExitCode> {
+    #[cfg(feature = "flame")]
+    let _flame = args.flame.start()?;
     let mut told = 0;
     let mut tell = |stage: &Stage| {
         if !args.quiet {
@@ -82,6 +90,7 @@ fn part(args: &NodeArgs, rank: Option<u32>) -> Part {
         patience: Duration::from_secs(args.patience),
         cache: cache().map(|cache| cache.join("data")),
         rank,
+        watts: args.watts,
     }
 }
 

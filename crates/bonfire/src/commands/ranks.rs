@@ -82,7 +82,7 @@ pub(crate) fn follow(
 pub(crate) fn part(rank: u32, cache: Option<PathBuf>, wait: Duration) -> Part {
     // Where rank 0 ends, launchers end all.
     let patience = Duration::ZERO;
-    Part { name: None, listen: None, wait, patience, cache, rank: Some(rank) }
+    Part { name: None, listen: None, wait, patience, cache, rank: Some(rank), watts: None }
 }
 
 /// The first signal is for rank 0 to answer; a second one, or none from it in time, ends this rank.

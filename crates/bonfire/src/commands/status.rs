@@ -1,5 +1,8 @@
 use std::fs;
+use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bonfire_launch::RunList;
@@ -7,17 +10,25 @@ use bonfire_report::{RunFolder, status_line, status_table};
 
 use crate::terminal::print;
 
-/// Show how far runs are: those below a folder and those on hosts, or one with its nodes.
+/// Show how far runs are: those below a folder and those on hosts, or one with its nodes. On a terminal the table of a
+/// run that goes on is drawn again every second, until the run or Ctrl-C ends it.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  bonfire status                 runs below runs/, and those on hosts\n  \
-                        bonfire status runs/first      one run, with its nodes"
+                        bonfire status runs/first      one run, with its nodes, for as long as it goes on\n  \
+                        bonfire status runs/first --once"
 )]
 pub(crate) struct StatusArgs {
     /// The folder of a run, or one with folders of runs
     #[arg(default_value = "runs")]
     folder: PathBuf,
+    /// Show it as it is now, and do not wait for what comes
+    #[arg(long)]
+    once: bool,
 }
+
+/// How often the table of a run is drawn.
+const REDRAW: Duration = Duration::from_secs(1);
 
 /// So many of the newest are shown.
 const MOST: usize = 20;
@@ -28,7 +39,7 @@ const NAME: usize = 44;
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     if args.folder.join("events.jsonl").is_file() {
         RunFolder::open(&args.folder)?;
-        return status_table(&args.folder)?.iter().try_for_each(|line| print(line));
+        return one(&args.folder, !args.once && stdout().is_terminal());
     }
     let is_default = args.folder == Path::new("runs");
     ensure!(is_default || args.folder.is_dir(), "{}: there is no such folder", args.folder.display());
@@ -40,6 +51,25 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
         lines.push(format!("no runs below {}, and none on hosts", args.folder.display()));
     }
     lines.iter().try_for_each(|line| print(line))
+}
+
+/// The table of a run; again and again for as long as it goes on, if it is to be followed.
+fn one(folder: &Path, follows: bool) -> Result<()> {
+    let mut drawn = 0;
+    loop {
+        let table = status_table(folder)?;
+        // The cursor goes up to where the table began, and every line ends what stood there.
+        let up = if drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
+        match follows {
+            true => print(&format!("{up}{}\x1b[K\x1b[J", table.lines.join("\x1b[K\n")))?,
+            false => table.lines.iter().try_for_each(|line| print(line))?,
+        }
+        if !follows || table.is_over {
+            return Ok(());
+        }
+        drawn = table.lines.len();
+        thread::sleep(REDRAW);
+    }
 }
 
 fn below(folder: &Path) -> Vec<String> {

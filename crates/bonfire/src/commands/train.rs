@@ -35,6 +35,9 @@ pub(crate) struct TrainArgs {
     page: PageArgs,
     #[command(flatten)]
     ranks: RankArgs,
+    #[cfg(feature = "flame")]
+    #[command(flatten)]
+    flame: super::flame_args::FlameArgs,
     /// Between ranks without TLS: everyone on the network can read and change what is sent
     #[arg(long)]
     insecure: bool,
@@ -44,6 +47,8 @@ pub(crate) struct TrainArgs {
 }
 
 pub(crate) fn run(args: TrainArgs) -> Result<ExitCode> {
+    #[cfg(feature = "flame")]
+    let _flame = args.flame.start()?;
     match args.ranks.place(args.insecure)? {
         Some(place) => as_rank(args, &place),
         None => alone(args),

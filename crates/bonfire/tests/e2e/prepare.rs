@@ -41,7 +41,7 @@ const HARD: &[&str] = &[
 ];
 
 /// A file of made reviews with hard rows among them.
-fn raw(dir: &Dir, name: &str, count: usize) {
+pub(crate) fn raw(dir: &Dir, name: &str, count: usize) {
     dir.bonfire(&format!("data make reviews -o made-{name} --test 1 --train"))
         .arg(count.to_string())
         .succeed();
@@ -60,7 +60,7 @@ fn raw(dir: &Dir, name: &str, count: usize) {
 }
 
 /// The rows and the vocabulary of a result.
-fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let files = names(folder).into_iter().filter(|name| name != "prepare.json");
     files.map(|name| (name.clone(), fs::read(folder.join(name)).expect("a file"))).collect()
 }
@@ -155,17 +155,21 @@ fn filters_around_sort_give_the_same_bytes() {
     assert!(content(&dir.path("again")) == content(&dir.path("out")));
 }
 
-#[test]
-fn killed_and_started_again_it_goes_on() {
-    let dir = Dir::new();
-    raw(&dir, "one.json", 3000);
-    // Large enough to be killed in the middle, and different in every copy.
+/// So many reviews that there is time to do something to whoever prepares them, different in every copy.
+pub(crate) fn many(dir: &Dir, name: &str) {
+    raw(dir, "one.json", 3000);
     let one = fs::read_to_string(dir.path("one.json")).expect("reviews");
     let copies = (0..40u8).map(|i| {
         let letters = format!("{}{}", char::from(b'a' + i % 26), char::from(b'a' + i / 26));
         one.replace("reviewText\": \"", &format!("reviewText\": \"copy{letters} "))
     });
-    dir.write("reviews.json", copies.collect::<String>());
+    dir.write(name, copies.collect::<String>());
+}
+
+#[test]
+fn killed_and_started_again_it_goes_on() {
+    let dir = Dir::new();
+    many(&dir, "reviews.json");
     let command = "prepare reviews.json --format jsonl --memory 64MB --threads 1 -o";
     dir.bonfire(command).arg("whole").succeed();
     let mut goings_on = 0;
@@ -186,6 +190,25 @@ fn killed_and_started_again_it_goes_on() {
 }
 
 #[test]
+fn input_that_disappears_is_said_and_gone_on_with_when_it_is_back() {
+    let dir = Dir::new();
+    many(&dir, "a.json");
+    raw(&dir, "b.json", 500);
+    let command = "prepare a.json b.json --format jsonl --threads 1 -o";
+    dir.bonfire(command).arg("whole").succeed();
+    let mut running = dir.bonfire(command).arg("out").start();
+    // By then all files have been looked at, and the first is being read.
+    running.until("a plan", || dir.path("out.partial/plan.json").is_file());
+    fs::rename(dir.path("b.json"), dir.path("away")).expect("renamed");
+    running.wait().refuse("b.json: No such file");
+    assert!(!dir.path("out").exists());
+    fs::rename(dir.path("away"), dir.path("b.json")).expect("renamed");
+    dir.bonfire(command).arg("out").succeed();
+    assert!(content(&dir.path("out")) == content(&dir.path("whole")));
+    assert!(!dir.path("out.partial").exists());
+}
+
+#[test]
 fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
     let may = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
     if !may {
@@ -200,6 +223,16 @@ fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
     prepare.run().refuse("No space left on device");
     let listed = fs::read_to_string(dir.path("listed")).expect("a list");
     assert!(listed.lines().all(|name| name.starts_with("out.partial")), "{listed}");
+    // With room again, it goes on from what was done.
+    dir.bonfire("prepare reviews.json -o whole").succeed();
+    let mount = "mount -t tmpfs -o size=900k none disk && { \"$@\" 2> first; mount -o remount,size=90m disk; \"$@\"; \
+                 code=$?; cp -r disk/out kept; exit $code; }";
+    let prepare = dir.bonfire("prepare reviews.json -o disk/out").under(&["unshare", "-m"], mount);
+    let outcome = prepare.succeed();
+    let first = fs::read_to_string(dir.path("first")).expect("what was said");
+    assert!(first.contains("No space left on device"), "{first}");
+    assert!(outcome.stderr.contains("going on from what was done before"), "{}", outcome.stderr);
+    assert!(content(&dir.path("kept")) == content(&dir.path("whole")));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::fire::Fire;
 use crate::program::{Dir, names};
 use crate::record::Record;
 use crate::{SMALL, TINY};
@@ -84,6 +85,27 @@ fn the_energy_of_a_run_is_told_with_its_source() {
     assert!(line.contains("Wh per 1,000 samples, given"), "{line}");
     dir.write("run.yml", "seed: 1\nwatts: {idle: -1, full: 3}\n");
     dir.bonfire("train run.yml").run().refuse("run.yml:2: watts.idle: must be from 0 to 100000");
+}
+
+#[test]
+fn the_energy_of_a_machine_with_several_nodes_is_counted_once() {
+    let dir = Dir::new();
+    let settings = "data={name: digits, train: 6000, test: 500}\n epochs=1000000\n arch=flat\n \
+                    parameter_server={num_workers: 2}\n watts={idle: 36, full: 36}";
+    let mut fire = Fire::light(&dir, "run", "--quiet", settings).join(&dir, 2);
+    let run = Record::of(dir.path("run"));
+    fire.head.until("some samples", || run.told_so_far("sampled").len() >= 4);
+    fire.head.signal("INT");
+    fire.head.wait().expect(130);
+    let (summary, seconds) = (run.summary(), run.number("seconds"));
+    assert_eq!(summary["energy"], "given");
+    let wh = run.number("wh");
+    assert!(wh > 0.0 && wh <= 0.0101 * seconds, "{wh} Wh in {seconds} s at 36 W");
+    assert!(run.number("waiting_wh") < wh);
+    let hosts = summary["hosts_wh"].as_object().expect("hosts");
+    assert_eq!(hosts.keys().collect::<Vec<_>>(), ["run"], "all are on one machine: {summary}");
+    let refused = dir.bonfire("node bonfire://127.0.0.1:1/x --watts 5").run().expect(2);
+    assert!(refused.stderr.contains("expected watts when idle and when busy"), "{}", refused.stderr);
 }
 
 #[test]

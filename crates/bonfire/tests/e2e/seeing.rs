@@ -1,8 +1,9 @@
 //! What a run tells of where its time goes and of its machines, and who may look at its page.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -58,6 +59,19 @@ fn workers_of_a_process_and_their_machine_are_sampled() {
     assert!(time.contains("% computing"), "{time}");
 }
 
+/// Where the program is built for it.
+#[cfg(feature = "flame")]
+#[test]
+fn a_flame_graph_is_drawn() {
+    let dir = Dir::new();
+    let short = "data={name: digits, train: 6000, test: 500}\n epochs=2";
+    let ended = dir.bonfire("train --quiet --out run --flame flame.svg").set(short).succeed();
+    assert!(ended.stderr.contains("flame graph: flame.svg"), "{}", ended.stderr);
+    let drawn = std::fs::read_to_string(dir.path("flame.svg")).expect("a file");
+    assert!(drawn.contains("<svg") && drawn.contains("worker-0"), "{drawn}");
+    dir.bonfire("train --quiet --flame none/flame.svg").run().refuse("--flame: cannot write none/flame.svg");
+}
+
 #[test]
 fn nodes_tell_the_head_how_they_are() {
     for (settings, phases) in [
@@ -111,6 +125,80 @@ fn a_head_has_a_page_that_only_those_see_who_may() {
     assert_eq!(status("evil.example", &format!("/{token}")).as_deref(), Some("421"));
     fire.head.signal("INT");
     fire.head.wait().expect(130);
+}
+
+/// Holds a thousand connections to an address until its stdin ends: half say nothing, half ask and do not listen.
+const CROWD: &str = r#"
+import resource, socket, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4096), most))
+host, port = sys.argv[1].split(":")
+crowd = []
+for i in range(1000):
+    one = socket.create_connection((host, int(port)))
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    if i % 2:
+        try:
+            one.send(f"GET /events HTTP/1.1\r\nHost: {sys.argv[1]}\r\n\r\n".encode())
+        except OSError:
+            pass
+    crowd.append(one)
+print(len(crowd), flush=True)
+sys.stdin.read()
+"#;
+
+#[test]
+fn a_thousand_idle_connections_do_not_hold_up_a_run() {
+    let dir = Dir::new();
+    let mut running = dir.bonfire("train --quiet --out run --page=127.0.0.1:0").set(SECONDS).start();
+    running.until_said("page: http://");
+    let said = running.said();
+    let address =
+        said.split_once("page: http://").and_then(|(_, url)| url.split_once('/')).expect("a page").0;
+    let run = Record::of(dir.path("run"));
+    running.until("progress", || !run.told_so_far("progress").is_empty());
+    let (pipe, words) = (Stdio::piped, ["-c", CROWD, address]);
+    let Ok(mut crowd) = Command::new("python3").args(words).stdin(pipe()).stdout(pipe()).spawn() else {
+        eprintln!("SKIPPED: without python3 nobody holds a thousand connections");
+        return;
+    };
+    let mut count = String::new();
+    let mut counted = BufReader::new(crowd.stdout.take().expect("a pipe"));
+    counted.read_line(&mut count).expect("a crowd");
+    assert_eq!(count, "1000\n");
+    let before = run.told_so_far("progress").len();
+    running.until("more progress", || run.told_so_far("progress").len() > before + 1);
+    drop(crowd.stdin.take());
+    assert!(crowd.wait().expect("the crowd goes home").success());
+    running.until("a page for others", || get(address, address, "/").starts_with("HTTP/1.1 200"));
+    running.signal("INT");
+    running.wait().expect(130);
+}
+
+/// `BONFIRE_TEST_PROMTOOL` names the program that Prometheus has for it.
+#[test]
+fn prometheus_is_content_with_the_figures() {
+    let Ok(promtool) = std::env::var("BONFIRE_TEST_PROMTOOL") else {
+        eprintln!("SKIPPED: BONFIRE_TEST_PROMTOOL names no promtool, so nobody checked /metrics");
+        return;
+    };
+    let dir = Dir::new();
+    let mut running = dir.bonfire("train --quiet --out run --page=127.0.0.1:0").set(SECONDS).start();
+    running.until_said("page: http://");
+    let said = running.said();
+    let address =
+        said.split_once("page: http://").and_then(|(_, url)| url.split_once('/')).expect("a page").0;
+    let run = Record::of(dir.path("run"));
+    running.until("a sample", || !run.told_so_far("sampled").is_empty());
+    let answer = get(address, address, "/metrics");
+    let figures = answer.split_once("\r\n\r\n").expect("a body").1;
+    assert!(figures.contains("bonfire_round"), "{figures}");
+    let mut check =
+        Command::new(promtool).args(["check", "metrics"]).stdin(Stdio::piped()).spawn().expect("promtool");
+    check.stdin.take().expect("a pipe").write_all(figures.as_bytes()).expect("read");
+    assert!(check.wait().expect("an end").success(), "{figures}");
+    running.signal("INT");
+    running.wait().expect(130);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a candidate would take, found by letting its processes go through some rounds.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bonfire_exchange::owners::parts_by_speed;
 use bonfire_learn::random::Random;
@@ -27,6 +27,8 @@ pub struct Forecast {
     pub waiting_s: f64,
     /// By all together.
     pub bytes_per_round: f64,
+    /// How many samples of a round each worker has.
+    pub shares: Vec<usize>,
     /// Of the hosts that take part, if their watts are known.
     pub wh: Option<f64>,
 }
@@ -45,6 +47,9 @@ pub struct ForecastLine {
     pub wire_s: f64,
     pub waiting_s: f64,
     pub bytes_per_round: u64,
+    /// Samples of a round by the workers' hosts, where they have not as many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares: Option<BTreeMap<String, usize>>,
     pub wh_per_epoch: Option<f64>,
     pub best: bool,
 }
@@ -64,9 +69,16 @@ impl Forecast {
             wire_s: self.wire_s,
             waiting_s: self.waiting_s,
             bytes_per_round: self.bytes_per_round.round() as u64,
+            shares: self.unequal_shares(pool),
             wh_per_epoch: self.wh,
             best,
         }
+    }
+
+    fn unequal_shares(&self, pool: &[HostFigures]) -> Option<BTreeMap<String, usize>> {
+        let differ = self.shares.iter().any(|share| *share != self.shares[0]);
+        let names = self.candidate.hosts.iter().map(|&host| pool[host].name.clone());
+        differ.then(|| names.zip(self.shares.iter().copied()).collect())
     }
 }
 
@@ -79,12 +91,14 @@ fn counted(workers: usize) -> usize {
 }
 
 /// Who takes part, and what goes between them.
-struct Scene<'a> {
+pub(super) struct Scene<'a> {
     candidate: &'a Candidate,
-    settings: &'a Settings,
-    hosts: Vec<&'a HostFigures>,
+    pub settings: &'a Settings,
+    pub hosts: Vec<&'a HostFigures>,
     /// Of the workers, then the head: which of the hosts each is on.
-    processes: Vec<usize>,
+    pub processes: Vec<usize>,
+    /// How many samples of a round each worker has.
+    pub shares: Vec<usize>,
     exchanges: Vec<Exchange>,
     /// The exchange of a round in which all travels as it is.
     exact: usize,
@@ -95,7 +109,7 @@ pub(super) fn forecast(
     candidate: &Candidate,
     settings: &Settings,
     pool: &[HostFigures],
-    (traffic, samples): (&mut Traffic<'_>, usize),
+    (traffic, samples, grain): (&mut Traffic<'_>, usize, u32),
 ) -> Forecast {
     let places = candidate.places();
     let place = |host: usize| places.iter().position(|&place| place == host).unwrap_or(0);
@@ -106,8 +120,9 @@ pub(super) fn forecast(
     let exact = exchanges.len();
     exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
     let hosts = places.iter().map(|&host| &pool[host]).collect();
-    let scene = Scene { candidate, settings, hosts, processes, exchanges, exact };
-    let played = scene.play();
+    let shares = vec![settings.file.batch_size; workers];
+    let mut scene = Scene { candidate, settings, hosts, processes, shares, exchanges, exact };
+    let played = scene.settle(grain);
     let (updates, exact_rounds) = rounds(settings, samples);
     // The last round of an epoch may be a short one.
     let batches = samples as f64 / (settings.file.batch_size * workers) as f64;
@@ -128,14 +143,16 @@ pub(super) fn forecast(
         wire_s: (seconds - computing_s - waiting_s).max(0.0),
         bytes_per_round: played.bytes,
         wh: scene.watt_hours(&played, seconds),
+        shares: scene.shares,
     }
 }
 
 /// Some rounds that were played.
-struct Played {
+pub(super) struct Played {
     round_s: f64,
     exact_s: f64,
-    /// Of the workers, in a round: their mean, and that of the busiest.
+    /// Of every worker, in a round; their mean, and that of the busiest.
+    pub busy: Vec<f64>,
     busy_s: f64,
     most_busy_s: f64,
     bytes: f64,
@@ -144,7 +161,7 @@ struct Played {
 }
 
 impl Scene<'_> {
-    fn workers(&self) -> usize {
+    pub(super) fn workers(&self) -> usize {
         self.candidate.workers()
     }
 
@@ -157,7 +174,7 @@ impl Scene<'_> {
     }
 
     /// How many threads a worker on a host has: the cores of a machine are shared out among all that train on it.
-    fn threads(&self, host: usize) -> usize {
+    pub(super) fn threads(&self, host: usize) -> usize {
         let machine = &self.hosts[host].machine;
         let workers = &self.processes[..self.workers()];
         let there = workers.iter().filter(|&&other| self.hosts[other].machine == *machine).count();
@@ -172,7 +189,7 @@ impl Scene<'_> {
             let exact = self.is_exact(number);
             let manner = Manner {
                 threads: self.threads(host),
-                batch: self.settings.file.batch_size,
+                batch: self.shares[worker],
                 steps: self.candidate.local_steps,
                 overlaps: self.settings.file.overlap && self.exchanges_over_links(),
                 compression: self.candidate.compression,
@@ -193,7 +210,7 @@ impl Scene<'_> {
         [work.codec(&name(self.candidate.compression)), work.codec("none")]
     }
 
-    fn play(&self) -> Played {
+    pub(super) fn play(&self) -> Played {
         let mut world = World::new(&self.hosts, &self.processes);
         let books = match self.candidate.arch {
             Arch::Allreduce => self.play_group(&mut world),
@@ -267,6 +284,7 @@ impl Scene<'_> {
             exact_s,
             busy_s: busy.iter().sum::<f64>() / workers,
             most_busy_s: busy.iter().copied().fold(0.0, f64::max),
+            busy,
             bytes: (carried(to) - carried(from)) / counted as f64,
             utilisation: (0..self.hosts.len()).map(used).collect(),
         }

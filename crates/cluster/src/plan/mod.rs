@@ -17,6 +17,7 @@ mod processor;
 mod sample;
 mod script;
 mod server;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -32,6 +33,7 @@ pub use candidate::{Candidate, name};
 pub use described::{check_described, described};
 pub use forecast::{Forecast, ForecastLine};
 
+use crate::roles::head::balance::grain;
 use figures::{HostFigures, Pool};
 use traffic::Traffic;
 
@@ -73,10 +75,11 @@ impl Plan {
     /// Forecasts some candidates.
     fn among(question: &Question<'_>, hosts: &[HostFigures], candidates: &[Candidate]) -> Result<Self> {
         let forecast = |candidate: &Candidate| {
-            let settings = candidate.settings(question.settings, question.text)?;
+            let mut settings = candidate.settings(question.settings, question.text)?;
+            settings.share_by_speed();
             let mut traffic = question.traffic();
-            let samples = question.dataset.train.len();
-            Ok(forecast::forecast(candidate, &settings, hosts, (&mut traffic, samples)))
+            let (samples, grain) = (question.dataset.train.len(), grain(&question.dataset.shape));
+            Ok(forecast::forecast(candidate, &settings, hosts, (&mut traffic, samples, grain)))
         };
         let mut forecasts: Vec<Forecast> = candidates.par_iter().map(forecast).collect::<Result<_>>()?;
         forecasts.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));

@@ -24,7 +24,7 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     pub threads: usize,
-    /// Its share of a round. All have as many samples, until shares by speed enter here.
+    /// Its share of a round; who rests has none.
     pub batch: usize,
     pub steps: u64,
     pub overlaps: bool,
@@ -37,7 +37,11 @@ pub(super) struct Manner {
 /// that were measured.
 pub(super) fn round(host: &HostFigures, manner: &Manner, random: &mut Random) -> Vec<Stage> {
     let work = &host.work;
-    let (step, like) = (work.step(manner.threads, manner.batch), work.like(manner.threads, manner.batch));
+    let step = match manner.batch {
+        0 => Work { core_s: 0.0, width: 1.0 },
+        batch => work.step(manner.threads, batch),
+    };
+    let like = work.like(manner.threads, manner.batch);
     let mut draw = || {
         let spread = like.map_or(&[][..], |like| like.spread.as_slice());
         let times = if spread.is_empty() { 1.0 } else { spread[random.below(spread.len())] };

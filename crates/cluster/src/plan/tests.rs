@@ -88,7 +88,7 @@ fn exchanges_take_what_their_bounds_say() {
 
 #[test]
 fn where_the_time_goes_adds_up() {
-    let scene = Scene::new(RUN);
+    let scene = Scene::new(&RUN.replace("epochs: 2,", "epochs: 2, shares: equal,"));
     let mut pool = hosts(3, scene.gradient_bytes());
     pool[2].work.steps.iter_mut().for_each(|step| step.work.core_s *= 3.0);
     let found = scene.forecast(&pool, &candidate(Arch::Allreduce, 3));
@@ -98,6 +98,25 @@ fn where_the_time_goes_adds_up() {
     let alone = scene.forecast(&pool, &candidate(Arch::Single, 1));
     near(alone.seconds, 20.0, 0.01);
     assert_eq!(alone.bytes_per_round, 0.0);
+}
+
+#[test]
+fn unequal_hosts_share_out_a_round_as_a_run_would() {
+    let mut pool = hosts(3, 1e12);
+    pool[2].work.steps.iter_mut().for_each(|step| step.work.core_s *= 2.0);
+    let check = |key: &str, arch: Arch, shares: &[usize], round_s: f64| {
+        let scene = Scene::new(&RUN.replace("epochs: 2,", &format!("epochs: 2,{key}")));
+        let found = scene.forecast(&pool, &candidate(arch, 3));
+        assert_eq!(found.shares, shares, "{key} {arch:?}");
+        near(found.seconds, 640.0 / 96.0 * round_s, 0.08);
+        let line = found.line(&pool, true).shares.map(|shares| shares.into_values().collect::<Vec<_>>());
+        assert_eq!(line, shares.iter().any(|share| *share != 32).then(|| shares.to_vec()));
+    };
+    for arch in [Arch::Allreduce, Arch::Flat] {
+        check("", arch, &[40, 40, 16], 1.25);
+        check(" shares: equal,", arch, &[32, 32, 32], 2.0);
+        check(" shares: {pi0: 2, pi1: 1, pi2: 1},", arch, &[48, 24, 24], 1.5);
+    }
 }
 
 #[test]

@@ -47,6 +47,7 @@ impl LocalNode {
             patience: Duration::ZERO,
             cache: None,
             rank: Some(0),
+            watts: None,
         };
         let (listener, join) = introduce(&gate.wire, ticket, (&part, random_number()?), &post)?;
         let (head_link, link) = (post.number(), gate.post.number());
@@ -133,6 +134,7 @@ mod tests {
                 patience: Duration::ZERO,
                 cache: None,
                 rank: None,
+                watts: None,
             };
             let node = thread::spawn(move || take_part(&ticket, &part, &mut |_| ()));
             let summary = gate.lead_at_work(run, &AtomicBool::new(false), Some("here".to_owned()));

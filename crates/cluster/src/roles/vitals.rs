@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bonfire_report::{EnergyMeter, MachineSample, MachineWatch, Phase, Phases};
+use bonfire_report::{EnergyLabel, EnergyMeter, MachineSample, MachineWatch, Phase, Phases, Watts};
 use bonfire_wire::proto;
 
 use super::claim::seconds;
@@ -24,9 +24,10 @@ impl Vitals {
         Self { told: now, machine: None }
     }
 
-    pub(crate) fn of_process(now: Instant) -> Self {
+    /// Of one in a process of its own, on a machine that takes such watts, if that was said.
+    pub(crate) fn of_process(watts: Option<Watts>, now: Instant) -> Self {
         let root = Path::new("/");
-        let machine = (MachineWatch::start(root, now), EnergyMeter::start(root, None, now));
+        let machine = (MachineWatch::start(root, now), EnergyMeter::start(root, watts, now));
         Self { told: now, machine: Some(machine) }
     }
 
@@ -54,6 +55,7 @@ impl Vitals {
             celsius: machine.celsius,
             throttled: machine.throttled,
             watts: machine.watts,
+            energy: machine.energy.map(|label| label as u32),
         })
     }
 }
@@ -90,6 +92,7 @@ pub(crate) fn machine(vitals: &proto::Vitals) -> Option<MachineSample> {
         celsius: sane(vitals.celsius),
         throttled: vitals.throttled,
         watts: sane(vitals.watts),
+        energy: vitals.energy.and_then(|label| EnergyLabel::ALL.get(label as usize).copied()),
     };
     (sample != MachineSample::default()).then_some(sample)
 }

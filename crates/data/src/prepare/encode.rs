@@ -4,7 +4,7 @@ use super::Meter;
 use super::frequent::WordNumbers;
 use super::journal::StretchReport;
 use super::mapping::joined;
-use super::output::{Amount, PartFile, append};
+use super::output::{Amount, PartFile};
 use super::part::Part;
 use super::segment::{RowReader, Segment, WordReader};
 use crate::error::Result;
@@ -46,10 +46,9 @@ impl Encoding<'_> {
         })?;
         for part in Part::ALL {
             let file = &self.files[part as usize];
-            if file.format.keeps_text() {
-                let mut stretches = 0..self.stretches.len();
-                stretches.try_for_each(|number| append(&self.beside(part, number), &file.path))?;
-            }
+            let beside: Vec<PathBuf> =
+                (0..self.stretches.len()).map(|number| self.beside(part, number)).collect();
+            file.join(&beside)?;
         }
         Ok(())
     }

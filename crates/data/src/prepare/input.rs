@@ -3,6 +3,7 @@
 use super::mapper::Mapper;
 use super::table::Columns;
 use crate::error::{Error, Result};
+use crate::parquet;
 use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -27,6 +28,8 @@ pub(crate) enum Packing {
     Plain,
     Gzip,
     Zstd,
+    /// Rows that come as JSON lines.
+    Parquet,
 }
 
 /// A file and what it holds.
@@ -36,6 +39,8 @@ pub(crate) struct Input {
     pub packing: Packing,
     /// None for JSON lines.
     pub columns: Option<Columns>,
+    /// The columns that a table of Parquet is read for.
+    wanted: Vec<String>,
 }
 
 /// The ends of names that are taken from a folder, each perhaps with `.gz`, `.zst` or `.zstd` behind.
@@ -116,14 +121,15 @@ impl Input {
         let packing = match begin.as_slice() {
             [0x1F, 0x8B, ..] => Packing::Gzip,
             [0x28, 0xB5, 0x2F, 0xFD] => Packing::Zstd,
-            b"PAR1" => {
-                let message = "is Parquet, which this program does not read; write it as JSON lines or CSV first, \
-                               such as by: duckdb -c \"COPY (FROM 'reviews.parquet') TO 'reviews.json'\"";
-                return Err(Error::format(path, message));
-            }
+            parquet::MAGIC => Packing::Parquet,
             _ => Packing::Plain,
         };
-        let mut input = Self { file, packing, columns: None };
+        let wanted = mapper.keys().text.iter().chain(&mapper.keys().label).cloned().collect();
+        let mut input = Self { file, packing, columns: None, wanted };
+        if packing == Packing::Parquet {
+            // What is wrong with it, or with this program, is said before anything else is done.
+            parquet::lines(path, &input.wanted)?;
+        }
         if is_table(path) {
             let row = input.first_row()?;
             let columns = Columns::of(&row, mapper.keys(), mapper.scale());
@@ -138,6 +144,10 @@ impl Input {
         let file = File::open(path).map_err(Error::io(path))?;
         let counted = BufReader::with_capacity(1 << 18, CountedRead { file, passed: Arc::clone(passed) });
         Ok(match self.packing {
+            Packing::Parquet => {
+                passed.fetch_add(self.file.size, Ordering::Relaxed);
+                parquet::lines(path, &self.wanted)?
+            }
             Packing::Plain => Box::new(counted),
             Packing::Gzip => Box::new(MultiGzDecoder::new(counted)),
             Packing::Zstd => Box::new(zstd::Decoder::with_buffer(counted).map_err(Error::io(path))?),

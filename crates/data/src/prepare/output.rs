@@ -24,6 +24,8 @@ pub enum Format {
     Jsonl,
     /// Rows of numbers, the label in the last column.
     Hdf5,
+    /// A table of texts, labels and lists of numbers. Only in a program that was built with it.
+    Parquet,
 }
 
 impl Format {
@@ -32,6 +34,7 @@ impl Format {
             Self::Native => "native",
             Self::Jsonl => "jsonl",
             Self::Hdf5 => "hdf5",
+            Self::Parquet => "parquet",
         }
     }
 
@@ -41,12 +44,13 @@ impl Format {
             Self::Native => "texts",
             Self::Jsonl => "jsonl",
             Self::Hdf5 => "h5",
+            Self::Parquet => "parquet",
         };
         format!("{}.{end}", part.name())
     }
 
     pub(crate) fn keeps_text(self) -> bool {
-        self == Self::Jsonl
+        matches!(self, Self::Jsonl | Self::Parquet)
     }
 }
 
@@ -87,7 +91,7 @@ impl PartFile {
                     file.write_all(&super::hdf5::head(self.all.rows, self.length as u64 + 1))?;
                     file.set_len(super::hdf5::HEAD + 4 * (self.length as u64 + 1) * self.all.rows)
                 }
-                Format::Jsonl => Ok(()),
+                Format::Jsonl | Format::Parquet => Ok(()),
             }
         };
         create().map_err(Error::io(&self.path))
@@ -111,7 +115,7 @@ impl PartFile {
                 ]
             }
             Format::Hdf5 => vec![at(super::hdf5::HEAD + 4 * (self.length as u64 + 1) * before.rows)?],
-            Format::Jsonl => {
+            Format::Jsonl | Format::Parquet => {
                 let file = File::create(beside).map_err(Error::io(beside))?;
                 vec![BufWriter::with_capacity(1 << 18, file)]
             }
@@ -121,8 +125,19 @@ impl PartFile {
     }
 }
 
+impl PartFile {
+    /// Makes the file of the lines that were written beside.
+    pub(crate) fn join(&self, beside: &[PathBuf]) -> Result<()> {
+        match self.format {
+            Format::Native | Format::Hdf5 => Ok(()),
+            Format::Jsonl => beside.iter().try_for_each(|path| append(path, &self.path)),
+            Format::Parquet => crate::parquet::write(beside, &self.path),
+        }
+    }
+}
+
 /// Appends a file to another, and removes it.
-pub(crate) fn append(from: &Path, to: &Path) -> Result<()> {
+fn append(from: &Path, to: &Path) -> Result<()> {
     let mut out = OpenOptions::new().append(true).open(to).map_err(Error::io(to))?;
     let mut file = File::open(from).map_err(Error::io(from))?;
     std::io::copy(&mut file, &mut out).map_err(Error::io(to))?;

@@ -16,8 +16,8 @@ const FEW: usize = 8;
 /// So are texts that have so many letters in common: most of them are equal.
 const DEEP: usize = 256;
 
-/// Offsets are kept in 32 bits.
-const MOST_BYTES: usize = 3 << 30;
+/// Offsets are kept in 32 bits; a machine of 32 bits has no single block that is so large.
+const MOST_BYTES: usize = if usize::BITS < 64 { 1 << 30 } else { 3 << 30 };
 
 /// Cleaned texts with their ratings, in the order in which they came.
 #[derive(Debug)]
@@ -71,6 +71,16 @@ impl Sorter {
     pub(crate) fn is_full_with(&self, more: usize) -> bool {
         self.letters.len() + more > self.letters.capacity()
             || self.places.len() + more / SHORT_ROW > self.places.capacity()
+    }
+
+    /// Gives all texts with their ratings to `take` in the order in which they came, and begins anew.
+    pub(crate) fn pour(&mut self, mut take: impl FnMut(&[u8], u8)) {
+        for place in &self.places {
+            let start = place.start as usize;
+            take(&self.letters[start..start + place.length()], place.length_and_rating as u8);
+        }
+        self.letters.clear();
+        self.places.clear();
     }
 
     /// Writes all texts in the order of their bytes, equal ones as one, and begins anew.

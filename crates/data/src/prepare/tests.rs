@@ -1,5 +1,6 @@
 //! Whole preparations: what comes out for what goes in, however it is packed, cut and interrupted.
 
+mod elsewhere;
 mod results;
 
 use super::*;
@@ -161,7 +162,9 @@ fn nothing_to_learn_from_is_refused() {
     check(b"{\"t\": \"good\", \"s\": 1}\n", "the first: ");
     check(b"{\"t\": \"good\", \"s\": 1}\n", "other names are given by --text and --label");
     check(b"{\"text\": \"good\", \"stars\": 0}\n", "labels of 0 and 1 by --ratings 0-1");
-    check(b"PAR1....", "is Parquet, which this program does not read");
+    let parquet =
+        if cfg!(feature = "parquet") { "cannot be read: " } else { "build it with `--features parquet`" };
+    check(b"PAR1....", parquet);
     check(b"\x1f\x8b\x08\x00broken", "cannot be read: ");
     fs::remove_file(path("reviews.json")).unwrap();
     let check = |inputs: &[&Path], expect: &str| {

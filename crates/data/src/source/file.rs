@@ -2,6 +2,7 @@
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
+use crate::parquet;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
@@ -21,6 +22,9 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let begin = reader.fill_buf().map_err(Error::io(path))?;
     if begin.starts_with(&GZIP_MAGIC) {
         return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(reader))));
+    }
+    if begin.starts_with(parquet::MAGIC) {
+        return Ok(Box::new(BufReader::with_capacity(1 << 16, parquet::lines(path, &[])?)));
     }
     Ok(Box::new(reader))
 }

@@ -54,6 +54,9 @@ pub(crate) fn named(name: &str) -> Option<Arch> {
         "avx512" => pulp::x86::V4::try_new().map(Arch::V4),
         #[cfg(target_arch = "aarch64")]
         "neon" => pulp::aarch64::Neon::try_new().map(Arch::Neon),
+        // Known to a few kernels only, and not to pulp.
+        #[cfg(target_arch = "arm")]
+        "neon" => super::neon32::is_there().then_some(Arch::Scalar),
         _ => None,
     }
 }
@@ -67,8 +70,16 @@ pub fn name() -> &'static str {
         Arch::V4(_) => "avx512",
         #[cfg(target_arch = "aarch64")]
         Arch::Neon(_) => "neon",
+        #[cfg(target_arch = "arm")]
+        _ if super::neon32::is_used() => "neon",
         _ => "portable",
     }
+}
+
+/// Whether [`VARIABLE`] asks for no instructions that have a name.
+#[cfg(target_arch = "arm")]
+pub(crate) fn is_portable_asked_for() -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|name| name == "portable")
 }
 
 /// Runs an operation on the widest registers in use: without any that have a name, on four floats at a time.
@@ -104,6 +115,33 @@ fn is_portable<S: Simd>() -> bool {
         return true;
     }
     TypeId::of::<S>() == TypeId::of::<Scalar128b>()
+}
+
+/// The float that lies `offset` floats behind `place`, to be multiplied with registers. Left to itself, the compiler
+/// loads it for ARM into all lanes, which takes a turn of what multiplies; a product with one lane takes none.
+///
+/// # Safety
+/// The float must be there.
+#[inline(always)]
+pub(crate) unsafe fn factor(place: *const f32, offset: usize) -> f32 {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads the float, and does nothing else.
+    unsafe {
+        let float: f32;
+        std::arch::asm!(
+            "ldr {float:s}, [{place}, {offset}, lsl #2]",
+            float = lateout(vreg) float,
+            place = in(reg) place,
+            offset = in(reg) offset,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+        float
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    // SAFETY: the caller says that it is there.
+    unsafe {
+        *place.add(offset)
+    }
 }
 
 /// Asks for a cache line before it is read, where the machine can be asked. Any address may be given.
@@ -147,7 +185,7 @@ mod tests {
         };
         check("sse2");
         check("AVX2");
-        check(if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" });
+        check(if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" });
         assert!(asked_for(None).is_ok() && asked_for(Some("".as_ref())).is_ok());
         assert!(available().all(|name| asked_for(Some(name.as_ref())).is_ok()));
     }

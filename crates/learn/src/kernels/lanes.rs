@@ -9,6 +9,8 @@ use pulp::{Simd, WithSimd};
 
 use super::LANES;
 use super::instructions::{mul_add, simd};
+#[cfg(target_arch = "arm")]
+use super::neon32::{self, TileSums};
 
 /// How many lanes the samples take.
 pub(crate) fn lanes(samples: usize) -> usize {
@@ -231,6 +233,21 @@ impl LaneBlock<'_> {
             let start = ((self.row + ky - padding) * width + self.column) * pixel + self.lane;
             let x = &x[start..start + (C - 1) * pixel + (taps - 1) * self.registers + 1];
             let weights = &self.weights[ky * taps * outputs..(ky + 1) * taps * outputs];
+            #[cfg(target_arch = "arm")]
+            if first < end && neon32::is_for(O, C) {
+                let tile = TileSums {
+                    depth: end - first,
+                    rows: weights[first * outputs + self.output..].as_ptr(),
+                    row: 1,
+                    row_step: outputs,
+                    across: x[first * self.registers..].as_ptr().cast(),
+                    column: pixel * S::F32_LANES,
+                    column_step: self.registers * S::F32_LANES,
+                };
+                // SAFETY: as below; the largest output of a block is below `outputs`.
+                unsafe { tile.add_to(simd, &mut sums) };
+                continue;
+            }
             for (tap, weights) in weights.chunks_exact(outputs).enumerate().take(end).skip(first) {
                 let weights = &weights[self.output..self.output + O];
                 // SAFETY: `tap < taps` and `c < C`, and `x` was cut above to end behind the largest of both.

@@ -1,8 +1,8 @@
 //! Loops over slices: everything that costs time in a step.
 //!
 //! Most kernels are plain loops, written once, that the compiler turns into vector instructions. [`vectorized`] runs
-//! them compiled for the best instruction set of the machine: AVX-512, AVX2, or the baseline (NEON on ARM). They use no
-//! fused multiply-add by name: where the machine has none, it is a slow call for every float.
+//! them compiled for the best instruction set of the machine: AVX-512, AVX2, or the baseline (NEON on aarch64). They
+//! use no fused multiply-add by name: where the machine has none, it is a slow call for every float.
 //!
 //! Products (`matmul`) and convolutions with the samples innermost (`lanes`) are written with registers by hand,
 //! generic over `pulp::Simd`. They do use a fused multiply-add, through `instructions::mul_add`, which is a product and
@@ -22,6 +22,8 @@ pub(crate) mod lanes;
 pub(crate) mod loss;
 pub mod low_rank;
 pub(crate) mod matmul;
+#[cfg(target_arch = "arm")]
+pub(crate) mod neon32;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
 pub(crate) mod pool;

@@ -253,6 +253,7 @@ fn add_sample(lines: &mut Vec<SampleLine>, line: SampleLine) {
             celsius: most(a.celsius, b.celsius),
             throttled: a.throttled.max(b.throttled),
             watts: mean(a.watts, b.watts),
+            energy: a.energy.max(b.energy),
         }),
         (a, b) => a.or(b),
     };

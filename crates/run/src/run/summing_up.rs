@@ -9,7 +9,14 @@ impl Run {
     pub(super) fn summary(&self, exit: Exit, energy: Option<(f64, EnergyLabel)>) -> Summary {
         let seconds = self.started.elapsed().as_secs_f64();
         let progress = &self.progress;
-        let wh = energy.map(|(joules, _)| joules / 3600.0);
+        let of_hosts = self.watch.energy.all();
+        // Of a run on one machine its meter knows better than samples do.
+        let is_spread = self.traffic.is_some();
+        let wh = match is_spread {
+            true => of_hosts.map(|all| all.wh),
+            false => energy.map(|(joules, _)| joules / 3600.0),
+        };
+        let label = if is_spread { of_hosts.map(|all| all.energy) } else { energy.map(|(_, label)| label) };
         // Of a run that is judged by validation only the test at its end counts.
         let is_validated = self.job.held_out.is_some();
         let measured = if is_validated { &self.tested } else { &self.evaluated }.as_ref();
@@ -52,8 +59,10 @@ impl Run {
             late: self.traffic.map(|traffic| traffic.late),
             head_share: self.traffic.map(|traffic| traffic.head_share),
             wh,
+            waiting_wh: of_hosts.map(|all| all.waiting_wh),
+            hosts_wh: of_hosts.filter(|_| is_spread).map(|_| self.watch.energy.hosts().clone()),
             wh_per_1000_samples: wh.filter(|_| self.samples > 0).map(|wh| wh * 1000.0 / self.samples as f64),
-            energy: energy.map(|(_, label)| label),
+            energy: label,
             time: self.watch.sentence(),
         }
     }

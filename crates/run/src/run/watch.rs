@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bonfire_report::{Event, MachineWatch, Phase, Phases, SampleLine, TimeBook, write_report};
+use bonfire_report::{EnergyBook, Event, MachineWatch, Phase, Phases, SampleLine, TimeBook, write_report};
 
 use super::Run;
 
@@ -19,6 +19,7 @@ pub(super) struct RunWatch {
     /// What all wait for while it is done: evaluations and checkpoints.
     phases: Phases,
     book: TimeBook,
+    pub energy: EnergyBook,
 }
 
 impl RunWatch {
@@ -29,6 +30,7 @@ impl RunWatch {
             machine: MachineWatch::start(Path::new("/"), now),
             phases: Phases::default(),
             book: TimeBook::default(),
+            energy: EnergyBook::default(),
         }
     }
 
@@ -59,6 +61,7 @@ impl Run {
         let event = Event::Sampled { round: self.progress.round, seconds, lines };
         self.watch.since = now;
         self.watch.book.count(&event);
+        self.watch.energy.count(&event);
         self.log.record(now, event);
     }
 

@@ -2,6 +2,8 @@
 
 mod bar;
 mod filters;
+#[cfg(unix)]
+mod on_hosts;
 mod rule_args;
 
 use std::path::PathBuf;
@@ -15,6 +17,8 @@ use bonfire_run::Settings;
 use crate::terminal::{print, say, warn};
 use bar::Bar;
 use filters::FilterCommand;
+#[cfg(unix)]
+use on_hosts::OnHostsArgs;
 use rule_args::{NumberArgs, ReadArgs, SplitArgs};
 
 /// Make training data of raw reviews
@@ -52,7 +56,7 @@ pub(crate) struct PrepareArgs {
     /// At most so many words have numbers
     #[arg(long, value_name = "N", default_value_t = Rules::default().words)]
     words: usize,
-    /// native (for bonfire train), jsonl or hdf5
+    /// native (for bonfire train), jsonl, hdf5 or, if this program was built with it, parquet
     #[arg(long, value_name = "FORMAT", default_value = "native", value_parser = format_of)]
     format: Format,
     /// End at the first bad line instead of leaving it out
@@ -64,6 +68,9 @@ pub(crate) struct PrepareArgs {
     /// How many threads work [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    #[cfg(unix)]
+    #[command(flatten)]
+    on_hosts: OnHostsArgs,
     /// Say nothing on the way
     #[arg(short, long)]
     quiet: bool,
@@ -92,6 +99,10 @@ fn prepare(args: &PrepareArgs) -> Result<()> {
     };
     if preparation.threads == 0 {
         bail!("--threads is 0, it must be at least 1");
+    }
+    #[cfg(unix)]
+    if args.on_hosts.are_given() {
+        return args.on_hosts.run(&preparation);
     }
     let report = watched(&preparation, args.quiet)?;
     tell(&report, &preparation)
@@ -161,7 +172,7 @@ fn tell(report: &PrepareReport, preparation: &Preparation) -> Result<()> {
     let out = preparation.out.display();
     match report.format {
         Format::Native => print(&format!("use it in a run file as  data: {out}")),
-        Format::Jsonl | Format::Hdf5 => print(&format!("it is in {out}")),
+        Format::Jsonl | Format::Hdf5 | Format::Parquet => print(&format!("it is in {out}")),
     }
 }
 
@@ -170,11 +181,12 @@ fn format_of(name: &str) -> Result<Format> {
         "native" => Ok(Format::Native),
         "jsonl" => Ok(Format::Jsonl),
         "hdf5" => Ok(Format::Hdf5),
+        "parquet" if cfg!(feature = "parquet") => Ok(Format::Parquet),
         "parquet" => Err(anyhow!(
-            "this program writes no Parquet; jsonl becomes it, such as by: duckdb -c \"COPY (FROM 'train.jsonl') TO \
-             'train.parquet'\""
+            "this program writes no Parquet: build it with `--features parquet`; or jsonl becomes it, such as by: \
+             duckdb -c \"COPY (FROM 'train.jsonl') TO 'train.parquet'\""
         )),
-        _ => Err(anyhow!("expected native, jsonl or hdf5")),
+        _ => Err(anyhow!("expected native, jsonl, hdf5 or parquet")),
     }
 }
 

@@ -177,6 +177,7 @@ mod tests {
             wire_s,
             waiting_s,
             bytes_per_round: 0,
+            shares: None,
             wh_per_epoch: None,
             best: true,
         }

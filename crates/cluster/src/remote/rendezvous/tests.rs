@@ -69,7 +69,7 @@ fn notes_are_private_and_leave_with_who_wrote_them() {
 
 fn part() -> Part {
     let (wait, patience) = (Duration::from_secs(5), Duration::ZERO);
-    Part { name: None, listen: None, wait, patience, cache: None, rank: Some(1) }
+    Part { name: None, listen: None, wait, patience, cache: None, rank: Some(1), watts: None }
 }
 
 #[test]

@@ -44,6 +44,11 @@ pub(crate) struct Told {
 const IMAGES: u32 = 16;
 const TEXTS: u32 = 4;
 
+/// Shares are multiples of so many samples.
+pub(crate) fn grain(shape: &Shape) -> u32 {
+    if matches!(shape, Shape::Images { .. }) { IMAGES } else { TEXTS }
+}
+
 impl Balance {
     pub(crate) fn of(run: &Run) -> Self {
         let (settings, dataset) = (&run.job.settings, &run.job.dataset);
@@ -56,7 +61,7 @@ impl Balance {
             ShareRule::Every(epochs) => Some(When::Every(*epochs)),
             ShareRule::Named(_) => Some(When::Never),
         };
-        let grain = if matches!(dataset.shape, Shape::Images { .. }) { IMAGES } else { TEXTS };
+        let grain = grain(&dataset.shape);
         let batch = settings.file.batch_size.min(samples / settings.workers.max(1)).max(1) as u32;
         let balancer = when.map(|when| Balancer::new(Rule { batch, grain, when }));
         let (weights, is_named) = match &settings.shares {

@@ -1,6 +1,6 @@
 //! The head: owns a run. Waits for nodes, gives them their roles, and leads them to the end.
 
-mod balance;
+pub(crate) mod balance;
 mod gather;
 mod group;
 mod server;
@@ -22,6 +22,7 @@ use super::claim::plain;
 use super::evaluator;
 use super::registry::{Node, Notice, Registry, Role};
 use crate::mail::Mailbox;
+use crate::remote::machine_id;
 use balance::Balance;
 use bonfire_run::run::{NodeTraffic, Run};
 use bonfire_run::run_file::Topology;
@@ -296,7 +297,7 @@ impl Head<'_> {
     /// Says what every node did, now and then.
     fn tell_nodes(&mut self) {
         let round = self.run.progress.round;
-        let samples = self.stats.samples(&self.registry);
+        let samples = self.stats.samples(&self.registry, &machine_id());
         if !samples.is_empty() {
             self.run.sample(Instant::now(), samples);
         }

@@ -101,11 +101,15 @@ impl Stats {
     }
 
     /// How every node that has said so is, before its line is made.
-    pub(crate) fn samples(&mut self, registry: &Registry) -> Vec<SampleLine> {
-        let mut lines = Vec::new();
+    /// What a machine takes is said once, however many nodes it has, `here` that of the head.
+    pub(crate) fn samples(&mut self, registry: &Registry, here: &str) -> Vec<SampleLine> {
+        let (mut lines, mut machines) = (Vec::new(), BTreeSet::from([here]));
         for (&number, count) in &mut self.nodes {
             let Some(node) = registry.get(number) else { continue };
-            let (phases, machine) = (count.phases.take(), count.machine.take());
+            let (phases, mut machine) = (count.phases.take(), count.machine.take());
+            if let Some(machine) = machine.as_mut().filter(|_| !machines.insert(&node.machine)) {
+                machine.watts = None;
+            }
             if machine.is_some() || phases != Phases::default() {
                 lines.push(SampleLine { node: Some(number), name: node.name.clone(), phases, machine });
             }

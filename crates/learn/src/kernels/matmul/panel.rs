@@ -7,6 +7,9 @@ use super::Matrix;
 /// The most floats a panel is wide: three registers of sixteen.
 pub(super) const WIDEST: usize = 48;
 
+/// The most registers across. ARM of 32 bits has a kernel for two, in which as many sums fit the registers.
+const MOST_REGISTERS: usize = if cfg!(target_arch = "arm") { 2 } else { 3 };
+
 /// The widths, in registers, of the panels that the columns are cut into: three, but two and two rather than three
 /// and one.
 #[inline(always)]
@@ -19,7 +22,7 @@ pub(super) fn widths<S: Simd>(columns: usize) -> impl Iterator<Item = usize> {
                 0 => return None,
                 1 => 1,
                 2 | 4 => 2,
-                _ => 3,
+                _ => MOST_REGISTERS,
             };
             registers -= width;
             Some(width)

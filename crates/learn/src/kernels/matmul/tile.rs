@@ -4,7 +4,9 @@ use pulp::{Simd, WithSimd};
 
 use super::matrix_mut::MatrixMut;
 use crate::kernels::LANES;
-use crate::kernels::instructions::{mul_add, prefetch};
+use crate::kernels::instructions::{factor, mul_add, prefetch};
+#[cfg(target_arch = "arm")]
+use crate::kernels::neon32::{self, TileSums};
 
 /// Tiles of equal size, one below the other: some columns of a product, and the part of its sums that `depth` gives.
 pub(super) struct Tiles<'a> {
@@ -80,6 +82,19 @@ impl Tiles<'_> {
         let (c, stride) = c.floats();
         for first in (0..rows).step_by(M) {
             let mut sums = [[simd.splat_f32s(0.0); V]; M];
+            #[cfg(target_arch = "arm")]
+            if neon32::is_for(M, V) {
+                let (rows, across) = (a[first * a_row..].as_ptr(), b.as_ptr());
+                let (column, column_step) = (lanes, b_step);
+                let tile =
+                    TileSums { depth, rows, row: a_row, row_step: a_step, across, column, column_step };
+                // SAFETY: what a tile reads lies within `a` and `b`, as asserted above, and `c` takes it as below.
+                unsafe {
+                    tile.add_to(simd, &mut sums);
+                    store(simd, sums, c.add(first * stride), stride, columns, add);
+                }
+                continue;
+            }
             // Each tile fetches one of the lines of every row.
             let next = b.as_ptr().wrapping_add(ahead + first / M % V * LANES);
             for k in 0..depth {
@@ -92,7 +107,7 @@ impl Tiles<'_> {
                         |v| b.as_ptr().add(b_at + v * lanes).cast::<S::f32s>().read_unaligned(),
                     );
                     for i in 0..M {
-                        let a = simd.splat_f32s(*a.get_unchecked(a_at + i * a_row));
+                        let a = simd.splat_f32s(factor(a.as_ptr().add(a_at), i * a_row));
                         for v in 0..V {
                             sums[i][v] = mul_add(simd, a, b[v], sums[i][v]);
                         }
