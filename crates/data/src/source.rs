@@ -127,7 +127,7 @@ impl Source {
     pub fn load(&self) -> Result<Dataset> {
         let mut dataset = self.load_halves()?;
         if self.value.is_some() && !dataset.classes.is_empty() {
-            let message = "data: value is for tables: a file that ends in .csv, or a folder with train.csv and test.csv";
+            let message = "data: value is for tables: a file that ends in .csv, or a folder with train.csv";
             return Err(Error::Mismatch(message.to_owned()));
         }
         if self.dev {

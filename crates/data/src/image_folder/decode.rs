@@ -135,7 +135,7 @@ fn fit(
 }
 
 /// Reads one file.
-pub(super) fn read(path: &Path, resize: Option<Resize>) -> Result<Picture> {
+pub(crate) fn read(path: &Path, resize: Option<Resize>) -> Result<Picture> {
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     let picture = decode(&bytes).map_err(|message| Error::format(path, message))?;
     Ok(match resize {

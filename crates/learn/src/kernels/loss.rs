@@ -76,8 +76,8 @@ pub(crate) fn binary_cross_entropy(
     }
 }
 
-/// The squared error of one score a sample, whose targets are the bits of numbers. Turns the scores into the gradient of
-/// the summed loss.
+/// The squared error of one score a sample, whose targets are the bits of numbers. Turns the scores into the gradient
+/// of the summed loss.
 pub(crate) fn squared_error(scores: &mut [f32], targets: &[u32], tally: &mut Tally) {
     assert_eq!(scores.len(), targets.len(), "a score for every target");
     for (score, &target) in scores.iter_mut().zip(targets) {
