@@ -299,6 +299,11 @@ mod tests {
             [60, 800, 20],
             [390, 33, 260],
             [70, 401, 300],
+            // A single row of the right matrix, which may lie in memory as a column.
+            [3, 10, 1],
+            [3, 14, 1],
+            [3, 30, 1],
+            [3, 60, 1],
         ];
         for [m, n, k] in sizes {
             let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| random.between(-1.0, 1.0)).collect() };

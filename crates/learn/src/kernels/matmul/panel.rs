@@ -81,8 +81,9 @@ pub(super) fn copy_right<S: Simd>(
 /// Copies rows of `V` full registers.
 #[inline(always)]
 fn copy_registers<S: Simd, const V: usize>(panel: &mut [f32], b: Matrix<'_>, k0: usize, column: usize) {
-    let from = b.from(k0, column).chunks(b.row_stride);
-    for (to, from) in panel.chunks_exact_mut(V * S::F32_LANES).zip(from) {
+    // A row may be longer than the distance to the next: that of a single row may be anything.
+    for (k, to) in panel.chunks_exact_mut(V * S::F32_LANES).enumerate() {
+        let from = b.from(k0 + k, column);
         for v in 0..V {
             let register = v * S::F32_LANES..(v + 1) * S::F32_LANES;
             to[register.clone()].copy_from_slice(&from[register]);
