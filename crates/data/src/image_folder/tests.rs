@@ -27,7 +27,7 @@ fn of(samples: &Samples) -> &Images {
 #[test]
 fn what_pillow_saved_is_read() {
     let check = |bytes: &[u8], is_gray: bool, expect: &[u8], tolerance: u8| {
-        let found = decode::decode(bytes).unwrap();
+        let found = decode(bytes).unwrap();
         assert_eq!((found.height, found.width, found.is_gray), (2, 3, is_gray));
         for (found, expect) in found.pixels.iter().zip(expect) {
             assert!(found.abs_diff(*expect) <= tolerance, "{found}, not {expect}");
