@@ -47,7 +47,6 @@ mod own_data;
 mod plan;
 mod predict;
 mod prepare;
-mod prepare_hosts;
 mod python;
 mod readme;
 mod real_launchers;

@@ -43,7 +43,8 @@ pub(crate) fn wrong_push(push: &proto::Push, most: u64) -> Option<String> {
     if tally.loss.is_nan() || tally.loss.abs() > LOSS {
         return Some("its loss is not a number".to_owned());
     }
-    if !(0.0..=tally.answers as f64).contains(&tally.weight) {
+    // A number is no answer that could be right, but it weighs.
+    if !(0.0..=tally.answers.max(tally.samples) as f64).contains(&tally.weight) {
         return Some(format!("its {} answers weigh {}", tally.answers, tally.weight));
     }
     if tally.samples > most || tally.answers > ANSWERS || tally.correct > tally.answers {

@@ -10,7 +10,8 @@ fn fixture(name: &str) -> PathBuf {
 fn read(name: &str, wanted: &[&str]) -> String {
     let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
     let mut text = String::new();
-    lines(&fixture(name), &wanted).unwrap().read_to_string(&mut text).unwrap();
+    let mut rows = lines(&fixture(name), &wanted).expect("rows");
+    rows.read_to_string(&mut text).expect("text");
     text
 }
 

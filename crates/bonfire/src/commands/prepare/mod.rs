@@ -2,8 +2,6 @@
 
 mod bar;
 mod filters;
-#[cfg(unix)]
-mod on_hosts;
 mod rule_args;
 
 use std::path::PathBuf;
@@ -17,8 +15,6 @@ use bonfire_run::Settings;
 use crate::terminal::{print, say, warn};
 use bar::Bar;
 use filters::FilterCommand;
-#[cfg(unix)]
-use on_hosts::OnHostsArgs;
 use rule_args::{NumberArgs, ReadArgs, SplitArgs};
 
 /// Make training data of raw reviews
@@ -68,9 +64,6 @@ pub(crate) struct PrepareArgs {
     /// How many threads work [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    #[cfg(unix)]
-    #[command(flatten)]
-    on_hosts: OnHostsArgs,
     /// Say nothing on the way
     #[arg(short, long)]
     quiet: bool,
@@ -99,10 +92,6 @@ fn prepare(args: &PrepareArgs) -> Result<()> {
     };
     if preparation.threads == 0 {
         bail!("--threads is 0, it must be at least 1");
-    }
-    #[cfg(unix)]
-    if args.on_hosts.are_given() {
-        return args.on_hosts.run(&preparation);
     }
     let report = watched(&preparation, args.quiet)?;
     tell(&report, &preparation)
