@@ -67,12 +67,6 @@ fn check_numbers(tree: &Tree, file: &RunFile) -> Result<(), YamlError> {
     if file.data.value.is_none() {
         return Ok(());
     }
-    // The sums of relays are refused above them; until that is understood, nothing is started.
-    if tree.has("global_server") {
-        return Err(
-            tree.wrong("global_server", "a number is not learned under relays yet: use flat or allreduce")
-        );
-    }
     let given = [
         ("target_accuracy", file.target_accuracy.is_some()),
         ("best_by", file.best_by == Some(BestBy::Accuracy)),
