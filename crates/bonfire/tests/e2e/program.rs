@@ -26,11 +26,6 @@ impl Dir {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// The same, but not among temporary files.
-    pub(crate) fn below(parent: &Path) -> Self {
-        Self(tempfile::tempdir_in(parent).expect("a folder"))
-    }
-
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
