@@ -85,6 +85,9 @@ impl Drop for Ssh {
             }
         });
         let _ = fs::remove_dir_all(&self.sockets);
+        if let Some(above) = self.sockets.parent() {
+            sweep(above);
+        }
     }
 }
 
