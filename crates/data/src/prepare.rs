@@ -9,7 +9,6 @@
 //! `sorted.rs`, `part.rs`, `tally.rs`, `segment.rs`, `frequent.rs`, `output.rs`; `journal.rs` knows what is done.
 
 mod clean;
-mod collected;
 mod encode;
 mod feed;
 pub mod filter;
@@ -28,7 +27,6 @@ mod rating;
 mod reduce;
 mod rules;
 mod segment;
-mod shares;
 mod sorted;
 mod sorter;
 mod stop;
@@ -37,7 +35,6 @@ mod tally;
 mod varint;
 
 pub use clean::{Cleaner, Other};
-pub use collected::Collector;
 pub(crate) use input::input_files;
 pub use journal::{Beginning, is_busy};
 pub use machine::{BadLine, Preparation, PrepareReport};
@@ -47,7 +44,6 @@ pub use output::Format;
 pub use part::{Part, Split};
 pub use rating::RatingScale;
 pub use rules::{Counted, Rules};
-pub use shares::{ChunkMapper, InputShare, RawChunk};
 pub use stop::StopWords;
 
 #[cfg(test)]
