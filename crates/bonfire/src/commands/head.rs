@@ -50,7 +50,7 @@ pub(crate) struct HeadArgs {
     #[arg(long, requires = "resume")]
     new_ticket: bool,
     /// What this machine takes when idle and when busy, such as 2.7,6.4 [default: as the run file says, or its meters]
-    #[arg(long, value_name = "IDLE,FULL")]
+    #[arg(long, value_name = "IDLE,FULL", allow_hyphen_values = true)]
     watts: Option<Watts>,
     /// How many seconds nodes may take to join
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]

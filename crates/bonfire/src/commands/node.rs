@@ -35,7 +35,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
     /// What this machine takes when idle and when busy, such as 2.7,6.4 [default: as the run file says, or its meters]
-    #[arg(long, value_name = "IDLE,FULL")]
+    #[arg(long, value_name = "IDLE,FULL", allow_hyphen_values = true)]
     watts: Option<Watts>,
     /// How many seconds the head may take to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]

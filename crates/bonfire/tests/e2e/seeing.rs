@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::fire::Fire;
-use crate::program::Dir;
+use crate::program::{Dir, Running};
 use crate::record::Record;
 
 /// Long enough that every node tells something of itself.
@@ -127,6 +127,16 @@ fn a_head_has_a_page_that_only_those_see_who_may() {
     fire.head.wait().expect(130);
 }
 
+/// A run that goes on, and the address of its page.
+fn with_page(dir: &Dir) -> (Running, String) {
+    let mut running = dir.bonfire("train --quiet --out run --page=127.0.0.1:0").set(SECONDS).start();
+    running.until_said("page: http://");
+    let said = running.said();
+    let address =
+        said.split_once("page: http://").and_then(|(_, url)| url.split_once('/')).expect("a page").0;
+    (running, address.to_owned())
+}
+
 /// Holds a thousand connections to an address until its stdin ends: half say nothing, half ask and do not listen.
 const CROWD: &str = r#"
 import resource, socket, sys
@@ -150,12 +160,8 @@ sys.stdin.read()
 #[test]
 fn a_thousand_idle_connections_do_not_hold_up_a_run() {
     let dir = Dir::new();
-    let mut running = dir.bonfire("train --quiet --out run --page=127.0.0.1:0").set(SECONDS).start();
-    running.until_said("page: http://");
-    let said = running.said();
-    let address =
-        said.split_once("page: http://").and_then(|(_, url)| url.split_once('/')).expect("a page").0;
-    let run = Record::of(dir.path("run"));
+    let (mut running, address) = with_page(&dir);
+    let (address, run) = (address.as_str(), Record::of(dir.path("run")));
     running.until("progress", || !run.told_so_far("progress").is_empty());
     let (pipe, words) = (Stdio::piped, ["-c", CROWD, address]);
     let Ok(mut crowd) = Command::new("python3").args(words).stdin(pipe()).stdout(pipe()).spawn() else {
@@ -183,12 +189,8 @@ fn prometheus_is_content_with_the_figures() {
         return;
     };
     let dir = Dir::new();
-    let mut running = dir.bonfire("train --quiet --out run --page=127.0.0.1:0").set(SECONDS).start();
-    running.until_said("page: http://");
-    let said = running.said();
-    let address =
-        said.split_once("page: http://").and_then(|(_, url)| url.split_once('/')).expect("a page").0;
-    let run = Record::of(dir.path("run"));
+    let (mut running, address) = with_page(&dir);
+    let (address, run) = (address.as_str(), Record::of(dir.path("run")));
     running.until("a sample", || !run.told_so_far("sampled").is_empty());
     let answer = get(address, address, "/metrics");
     let figures = answer.split_once("\r\n\r\n").expect("a body").1;
