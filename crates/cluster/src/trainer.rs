@@ -161,7 +161,9 @@ impl Trainer {
         });
         let done = Instant::now();
         self.phases.add(Phase::Data, loaded - started);
-        self.phases.add(Phase::Compute, (done - loaded).saturating_sub(aside));
+        let turned = self.worker.forward_done().unwrap_or(loaded);
+        self.phases.add(Phase::Forward, turned - loaded);
+        self.phases.add(Phase::Backward, (done - turned).saturating_sub(aside));
         self.phases.add(Phase::Encode, aside);
         self.has_begun = true;
         let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());

@@ -38,8 +38,8 @@ pub trait Model: Send {
         self.gradient_by_layers(parameters, batch, seed, gradient, tally, &mut |_, _| ());
     }
 
-    /// The same. `settled` hears after every layer from where on the gradient will not change any more; its weight is
-    /// known from the first time on.
+    /// The same. `settled` hears once that the forward pass is over and nothing is settled yet, then after every layer
+    /// from where on the gradient will not change any more; its weight is known from then on.
     fn gradient_by_layers(
         &mut self,
         parameters: &[f32],

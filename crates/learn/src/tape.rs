@@ -181,9 +181,13 @@ impl<'a> Tape<'a> {
     }
 
     /// Runs the backward pass, if training, and empties the tape. The memory of a layer that is done serves the
-    /// gradients of the layers before it. `settled` hears from where on the gradient is settled, layer by layer.
+    /// gradients of the layers before it. `settled` hears from where on the gradient is settled: first that nothing is,
+    /// when the forward pass is over, then layer by layer.
     pub(crate) fn finish(mut self, settled: &mut Settled<'_>) {
         let mut settled_from = usize::MAX;
+        if let Some(gradient) = &self.gradient {
+            settled(gradient, self.parameters.len());
+        }
         while let Some(entry) = self.work.entries.pop() {
             let TapeEntry { mut record, first_value, .. } = entry;
             if self.is_training() {

@@ -1,7 +1,7 @@
 'use strict';
 // A run as the page knows it: the fold of its events, whether they are in the page or come while it is open.
 
-const PHASES = ['data', 'compute', 'encode', 'send', 'wait', 'apply', 'evaluate', 'checkpoint'];
+const PHASES = ['data', 'forward', 'backward', 'encode', 'wait', 'apply', 'evaluate', 'checkpoint'];
 
 class Run {
   constructor(source) {
@@ -132,20 +132,20 @@ class Run {
   // `62 % computing, 31 % waiting for pi3, 7 % wire`, as `report/src/phases.rs` says it of a run that has ended.
   whereTimeWent() {
     if (this.summary && this.summary.time) return this.summary.time;
-    const [data, compute, encode, send, wait, apply, evaluate, checkpoint] = [0, 1, 2, 3, 4, 5, 6, 7];
+    const [data, forward, backward, encode, wait, apply, evaluate, checkpoint] = [0, 1, 2, 3, 4, 5, 6, 7];
     const times = this.times();
-    const workers = times.filter(([, t]) => t[compute] > 0);
+    const workers = times.filter(([, t]) => t[backward] > 0);
     if (!workers.length) return '';
-    const aside = (phase) => times.filter(([, t]) => !t[compute]).reduce((sum, [, t]) => sum + t[phase], 0);
+    const aside = (phase) => times.filter(([, t]) => !t[backward]).reduce((sum, [, t]) => sum + t[phase], 0);
     const busy = (t) => t.reduce((sum, s, i) => (i === wait ? sum : sum + s), 0);
     const [slowest, most] = workers.map(([name, t]) => [name, busy(t)]).reduce((a, b) => (b[1] > a[1] ? b : a));
     const mean = (of) => workers.reduce((sum, [, t]) => sum + of(t), 0) / workers.length;
     const late = mean((t) => Math.min(t[wait], most - busy(t)));
     const parts = [
-      ['computing', mean((t) => t[data] + t[compute] + t[apply])],
+      ['computing', mean((t) => t[data] + t[forward] + t[backward] + t[apply])],
       [`waiting for ${slowest}`, late],
       [workers.some(([, t]) => t[encode] > 0) ? 'wire' : 'waiting for each other',
-        mean((t) => t[wait] + t[encode] + t[send]) - late],
+        mean((t) => t[wait] + t[encode]) - late],
       ['evaluating', aside(evaluate)],
       ['saving', aside(checkpoint)],
     ];

@@ -47,7 +47,7 @@ function el(name, attributes = {}, ...children) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const SERIES = ['blue', 'orange', 'green', 'red', 'purple', 'sky', 'brown', 'grey'];
-const PHASE_COLOURS = ['yellow', 'green', 'sky', 'blue', 'pale', 'purple', 'orange', 'brown'];
+const PHASE_COLOURS = ['yellow', 'sky', 'blue', 'green', 'pale', 'purple', 'orange', 'brown'];
 
 // A small line of how something went, of so many points at most.
 function sparkline(values, label) {

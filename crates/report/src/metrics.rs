@@ -228,7 +228,7 @@ mod tests {
             "bonfire_running{run=\"fashion\"} 1",
             "bonfire_node_cpu_cores{run=\"fashion\",node=\"pi1\"} 3.5",
             "bonfire_node_sent_bytes_total{run=\"fashion\",node=\"pi1\"} 12300000",
-            "bonfire_phase_seconds_total{run=\"fashion\",node=\"pi1\",phase=\"compute\"} 2.5",
+            "bonfire_phase_seconds_total{run=\"fashion\",node=\"pi1\",phase=\"backward\"} 2.5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }

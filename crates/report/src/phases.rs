@@ -12,12 +12,10 @@ use crate::event::{Event, SampleLine};
 pub enum Phase {
     /// Has its batch laid out, or waits for that.
     Data,
-    /// Forward and backward pass.
-    Compute,
-    /// Turns a gradient into what travels.
+    Forward,
+    Backward,
+    /// Turns a gradient into what travels, and hands it to the network, which never makes it wait.
     Encode,
-    /// Hands it to the network.
-    Send,
     /// Waits for the sum: for others, or for the wire.
     Wait,
     /// Steps by it.
@@ -29,9 +27,9 @@ pub enum Phase {
 impl Phase {
     pub const ALL: [Self; 8] = [
         Self::Data,
-        Self::Compute,
+        Self::Forward,
+        Self::Backward,
         Self::Encode,
-        Self::Send,
         Self::Wait,
         Self::Apply,
         Self::Evaluate,
@@ -43,9 +41,9 @@ impl Phase {
     pub fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
-            Self::Compute => "compute",
+            Self::Forward => "forward",
+            Self::Backward => "backward",
             Self::Encode => "encode",
-            Self::Send => "send",
             Self::Wait => "wait",
             Self::Apply => "apply",
             Self::Evaluate => "evaluate",
@@ -107,6 +105,12 @@ impl Phases {
             .filter(|(_, time)| *time > 0.0)
     }
 
+    /// Whose phases these are computes gradients.
+    #[must_use]
+    pub fn trains(&self) -> bool {
+        self.get(Phase::Backward) > 0.0
+    }
+
     /// What is not waiting: work of this worker.
     fn busy(&self) -> f64 {
         self.0.iter().sum::<f64>() - self.get(Phase::Wait)
@@ -154,9 +158,8 @@ impl TimeBook {
     /// `62 % computing, 31 % waiting for pi3, 7 % wire`: of the time of those who train, on average.
     #[must_use]
     pub fn sentence(&self) -> Option<String> {
-        let trains = |phases: &&Phases| phases.get(Phase::Compute) > 0.0;
-        let workers: Vec<&Phases> = self.lines.values().filter(trains).collect();
-        let aside = self.lines.values().filter(|phases| phases.get(Phase::Compute) == 0.0);
+        let workers: Vec<&Phases> = self.lines.values().filter(|phases| phases.trains()).collect();
+        let aside = self.lines.values().filter(|phases| !phases.trains());
         let aside = aside.fold(Phases::default(), |mut sum, phases| {
             sum.add_all(phases);
             sum
@@ -165,18 +168,16 @@ impl TimeBook {
         let mean = |seconds: &dyn Fn(&Phases) -> f64| {
             workers.iter().map(|phases| seconds(phases)).sum::<f64>() / count
         };
+        let of = |wanted: &[Phase]| mean(&|phases| wanted.iter().map(|phase| phases.get(*phase)).sum());
         let slowest = self
             .lines
             .iter()
-            .filter(|(_, phases)| trains(phases))
+            .filter(|(_, phases)| phases.trains())
             .max_by(|(_, a), (_, b)| a.busy().total_cmp(&b.busy()));
         let (slowest, most) = slowest.map(|(name, phases)| (name, phases.busy()))?;
-        let computing =
-            mean(&|phases| phases.get(Phase::Data) + phases.get(Phase::Compute) + phases.get(Phase::Apply));
+        let computing = of(&[Phase::Data, Phase::Forward, Phase::Backward, Phase::Apply]);
         let late = mean(&|phases| phases.get(Phase::Wait).min(most - phases.busy()));
-        let wire =
-            mean(&|phases| phases.get(Phase::Wait) + phases.get(Phase::Encode) + phases.get(Phase::Send))
-                - late;
+        let wire = of(&[Phase::Wait, Phase::Encode]) - late;
         let is_wired = workers.iter().any(|phases| phases.get(Phase::Encode) > 0.0);
         let parts = [
             ("computing".to_owned(), computing),
@@ -211,17 +212,17 @@ mod tests {
 
     #[test]
     fn says_who_is_waited_for() {
-        use Phase::{Apply, Compute, Encode, Wait};
-        let fast = |name| line(name, &[(Compute, 4.0), (Apply, 0.5), (Encode, 0.5), (Wait, 5.0)]);
-        let slow = line("pi3", &[(Compute, 9.0), (Apply, 0.5), (Encode, 0.5)]);
+        use Phase::{Apply, Backward, Encode, Forward, Wait};
+        let fast = |name| line(name, &[(Forward, 1.5), (Backward, 2.5), (Apply, 0.5), (Encode, 0.5), (Wait, 5.0)]);
+        let slow = line("pi3", &[(Forward, 3.0), (Backward, 6.0), (Apply, 0.5), (Encode, 0.5)]);
         let text = sentence(vec![fast("pi1"), fast("pi2"), slow]);
         assert_eq!(text.as_deref(), Some("62 % computing, 33 % waiting for pi3, 5 % wire"));
     }
 
     #[test]
     fn says_what_held_all_up() {
-        use Phase::{Checkpoint, Compute, Evaluate, Wait};
-        let worker = |name, wait| line(name, &[(Compute, 8.0), (Wait, wait)]);
+        use Phase::{Backward, Checkpoint, Evaluate, Wait};
+        let worker = |name, wait| line(name, &[(Backward, 8.0), (Wait, wait)]);
         let run = line("run", &[(Evaluate, 1.0), (Checkpoint, 0.5)]);
         let text = sentence(vec![worker("worker 0", 0.5), worker("worker 1", 0.5), run]);
         let expect = "80 % computing, 5 % waiting for each other, 10 % evaluating, 5 % saving";
@@ -231,9 +232,9 @@ mod tests {
 
     #[test]
     fn json_has_what_took_time() {
-        let phases = line("a", &[(Phase::Compute, 0.123_456), (Phase::Wait, 1e-9)]).phases;
-        assert_eq!(serde_json::to_string(&phases).unwrap(), r#"{"compute":0.1235}"#);
-        let newer: Phases = serde_json::from_str(r#"{"compute":1.0,"dream":2.0}"#).unwrap();
-        assert_eq!(newer.iter().collect::<Vec<_>>(), [(Phase::Compute, 1.0)]);
+        let phases = line("a", &[(Phase::Forward, 0.123_456), (Phase::Wait, 1e-9)]).phases;
+        assert_eq!(serde_json::to_string(&phases).unwrap(), r#"{"forward":0.1235}"#);
+        let newer: Phases = serde_json::from_str(r#"{"forward":1.0,"dream":2.0}"#).unwrap();
+        assert_eq!(newer.iter().collect::<Vec<_>>(), [(Phase::Forward, 1.0)]);
     }
 }

@@ -214,7 +214,7 @@ pub(crate) fn node_line(node: u64) -> NodeLine {
 /// What a worker did in two seconds.
 pub(crate) fn sampled(round: u64) -> Event {
     let mut phases = Phases::default();
-    phases.add_s(Phase::Compute, 1.25);
+    phases.add_s(Phase::Backward, 1.25);
     phases.add_s(Phase::Wait, 0.75);
     let machine =
         MachineSample { cores: Some(3.5), busy: Some(0.9), rss_mb: Some(120.5), ..MachineSample::default() };

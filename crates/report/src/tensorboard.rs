@@ -362,7 +362,7 @@ mod tests {
         for expect in [
             (1001.5, 402, "loss/training".to_owned(), Some(0.5)),
             (1001.5, 402, "accuracy/training".to_owned(), Some(0.8125)),
-            (1002.5, 402, "phases/pi1/compute".to_owned(), Some(0.625)),
+            (1002.5, 402, "phases/pi1/backward".to_owned(), Some(0.625)),
             (1002.5, 402, "machines/pi1/cores".to_owned(), Some(3.5)),
         ] {
             assert!(scalars.contains(&expect), "{expect:?} in {scalars:#?}");

@@ -38,11 +38,13 @@ struct WorkerTimes {
 }
 
 impl WorkerTimes {
-    /// Its batch was laid out and is computed by now.
-    fn computed(&mut self, begun: Instant, loaded: Instant) {
+    /// Its batch was laid out, and the worker is done with it by now.
+    fn computed(&mut self, begun: Instant, loaded: Instant, worker: &Worker) {
         let now = Instant::now();
+        let turned = worker.forward_done().unwrap_or(loaded);
         self.phases.add(Phase::Data, loaded - begun);
-        self.phases.add(Phase::Compute, now - loaded);
+        self.phases.add(Phase::Forward, turned - loaded);
+        self.phases.add(Phase::Backward, now - turned);
         self.done = Some(now);
     }
 
@@ -180,7 +182,7 @@ impl Crew {
                 load(worker, 0);
                 let loaded = Instant::now();
                 worker.compute_parts(&replica.parameters, UnitSeed { seed, slot: 0 });
-                self.times[0].computed(begun, loaded);
+                self.times[0].computed(begun, loaded, worker);
                 let met = Instant::now();
                 replica.step(&worker.parts(), round.step);
                 self.times[0].applied(met, Instant::now());
@@ -198,7 +200,7 @@ impl Crew {
                     load(worker, slot);
                     let loaded = Instant::now();
                     worker.compute(parameters, UnitSeed { seed, slot }, gradient, &mut |_, _| ());
-                    times.computed(begun, loaded);
+                    times.computed(begun, loaded, worker);
                     if worker.has_one_copy() {
                         finished.arrive();
                     }

@@ -31,6 +31,8 @@ pub struct ModelCopy {
     /// Of a copy among several, from its first step on. One alone computes straight into the worker's.
     gradient: Option<Gradient>,
     tally: Tally,
+    /// When the forward pass of its last batch was over.
+    forward_done: Option<Instant>,
 }
 
 /// What chance depends on: the round's seed, and whose share it is.
@@ -61,6 +63,7 @@ impl Worker {
             batch: Batch::default(),
             gradient: None,
             tally: Tally::default(),
+            forward_done: None,
         };
         Ok(Self { copies: models.into_iter().map(copy).collect(), threads, tally: Tally::default() })
     }
@@ -90,6 +93,11 @@ impl Worker {
     /// What was right and wrong in the last round.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// When its copies were done with their last forward passes.
+    pub fn forward_done(&self) -> Option<Instant> {
+        self.copies.iter().filter_map(|copy| copy.forward_done).max()
     }
 
     /// How many samples the loaded share has.
@@ -175,8 +183,14 @@ impl ModelCopy {
 
     fn compute(&mut self, parameters: &[f32], seed: u64, gradient: &mut Gradient, settled: &mut Settled<'_>) {
         self.tally = Tally::default();
-        let tally = &mut self.tally;
-        self.model.gradient_by_layers(parameters, &self.batch, seed, gradient, tally, settled);
+        let (tally, forward_done) = (&mut self.tally, &mut self.forward_done);
+        *forward_done = None;
+        self.model.gradient_by_layers(parameters, &self.batch, seed, gradient, tally, &mut |gradient, from| {
+            match forward_done {
+                None => *forward_done = Some(Instant::now()),
+                Some(_) => settled(gradient, from),
+            }
+        });
     }
 
     /// Measures one of the parts of the samples.

@@ -40,7 +40,7 @@ fn workers_of_a_process_and_their_machine_are_sampled() {
     running.until("three samples", || run.told_so_far("sampled").len() >= 3);
     running.signal("INT");
     running.wait().expect(130);
-    for phase in ["compute", "data", "apply"] {
+    for phase in ["forward", "backward", "data", "apply"] {
         let telling = who_tells(&run, "phases", phase);
         assert!(telling.contains("worker 0") && telling.contains("worker 1"), "{phase}: {telling:?}");
     }
@@ -75,8 +75,8 @@ fn a_flame_graph_is_drawn() {
 #[test]
 fn nodes_tell_the_head_how_they_are() {
     for (settings, phases) in [
-        ("arch=allreduce\n allreduce={num_workers: 2}", ["compute", "wait", "apply"]),
-        ("arch=flat\n parameter_server={num_workers: 2}", ["compute", "wait", "encode"]),
+        ("arch=allreduce\n allreduce={num_workers: 2}", ["backward", "wait", "apply"]),
+        ("arch=flat\n parameter_server={num_workers: 2}", ["forward", "wait", "encode"]),
     ] {
         let dir = Dir::new();
         let settings = format!("{SECONDS}\n{settings}\n evaluator=true");

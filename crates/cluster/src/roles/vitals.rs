@@ -41,9 +41,9 @@ impl Vitals {
         let (phases, machine) = (phases.take(), machine.unwrap_or_default());
         Some(proto::Vitals {
             data_s: phases.get(Phase::Data),
-            compute_s: phases.get(Phase::Compute),
+            forward_s: phases.get(Phase::Forward),
+            backward_s: phases.get(Phase::Backward),
             encode_s: phases.get(Phase::Encode),
-            send_s: phases.get(Phase::Send),
             wait_s: phases.get(Phase::Wait),
             apply_s: phases.get(Phase::Apply),
             evaluate_s: phases.get(Phase::Evaluate),
@@ -65,9 +65,9 @@ pub(crate) fn phases(vitals: &proto::Vitals) -> Phases {
     let mut phases = Phases::default();
     for (phase, claimed) in [
         (Phase::Data, vitals.data_s),
-        (Phase::Compute, vitals.compute_s),
+        (Phase::Forward, vitals.forward_s),
+        (Phase::Backward, vitals.backward_s),
         (Phase::Encode, vitals.encode_s),
-        (Phase::Send, vitals.send_s),
         (Phase::Wait, vitals.wait_s),
         (Phase::Apply, vitals.apply_s),
         (Phase::Evaluate, vitals.evaluate_s),
@@ -106,11 +106,11 @@ mod tests {
         let start = Instant::now();
         let mut vitals = Vitals::of_thread(start);
         let mut counted = Phases::default();
-        counted.add_s(Phase::Compute, 0.75);
+        counted.add_s(Phase::Backward, 0.75);
         assert_eq!(vitals.tell(start + EVERY / 2, &mut counted), None);
         counted.add_s(Phase::Wait, 0.25);
         let told = vitals.tell(start + EVERY, &mut counted).expect("it is time");
-        assert_eq!((told.compute_s, told.wait_s, machine(&told)), (0.75, 0.25, None));
+        assert_eq!((told.backward_s, told.wait_s, machine(&told)), (0.75, 0.25, None));
         assert_eq!(phases(&told).iter().count(), 2);
         assert_eq!(vitals.tell(start + EVERY, &mut counted), None);
         assert_eq!(counted, Phases::default(), "told, and so counted anew");
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_not_believed() {
         let told = proto::Vitals {
-            compute_s: f64::NAN,
+            backward_s: f64::NAN,
             wait_s: -1.0,
             cores: Some(f64::INFINITY),
             rss_mb: Some(1e300),

@@ -36,7 +36,7 @@ impl EnergyBook {
                 continue;
             };
             let wh = watts * seconds / 3600.0;
-            let own = if phases.get(Phase::Compute) > 0.0 { phases } else { &inside };
+            let own = if phases.trains() { phases } else { &inside };
             let host =
                 self.hosts.entry(name.clone()).or_insert(HostEnergy { wh: 0.0, waiting_wh: 0.0, energy });
             host.wh += wh;
@@ -85,9 +85,9 @@ mod tests {
         let mut book = EnergyBook::default();
         assert_eq!(book.all(), None);
         let lines = vec![
-            line("pi1", &[(Phase::Compute, 6.0), (Phase::Wait, 2.0)], Some((36.0, Modelled))),
-            line("pi2", &[(Phase::Compute, 8.0)], Some((72.0, Given))),
-            line("pi3", &[(Phase::Compute, 8.0)], None),
+            line("pi1", &[(Phase::Backward, 6.0), (Phase::Wait, 2.0)], Some((36.0, Modelled))),
+            line("pi2", &[(Phase::Backward, 8.0)], Some((72.0, Given))),
+            line("pi3", &[(Phase::Backward, 8.0)], None),
             line("run", &[(Phase::Evaluate, 1.0)], Some((3.6, Measured))),
         ];
         let event = Event::Sampled { round: 1, seconds: 100.0, lines };
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn workers_of_a_process_wait_at_the_cost_of_its_machine() {
         let mut book = EnergyBook::default();
-        let worker = |wait| line("worker", &[(Phase::Compute, 4.0 - wait), (Phase::Wait, wait)], None);
+        let worker = |wait| line("worker", &[(Phase::Backward, 4.0 - wait), (Phase::Wait, wait)], None);
         let lines = vec![worker(1.0), worker(3.0), line("run", &[], Some((36.0, EnergyLabel::Measured)))];
         book.count(&Event::Sampled { round: 1, seconds: 100.0, lines });
         assert_eq!(book.all().map(|all| (all.wh, all.waiting_wh)), Some((1.0, 0.5)));

@@ -298,7 +298,7 @@ mod tests {
         let sum: f64 = thin
             .iter()
             .map(|(_, stamped)| match &stamped.event {
-                Event::Sampled { lines, .. } => lines[0].phases.get(Phase::Compute),
+                Event::Sampled { lines, .. } => lines[0].phases.get(Phase::Backward),
                 _ => 0.0,
             })
             .sum();
