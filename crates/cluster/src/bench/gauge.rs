@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::core_time::{Watch, share_of_a_core};
 use super::gauge_codec::{codecs, factors};
+use super::gauge_round::crowds;
 use crate::plan::figures::{FrameFigures, HostFigures, LinkFigures, Power, StepFigures, Work, WorkFigures};
 use crate::remote::machine_id;
 use crate::roles::member::apart::Apart;
@@ -68,14 +69,17 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
     let mut trainer = trainer(&settings, dataset, most)?;
     trainer.compute(Unit { epoch: 0, index: 0 });
     let update = timed(share, most, || trainer.step(0.0));
-    let work = WorkFigures {
+    let mut work = WorkFigures {
         steps,
         update,
         codecs: codecs(&trainer, settings.file.compression),
         hop_s: hop_s(&trainer),
         factors: factors(&mut trainer, settings.file.seed),
         together: together(&task.text, &mut trainer, (share, most))?,
+        crowds: Vec::new(),
     };
+    drop(trainer);
+    work.crowds = crowds(&settings, dataset, &work, (cores, &task.workers))?;
     let watts = Watts::of_board(std::path::Path::new("/"));
     Ok(HostFigures {
         name: String::new(),
@@ -111,7 +115,7 @@ fn settings(text: &str, batch: Option<usize>) -> Result<Settings> {
     Ok(settings)
 }
 
-fn trainer(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Trainer> {
+pub(super) fn trainer(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Trainer> {
     Trainer::new(settings, dataset, build_worker(settings, dataset, threads)?, dataset.train.len())
 }
 

@@ -94,7 +94,8 @@ fn counted(workers: usize) -> usize {
 pub(super) struct Scene<'a> {
     candidate: &'a Candidate,
     pub settings: &'a Settings,
-    pub hosts: Vec<&'a HostFigures>,
+    /// As they are when all of these are at work.
+    pub hosts: Vec<HostFigures>,
     /// Of the workers, then the head: which of the hosts each is on.
     pub processes: Vec<usize>,
     /// How many samples of a round each worker has.
@@ -119,7 +120,7 @@ pub(super) fn forecast(
     let mut exchanges = traffic.exchanges(candidate.compression, workers, candidate.local_steps);
     let exact = exchanges.len();
     exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
-    let hosts = places.iter().map(|&host| &pool[host]).collect();
+    let hosts = places.iter().map(|&host| crowded(host, candidate, pool)).collect();
     let shares = vec![settings.file.batch_size; workers];
     let mut scene = Scene { candidate, settings, hosts, processes, shares, exchanges, exact };
     let played = scene.settle(grain);
@@ -145,6 +146,15 @@ pub(super) fn forecast(
         wh: scene.watt_hours(&played, seconds),
         shares: scene.shares,
     }
+}
+
+/// A host while all workers of a candidate are at work on its machine.
+fn crowded(host: usize, candidate: &Candidate, pool: &[HostFigures]) -> HostFigures {
+    let mut figures = pool[host].clone();
+    let there = candidate.hosts.iter().filter(|&&other| pool[other].machine == figures.machine).count();
+    let speed = 1.0 / figures.work.crowd(there);
+    figures.work = figures.work.at(speed);
+    figures
 }
 
 /// Some rounds that were played.
@@ -196,7 +206,7 @@ impl Scene<'_> {
                 exact,
             };
             let of = if exact { vec![self.exact] } else { (0..self.exact).collect() };
-            (round(self.hosts[host], &manner, &mut random), of)
+            (round(&self.hosts[host], &manner, &mut random), of)
         };
         (0..self.rounds()).map(round).collect()
     }
@@ -291,7 +301,7 @@ impl Scene<'_> {
     }
 
     fn watt_hours(&self, played: &Played, seconds: f64) -> Option<f64> {
-        let of = |(host, &busy): (&&HostFigures, &f64)| {
+        let of = |(host, &busy): (&HostFigures, &f64)| {
             let watts = host.power?.watts;
             Some((watts.idle + (watts.full - watts.idle) * busy.min(1.0)) * seconds / 3600.0)
         };

@@ -36,6 +36,7 @@ pub use forecast::{Forecast, ForecastLine};
 use crate::roles::head::balance::grain;
 use figures::{HostFigures, Pool};
 use traffic::Traffic;
+pub use traffic::mean_chunk_bytes;
 
 /// A run that is to be planned.
 #[derive(Clone, Copy, Debug)]
