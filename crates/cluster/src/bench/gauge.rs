@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bonfire_data::Dataset;
-use bonfire_report::{EnergyLabel, Watts};
+use bonfire_report::{EnergyLabel, Watts, peak_rss_mb};
 use bonfire_run::Overrides;
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
@@ -76,6 +76,7 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
         hop_s: hop_s(&trainer),
         factors: factors(&mut trainer, settings.file.seed),
         together: together(&task.text, &mut trainer, (share, most))?,
+        memory_mb: peak_rss_mb(),
         crowds: Vec::new(),
     };
     drop(trainer);

@@ -78,6 +78,9 @@ pub struct WorkFigures {
     pub codecs: Vec<CodecFigures>,
     /// Until a thread that sleeps is at work for another.
     pub hop_s: f64,
+    /// What a process that trains takes at its most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<f64>,
     /// How many times as long as alone its parts take in a round, by how many workers the machine has: they share
     /// caches and what cores have in common.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -266,6 +269,7 @@ mod tests {
             together: none,
             codecs: Vec::new(),
             hop_s: 0.0,
+            memory_mb: None,
             crowds: Vec::new(),
             factors: [none; 3],
         }

@@ -42,6 +42,9 @@ pub struct ForecastLine {
     pub hosts: Vec<String>,
     pub compression: String,
     pub local_steps: u64,
+    /// How many local steps are made while the exchange before them goes on.
+    #[serde(skip_serializing_if = "is_none")]
+    pub delay: u64,
     pub seconds_per_epoch: f64,
     pub computing_s: f64,
     pub wire_s: f64,
@@ -64,6 +67,7 @@ impl Forecast {
             hosts: candidate.places().into_iter().map(|host| pool[host].name.clone()).collect(),
             compression: name(candidate.compression),
             local_steps: candidate.local_steps,
+            delay: candidate.delay,
             seconds_per_epoch: self.seconds,
             computing_s: self.computing_s,
             wire_s: self.wire_s,
@@ -80,6 +84,10 @@ impl Forecast {
         let names = self.candidate.hosts.iter().map(|&host| pool[host].name.clone());
         differ.then(|| names.zip(self.shares.iter().copied()).collect())
     }
+}
+
+fn is_none(delay: &u64) -> bool {
+    *delay == 0
 }
 
 /// Before the rounds that count everything gets into its stride.
@@ -201,6 +209,7 @@ impl Scene<'_> {
                 threads: self.threads(host),
                 batch: self.shares[worker],
                 steps: self.candidate.local_steps,
+                delay: self.candidate.delay,
                 overlaps: self.settings.file.overlap && self.exchanges_over_links(),
                 compression: self.candidate.compression,
                 exact,
