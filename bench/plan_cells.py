@@ -55,6 +55,8 @@ def run_file(model, setup, way):
         text += f"compression: {way['compression']}\n"
     if way["local_steps"] > 1:
         text += f"local_steps: {way['local_steps']}\n"
+    if way.get("delay", 0) > 0:
+        text += f"outer: {{delay: {way['delay']}}}\n"
     return text
 
 
@@ -88,7 +90,7 @@ def seconds(args, folder, inventory, text):
 
 def is_way(line, way):
     keys = ("arch", "compression", "local_steps", "workers", "head_works")
-    return all(line[key] == way[key] for key in keys)
+    return all(line[key] == way[key] for key in keys) and line.get("delay", 0) == way.get("delay", 0)
 
 
 def cell(args, folder, inventory, model, number):

@@ -124,6 +124,11 @@ impl CheckedFleet {
         &self.checkups
     }
 
+    /// The host with this number.
+    pub fn host(&self, number: usize) -> &Host {
+        &self.fleet.hosts[number].host
+    }
+
     /// This program.
     pub fn program(&self) -> &Program {
         &self.programs.own

@@ -19,7 +19,8 @@
 //!
 //! In Ansible's formats, `group_vars` and `host_vars` beside the file are read too. What counts is how to reach a host
 //! (`ansible_host`, `ansible_user`, `ansible_port`, `ansible_ssh_private_key_file`, `ansible_ssh_common_args` and their
-//! older names) and `slots`; all other variables are Ansible's own business.
+//! older names), `slots` and `watts` (`2.7,6.4`, or `{idle: 2.7, full: 6.4}`); all other variables are Ansible's own
+//! business.
 //!
 //! The way through: `format.rs` recognises; `ini.rs`, `yaml.rs` and `listing.rs`, the last two over `document.rs`, fill
 //! one `graph.rs`; `connection.rs` makes hosts of it. `hostfile.rs`, `cloud.rs` and `host_list.rs` make hosts at once.
@@ -39,6 +40,7 @@ mod pattern;
 mod tests;
 mod variables;
 mod vars_folder;
+mod watts;
 mod words;
 mod yaml;
 
@@ -49,6 +51,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use error::InventoryError;
+pub use watts::HostWatts;
 
 use format::InventoryFormat;
 use graph::Graph;
@@ -57,7 +60,7 @@ use graph::Graph;
 const MAX_BYTES: u64 = 8 << 20;
 
 /// A machine of an inventory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// What the inventory calls it: a name for people, and for ssh if there is no address.
     pub name: String,
@@ -69,6 +72,9 @@ pub struct Host {
     pub key: Option<PathBuf>,
     /// How many nodes it may take.
     pub slots: usize,
+    /// What it takes, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watts: Option<HostWatts>,
     /// What else ssh is to be told, before the address.
     pub ssh_args: Vec<String>,
 }
@@ -84,13 +90,14 @@ impl Host {
             port: None,
             key: None,
             slots: 1,
+            watts: None,
             ssh_args: Vec::new(),
         }
     }
 }
 
 /// Hosts, in the order in which they get their roles.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inventory {
     pub hosts: Vec<Host>,
 }

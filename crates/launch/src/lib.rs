@@ -72,13 +72,13 @@ mod whole_file;
 pub use checkup::{CheckedFleet, Checkup};
 pub use error::LaunchError;
 pub use facts::Facts;
-pub use inventory::{Host, Inventory, InventoryError};
+pub use inventory::{Host, HostWatts, Inventory, InventoryError};
 pub use lab::{
     CpuShare, Delay, HostShape, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate, govern, read_shapes,
     throttle,
 };
 pub use live_run::{LiveRun, RunNews};
-pub use measure::{Said, SpeedTest, WaySaid};
+pub use measure::{MeshSaid, Said, SpeedTest, WaySaid};
 pub use place::{ProcessRole, Shortage, in_order};
 pub use program::Program;
 pub use programs::Programs;

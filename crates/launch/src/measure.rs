@@ -79,6 +79,17 @@ pub struct WaySaid {
     pub said: Result<Vec<u8>, Trouble>,
 }
 
+/// What one host said of the ways to others while all hosts measured, by their numbers.
+#[derive(Debug)]
+pub struct MeshSaid {
+    pub from: usize,
+    pub to: Vec<usize>,
+    pub said: Result<Vec<u8>, Trouble>,
+}
+
+/// So many others every host asks at the same time.
+const MESHED: usize = 7;
+
 /// So many partners every host has, of those that there are.
 const PARTNERS: u32 = 2;
 
@@ -143,16 +154,45 @@ impl CheckedFleet {
         said
     }
 
-    fn ask_the_way(
+    /// All hosts at the same time: a program answers on every one, and one that measures on every one is told of some
+    /// others what theirs printed first, and where they may be; and also `more`. Nobody says anything where there is
+    /// only one.
+    pub fn call_all_at_once(
         &self,
-        (from, to): (usize, usize),
         answer: &[&str],
         measure: &[&str],
-        time: Duration,
-    ) -> Result<Vec<u8>, Trouble> {
-        let (place, other) = (self.place(), &self.fleet.hosts[to]);
-        let addresses = self.checkups[to].facts.as_ref().map(|facts| addresses(&other.host, facts));
-        let session = Session::start(&other.remote, &place, answer, "")?;
+        (more, time): (&serde_json::Value, Duration),
+    ) -> Result<Vec<MeshSaid>, Trouble> {
+        let able = self.with_program();
+        if able.len() < 2 {
+            return Ok(Vec::new());
+        }
+        let answering = self.fleet.each_of(&able, |number, _| self.answering(number, answer));
+        let answering = answering.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (_sessions, answers): (Vec<_>, Vec<_>) = answering.into_iter().unzip();
+        let place = self.place();
+        let said = self.fleet.each_of(&able, |number, host| {
+            let own = able.iter().position(|&other| other == number).unwrap_or(0);
+            let partners: Vec<usize> =
+                (1..able.len()).take(MESHED).map(|distance| (own + distance) % able.len()).collect();
+            let questions: Vec<_> = partners.iter().map(|&partner| &answers[partner]).collect();
+            let mut question = serde_json::json!({"partners": questions});
+            if let (Some(all), Some(more)) = (question.as_object_mut(), more.as_object()) {
+                all.extend(more.clone());
+            }
+            // It is made of texts and numbers.
+            let input = serde_json::to_vec(&question).unwrap_or_default();
+            let said = call(&host.remote, &place, measure, input.as_slice(), time);
+            MeshSaid { from: number, to: partners.iter().map(|&partner| able[partner]).collect(), said }
+        });
+        Ok(said)
+    }
+
+    /// Starts a program on a host that prints how to reach it; with that and where the host may be.
+    fn answering(&self, number: usize, answer: &[&str]) -> Result<(Session, serde_json::Value), Trouble> {
+        let host = &self.fleet.hosts[number];
+        let addresses = self.checkups[number].facts.as_ref().map(|facts| addresses(&host.host, facts));
+        let session = Session::start(&host.remote, &self.place(), answer, "")?;
         let said = match session.next(Duration::from_secs(20)) {
             SessionNews::Line(said) => said,
             SessionNews::Nothing => return Err(Trouble::TimedOut),
@@ -160,11 +200,21 @@ impl CheckedFleet {
                 return session.end().and(Err(Trouble::Other("nobody answers there".to_owned())));
             }
         };
-        let other = |error: serde_json::Error| Trouble::Other(error.to_string());
-        let said: serde_json::Value = serde_json::from_str(&said).map_err(other)?;
-        let question = serde_json::json!({"answer": said, "addresses": addresses.unwrap_or_default()});
-        let input = serde_json::to_vec(&question).map_err(other)?;
-        call(&self.fleet.hosts[from].remote, &place, measure, input.as_slice(), time)
+        let said: serde_json::Value =
+            serde_json::from_str(&said).map_err(|error| Trouble::Other(error.to_string()))?;
+        Ok((session, serde_json::json!({"answer": said, "addresses": addresses.unwrap_or_default()})))
+    }
+
+    fn ask_the_way(
+        &self,
+        (from, to): (usize, usize),
+        answer: &[&str],
+        measure: &[&str],
+        time: Duration,
+    ) -> Result<Vec<u8>, Trouble> {
+        let (_session, question) = self.answering(to, answer)?;
+        let input = serde_json::to_vec(&question).map_err(|error| Trouble::Other(error.to_string()))?;
+        call(&self.fleet.hosts[from].remote, &self.place(), measure, input.as_slice(), time)
     }
 }
 

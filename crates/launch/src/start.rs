@@ -8,6 +8,7 @@ use crate::checkup::CheckedFleet;
 use crate::error::LaunchError;
 use crate::fleet::FleetHost;
 use crate::guard::GuardOrder;
+use crate::inventory::Host;
 use crate::live_run::LiveRun;
 use crate::measure::addresses;
 use crate::place::ProcessRole;
@@ -33,8 +34,8 @@ pub struct RunSpec {
     pub head_arguments: Vec<String>,
     /// Files that the head finds in its folder: names and what is in them.
     pub head_files: Vec<(String, String)>,
-    /// The arguments of the node with this rank on the host of this name.
-    pub node_arguments: fn(rank: usize, host: &str) -> Vec<String>,
+    /// The arguments of the node with this rank and name on a host.
+    pub node_arguments: fn(rank: usize, name: &str, host: &Host) -> Vec<String>,
     pub ticket: TicketFormat,
     /// Whether a line of the head's log says that nodes have joined.
     pub begins: fn(line: &str) -> bool,
@@ -156,7 +157,7 @@ impl RunSpec {
         live.head_address = self.find_address(&live.run, &ticket)?;
         let ticket = (self.ticket.with_address)(&ticket, &live.head_address).map_err(LaunchError::Failed)?;
         for number in 1..live.run.record.processes.len() {
-            let order = self.node_order(&live.run.record.processes[number], &ticket);
+            let order = self.node_order(&live.run.record, number, &ticket);
             live.start_process(&order)?;
         }
         live.await_starts(interrupts)?;
@@ -194,12 +195,14 @@ impl RunSpec {
         }
     }
 
-    fn node_order(&self, plan: &ProcessPlan, ticket: &str) -> GuardOrder {
+    fn node_order(&self, record: &RunRecord, number: usize, ticket: &str) -> GuardOrder {
+        let plan = &record.processes[number];
+        let host = &record.hosts[plan.host].host;
         GuardOrder {
             run: self.id.clone(),
             number: plan.number,
             role: plan.role.to_string(),
-            arguments: (self.node_arguments)(self.rank(plan.number), &plan.name),
+            arguments: (self.node_arguments)(self.rank(plan.number), &plan.name, host),
             files: vec![(TICKET.to_owned(), ticket.to_owned())],
             folder: None,
             awaited: None,

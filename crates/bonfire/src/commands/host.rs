@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use bonfire_cluster::bench::gauge::{GaugeTask, gauge};
-use bonfire_cluster::bench::link;
+use bonfire_cluster::bench::{link, mesh};
 use bonfire_cluster::plan::figures::HostFigures;
 use bonfire_launch::host_side;
 
@@ -71,6 +71,8 @@ enum HostCommand {
     AnswerLink,
     /// Measure what the way to a host that answers carries of a run
     MeasureLink,
+    /// Measure what goes to several who answer on other hosts, while those measure too
+    MeasureMesh,
 }
 
 pub(crate) fn run(args: HostArgs) -> Result<()> {
@@ -105,6 +107,7 @@ pub(crate) fn run(args: HostArgs) -> Result<()> {
         }
         HostCommand::Gauge => print_json(&gauge_for(io::stdin().lock()).with_context(failed)?),
         HostCommand::AnswerLink => link::answer(io::stdin(), &mut io::stdout()).with_context(failed),
+        HostCommand::MeasureMesh => print_json(&mesh::measure_from(io::stdin().lock()).with_context(failed)?),
         HostCommand::MeasureLink => print_json(&link::measure_from(io::stdin().lock()).with_context(failed)?),
     }
 }

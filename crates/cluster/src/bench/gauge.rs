@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bonfire_data::Dataset;
-use bonfire_report::{EnergyLabel, Watts};
+use bonfire_report::{EnergyLabel, Watts, peak_rss_mb};
 use bonfire_run::Overrides;
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::core_time::{Watch, share_of_a_core};
 use super::gauge_codec::{codecs, factors};
+use super::gauge_round::crowds;
 use crate::plan::figures::{FrameFigures, HostFigures, LinkFigures, Power, StepFigures, Work, WorkFigures};
 use crate::remote::machine_id;
 use crate::roles::member::apart::Apart;
@@ -68,14 +69,18 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
     let mut trainer = trainer(&settings, dataset, most)?;
     trainer.compute(Unit { epoch: 0, index: 0 });
     let update = timed(share, most, || trainer.step(0.0));
-    let work = WorkFigures {
+    let mut work = WorkFigures {
         steps,
         update,
         codecs: codecs(&trainer, settings.file.compression),
         hop_s: hop_s(&trainer),
         factors: factors(&mut trainer, settings.file.seed),
         together: together(&task.text, &mut trainer, (share, most))?,
+        memory_mb: peak_rss_mb(),
+        crowds: Vec::new(),
     };
+    drop(trainer);
+    work.crowds = crowds(&settings, dataset, &work, (cores, &task.workers))?;
     let watts = Watts::of_board(std::path::Path::new("/"));
     Ok(HostFigures {
         name: String::new(),
@@ -111,7 +116,7 @@ fn settings(text: &str, batch: Option<usize>) -> Result<Settings> {
     Ok(settings)
 }
 
-fn trainer(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Trainer> {
+pub(super) fn trainer(settings: &Settings, dataset: &Dataset, threads: usize) -> Result<Trainer> {
     Trainer::new(settings, dataset, build_worker(settings, dataset, threads)?, dataset.train.len())
 }
 

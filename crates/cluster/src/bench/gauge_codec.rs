@@ -82,7 +82,7 @@ fn unpacked(parcels: &[Parcel], chunks: &Chunks) -> impl Iterator<Item = (usize,
 }
 
 /// How many values of a gradient travel.
-fn floats(gradient: &Gradient, layout: &bonfire_learn::Layout) -> f64 {
+pub(super) fn floats(gradient: &Gradient, layout: &bonfire_learn::Layout) -> f64 {
     let of = |(i, tensor): (usize, &bonfire_learn::layout::Tensor)| match tensor.kind {
         TensorKind::Rows { width } => gradient.rows(i).map_or(0, |rows| rows.touched.len() * width),
         TensorKind::Dense | TensorKind::Buffer => tensor.range.len(),

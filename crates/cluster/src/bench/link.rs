@@ -3,6 +3,7 @@
 //! One host answers, another measures. There is a little language of pieces for it: a ping comes back, data are
 //! counted, and at their end comes back how many they were and what they took of the processor.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Frame, Identity, ListenSecurity, Outbox, Secret, Timeouts, Wire, proto};
+use bonfire_wire::{Frame, Identity, ListenSecurity, Outbox, Secret, Sink, Timeouts, Wire, proto};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -55,20 +56,20 @@ pub struct LinkSpeed {
 }
 
 /// What a piece asks for, or answers.
-mod step {
+pub(super) mod step {
     /// To be sent back.
-    pub(super) const PING: u32 = 0;
+    pub(crate) const PING: u32 = 0;
     /// To be counted.
-    pub(super) const DATA: u32 = 1;
+    pub(crate) const DATA: u32 = 1;
     /// How much was there, and what it took; counting begins anew.
-    pub(super) const END: u32 = 2;
+    pub(crate) const END: u32 = 2;
     /// So many bytes are to be sent, and then their end.
-    pub(super) const GIVE: u32 = 3;
+    pub(crate) const GIVE: u32 = 3;
 }
 
 /// How long somebody who measures is waited for, and an answer to each of its questions.
 const ANSWERS_FOR: Duration = Duration::from_secs(120);
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Frames of these sizes are sent: about as large as chunks, and much smaller.
 const LARGE: usize = 64 << 10;
@@ -99,18 +100,20 @@ pub fn answer(input: impl Read + Send + 'static, out: &mut impl Write) -> Result
         gone.store(true, Ordering::Relaxed);
     });
     let until = Instant::now() + ANSWERS_FOR;
-    let mut caller: Option<Outbox> = None;
+    let mut callers: BTreeMap<u64, Outbox> = BTreeMap::new();
     let mut counted = Counted::new();
     while !gone.load(Ordering::Relaxed) && Instant::now() < until {
-        match mailbox.next(Duration::from_millis(100)).map(|mail| mail.news) {
-            Some(News::Opened(outbox)) => caller = Some(outbox),
-            Some(News::Frame(frame)) => {
-                if let Some(caller) = &caller {
+        let Some(mail) = mailbox.next(Duration::from_millis(100)) else { continue };
+        match mail.news {
+            News::Opened(outbox) => drop(callers.insert(mail.link, outbox)),
+            News::Frame(frame) => {
+                if let Some(caller) = callers.get(&mail.link) {
                     // One who has gone is heard of in the mail.
                     let _ = reply(caller, frame, &mut counted);
                 }
             }
-            _ => {}
+            News::Closed(_) => drop(callers.remove(&mail.link)),
+            News::Stranger(_) => {}
         }
     }
     Ok(())
@@ -167,20 +170,26 @@ struct Probe {
 /// # Errors
 /// When it cannot be reached, or falls silent.
 pub fn measure(question: &LinkQuestion) -> Result<LinkSpeed> {
-    let LinkQuestion { answer, addresses } = question;
     let wire = Arc::new(Wire::start()?);
-    let (secret, timeouts) = (Secret::from(answer.secret), Timeouts::default());
-    let network = Grpc { wire, secret, timeouts, head: String::new() };
     let (post, mailbox) = mailbox();
+    let other = reach(&wire, question, || post.sink(post.number()))?;
+    Probe { other, mailbox }.measure()
+}
+
+/// Connects to one who answers, at the first of its addresses that leads there.
+pub(super) fn reach(wire: &Arc<Wire>, question: &LinkQuestion, sink: impl Fn() -> Sink) -> Result<Outbox> {
+    let LinkQuestion { answer, addresses } = question;
+    let (secret, timeouts) = (Secret::from(answer.secret), Timeouts::default());
+    let network = Grpc { wire: wire.clone(), secret, timeouts, head: String::new() };
     let mut trouble = anyhow!("the other host has no address");
     for host in addresses {
         let (address, name) = (format!("{host}:{}", answer.port), host.clone());
         let fingerprint = answer.fingerprint.clone().into();
         let peer = proto::Peer { node: 0, name, address, fingerprint };
-        match network.connect(&peer, post.sink(post.number())) {
+        match network.connect(&peer, sink()) {
             Ok(other) => {
                 other.accept_payloads_up_to(usize::MAX);
-                return Probe { other, mailbox }.measure();
+                return Ok(other);
             }
             Err(error) => trouble = error,
         }

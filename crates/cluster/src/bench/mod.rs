@@ -4,5 +4,7 @@ mod core_time;
 pub mod exchange;
 pub mod gauge;
 mod gauge_codec;
+mod gauge_round;
 pub mod link;
+pub mod mesh;
 pub mod mpi;

@@ -23,6 +23,8 @@ pub struct Candidate {
     pub head: usize,
     pub compression: Compression,
     pub local_steps: u64,
+    /// How many of them are made while the exchange before them goes on.
+    pub delay: u64,
 }
 
 impl Candidate {
@@ -72,6 +74,9 @@ impl Candidate {
         }
         if self.local_steps > 1 {
             keys.push(("local_steps", self.local_steps.to_string()));
+            if self.delay > 0 || settings.says("outer") {
+                keys.push(("outer", outer_in_yaml(settings, self.delay)));
+            }
         }
         keys
     }
@@ -100,6 +105,9 @@ impl Candidate {
         if self.local_steps > 1 {
             words += &format!(", {} local steps", self.local_steps);
         }
+        if self.delay > 0 {
+            words += &format!(", {} of them ahead", self.delay);
+        }
         words
     }
 }
@@ -125,6 +133,22 @@ fn compression_in_yaml(compression: Compression) -> String {
     }
 }
 
+/// The step that all make together as the run file has it, but for its delay.
+fn outer_in_yaml(settings: &Settings, delay: u64) -> String {
+    let mut parts = Vec::new();
+    if let Some(outer) = settings.file.outer.as_ref().filter(|_| settings.says("outer")) {
+        parts.push(format!("lr: {}", outer.lr));
+        parts.push(format!("nesterov: {}", outer.nesterov));
+        // What was not said depends on how many workers there are.
+        let momentum = outer.momentum.filter(|_| settings.says("outer.momentum"));
+        parts.extend(momentum.map(|momentum| format!("momentum: {momentum}")));
+    }
+    if delay > 0 {
+        parts.push(format!("delay: {delay}"));
+    }
+    format!("{{{}}}", parts.join(", "))
+}
+
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} of {}, {}, {}", self.arch, self.workers(), name(self.compression), self.local_steps)
@@ -147,6 +171,7 @@ pub(super) fn candidates(
         head: fastest[0],
         compression: Compression::None,
         local_steps: 1,
+        delay: 0,
     }];
     let mut ways = Vec::new();
     for workers in sizes(fastest.len()) {
@@ -158,8 +183,10 @@ pub(super) fn candidates(
     }
     for (arch, hosts) in ways {
         for (compression, local_steps) in manners(settings, samples, hosts.len()) {
-            let (hosts, head) = (hosts.to_vec(), fastest[0]);
-            all.push(Candidate { arch, hosts, head, compression, local_steps });
+            for delay in delays(settings, compression, local_steps) {
+                let (hosts, head) = (hosts.to_vec(), fastest[0]);
+                all.push(Candidate { arch, hosts, head, compression, local_steps, delay });
+            }
         }
     }
     let is_right = |candidate: &Candidate| candidate.settings(settings, text).is_ok();
@@ -212,6 +239,21 @@ fn manners(settings: &Settings, samples: usize, workers: usize) -> Vec<(Compress
         steps.iter().map(move |&steps| (compression, steps)).collect::<Vec<_>>()
     };
     compressions.iter().flat_map(all).collect()
+}
+
+/// How many of some local steps may be made ahead: none or three quarters, and what the run file says. Not of factors,
+/// whose second exchange cannot begin before the first is over.
+fn delays(settings: &Settings, compression: Compression, steps: u64) -> Vec<u64> {
+    let is_two = matches!(compression, Compression::PowerSgd(_));
+    if steps == 1 || is_two || settings.file.easgd.is_some() {
+        return vec![0];
+    }
+    let own = settings.file.outer.as_ref().map_or(0, |outer| outer.delay);
+    let mut delays = vec![0, steps * 3 / 4, own];
+    delays.retain(|&delay| delay < steps);
+    delays.sort_unstable();
+    delays.dedup();
+    delays
 }
 
 /// How many rounds of one batch a worker an epoch has, and how many of them end with a checkpoint.

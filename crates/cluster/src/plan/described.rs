@@ -103,6 +103,8 @@ pub fn check_described(origin: &str, text: &str) -> Result<(), YamlError> {
             update: none,
             together: none,
             codecs: Vec::new(),
+            memory_mb: None,
+            crowds: Vec::new(),
             hop_s: 0.0,
             factors: [none; 3],
         },

@@ -28,7 +28,10 @@ pub(super) fn with_keys(
 ) -> Result<String, YamlError> {
     let added: String = keys.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
     let steps_alone = keys.iter().any(|(key, _)| *key == "local_steps");
-    let edited = without_own(text, steps_alone);
+    let is_set = |key: &str| keys.iter().any(|(set, _)| *set == key);
+    let is_own =
+        |key: &str| OWN.contains(&key) || is_set(key) || (OF_LOCAL_STEPS.contains(&key) && !steps_alone);
+    let edited = without(text, is_own);
     let separator = if edited.is_empty() || edited.ends_with('\n') { "" } else { "\n" };
     let edited = format!("{edited}{separator}{added}");
     let read = |text: &str| Settings::read("plan", text, &Overrides::default(), 1);
@@ -36,7 +39,7 @@ pub(super) fn with_keys(
     match read(&edited) {
         Ok(found) if is_same(&found.file, &settings.file) => Ok(edited),
         other => {
-            let written = format!("{}{added}", without_own(&to_yaml(&plain(&settings.file))?, steps_alone));
+            let written = format!("{}{added}", without(&to_yaml(&plain(&settings.file))?, is_own));
             match (read(&written), other) {
                 (Ok(_), _) => Ok(written),
                 // What is wrong with the keys is the same in both.
@@ -70,7 +73,7 @@ fn plain(file: &RunFile) -> RunFile {
 }
 
 /// The lines of a text but for those of these keys, each with what is indented below it.
-fn without_own(text: &str, steps_alone: bool) -> String {
+fn without(text: &str, is_own: impl Fn(&str) -> bool) -> String {
     let mut kept = String::new();
     let mut is_dropped = false;
     for line in text.lines() {
@@ -78,7 +81,7 @@ fn without_own(text: &str, steps_alone: bool) -> String {
             line.starts_with([' ', '\t', '#']) || line.starts_with("- ") || line.trim().is_empty();
         if !is_inside {
             let key = line.split(':').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
-            is_dropped = OWN.contains(&key) || (OF_LOCAL_STEPS.contains(&key) && !steps_alone);
+            is_dropped = is_own(key);
         } else if line.starts_with('#') {
             is_dropped = false;
         }

@@ -78,6 +78,13 @@ pub struct WorkFigures {
     pub codecs: Vec<CodecFigures>,
     /// Until a thread that sleeps is at work for another.
     pub hop_s: f64,
+    /// What a process that trains takes at its most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<f64>,
+    /// How many times as long as alone its parts take in a round, by how many workers the machine has: they share
+    /// caches and what cores have in common.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crowds: Vec<(usize, f64)>,
     /// Factors of rank 2: before, between and after their two exchanges.
     pub factors: [Work; 3],
 }
@@ -182,6 +189,18 @@ impl WorkFigures {
         there
     }
 
+    /// How many times as long work takes where a machine has so many workers: on the line between the two numbers
+    /// beside it that were measured.
+    pub(crate) fn crowd(&self, workers: usize) -> f64 {
+        let above = self.crowds.iter().position(|(count, _)| *count >= workers);
+        let Some(above) = above else { return self.crowds.last().map_or(1.0, |(_, times)| *times) };
+        let (high, times) = self.crowds[above];
+        let Some(&(low, fewer)) = above.checked_sub(1).and_then(|place| self.crowds.get(place)) else {
+            return times;
+        };
+        fewer + (times - fewer) * (workers - low) as f64 / (high - low).max(1) as f64
+    }
+
     /// The work of a batch on so many threads, on the line between the two sizes beside it that were measured.
     pub fn step(&self, threads: usize, batch: usize) -> Work {
         let nearest = |step: &&StepFigures| step.threads.abs_diff(threads);
@@ -250,8 +269,18 @@ mod tests {
             together: none,
             codecs: Vec::new(),
             hop_s: 0.0,
+            memory_mb: None,
+            crowds: Vec::new(),
             factors: [none; 3],
         }
+    }
+
+    #[test]
+    fn workers_that_share_a_machine_crowd_it() {
+        let mut figures = figures(&[(1, 16, 2.0)]);
+        assert_eq!(figures.crowd(3), 1.0);
+        figures.crowds = vec![(1, 1.0), (2, 1.25), (4, 1.5)];
+        assert_eq!([1, 2, 3, 4, 9].map(|workers| figures.crowd(workers)), [1.0, 1.25, 1.375, 1.5, 1.5]);
     }
 
     #[test]

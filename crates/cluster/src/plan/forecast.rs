@@ -42,6 +42,9 @@ pub struct ForecastLine {
     pub hosts: Vec<String>,
     pub compression: String,
     pub local_steps: u64,
+    /// How many local steps are made while the exchange before them goes on.
+    #[serde(skip_serializing_if = "is_none")]
+    pub delay: u64,
     pub seconds_per_epoch: f64,
     pub computing_s: f64,
     pub wire_s: f64,
@@ -64,6 +67,7 @@ impl Forecast {
             hosts: candidate.places().into_iter().map(|host| pool[host].name.clone()).collect(),
             compression: name(candidate.compression),
             local_steps: candidate.local_steps,
+            delay: candidate.delay,
             seconds_per_epoch: self.seconds,
             computing_s: self.computing_s,
             wire_s: self.wire_s,
@@ -82,6 +86,10 @@ impl Forecast {
     }
 }
 
+fn is_none(delay: &u64) -> bool {
+    *delay == 0
+}
+
 /// Before the rounds that count everything gets into its stride.
 const WARM: usize = 2;
 
@@ -94,7 +102,8 @@ fn counted(workers: usize) -> usize {
 pub(super) struct Scene<'a> {
     candidate: &'a Candidate,
     pub settings: &'a Settings,
-    pub hosts: Vec<&'a HostFigures>,
+    /// As they are when all of these are at work.
+    pub hosts: Vec<HostFigures>,
     /// Of the workers, then the head: which of the hosts each is on.
     pub processes: Vec<usize>,
     /// How many samples of a round each worker has.
@@ -119,7 +128,7 @@ pub(super) fn forecast(
     let mut exchanges = traffic.exchanges(candidate.compression, workers, candidate.local_steps);
     let exact = exchanges.len();
     exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
-    let hosts = places.iter().map(|&host| &pool[host]).collect();
+    let hosts = places.iter().map(|&host| crowded(host, candidate, pool)).collect();
     let shares = vec![settings.file.batch_size; workers];
     let mut scene = Scene { candidate, settings, hosts, processes, shares, exchanges, exact };
     let played = scene.settle(grain);
@@ -145,6 +154,15 @@ pub(super) fn forecast(
         wh: scene.watt_hours(&played, seconds),
         shares: scene.shares,
     }
+}
+
+/// A host while all workers of a candidate are at work on its machine.
+fn crowded(host: usize, candidate: &Candidate, pool: &[HostFigures]) -> HostFigures {
+    let mut figures = pool[host].clone();
+    let there = candidate.hosts.iter().filter(|&&other| pool[other].machine == figures.machine).count();
+    let speed = 1.0 / figures.work.crowd(there);
+    figures.work = figures.work.at(speed);
+    figures
 }
 
 /// Some rounds that were played.
@@ -191,12 +209,13 @@ impl Scene<'_> {
                 threads: self.threads(host),
                 batch: self.shares[worker],
                 steps: self.candidate.local_steps,
+                delay: self.candidate.delay,
                 overlaps: self.settings.file.overlap && self.exchanges_over_links(),
                 compression: self.candidate.compression,
                 exact,
             };
             let of = if exact { vec![self.exact] } else { (0..self.exact).collect() };
-            (round(self.hosts[host], &manner, &mut random), of)
+            (round(&self.hosts[host], &manner, &mut random), of)
         };
         (0..self.rounds()).map(round).collect()
     }
@@ -291,7 +310,7 @@ impl Scene<'_> {
     }
 
     fn watt_hours(&self, played: &Played, seconds: f64) -> Option<f64> {
-        let of = |(host, &busy): (&&HostFigures, &f64)| {
+        let of = |(host, &busy): (&HostFigures, &f64)| {
             let watts = host.power?.watts;
             Some((watts.idle + (watts.full - watts.idle) * busy.min(1.0)) * seconds / 3600.0)
         };

@@ -12,6 +12,7 @@ mod edit;
 pub mod figures;
 mod forecast;
 mod group;
+mod memory;
 mod processor;
 #[cfg(test)]
 mod sample;
@@ -36,6 +37,7 @@ pub use forecast::{Forecast, ForecastLine};
 use crate::roles::head::balance::grain;
 use figures::{HostFigures, Pool};
 use traffic::Traffic;
+pub use traffic::mean_chunk_bytes;
 
 /// A run that is to be planned.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,8 @@ pub struct Plan {
     pub forecasts: Vec<Forecast>,
     /// Which of them to take.
     pub best: usize,
+    /// What was left out because memory is too short for it, in words.
+    pub left_out: Vec<String>,
 }
 
 /// What changes what is learnt has to save so much of the time.
@@ -67,9 +71,14 @@ impl Plan {
     pub fn make(question: &Question<'_>, pool: &Pool) -> Result<Self> {
         ensure!(!pool.hosts.is_empty(), "the pool has no hosts");
         let samples = question.dataset.train.len();
-        let fastest = fastest(question, &pool.hosts);
-        let candidates = candidate::candidates(question.settings, question.text, samples, &fastest);
-        Self::among(question, &pool.hosts, &candidates)
+        let (fastest, mut left_out) = memory::able(fastest(question, &pool.hosts), &pool.hosts);
+        ensure!(!fastest.is_empty(), "no host has the memory for this run: {}", left_out.join("; "));
+        let mut candidates = candidate::candidates(question.settings, question.text, samples, &fastest);
+        // Where some do not fit, more do not either.
+        let misfit = |candidate: &Candidate| memory::misfit(candidate, &pool.hosts);
+        left_out.extend(candidates.iter().filter_map(misfit).min().map(|(_, why)| why));
+        candidates.retain(|candidate| misfit(candidate).is_none());
+        Ok(Self { left_out, ..Self::among(question, &pool.hosts, &candidates)? })
     }
 
     /// Forecasts some candidates.
@@ -84,7 +93,7 @@ impl Plan {
         let mut forecasts: Vec<Forecast> = candidates.par_iter().map(forecast).collect::<Result<_>>()?;
         forecasts.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let best = best(&forecasts);
-        Ok(Self { forecasts, best })
+        Ok(Self { forecasts, best, left_out: Vec::new() })
     }
 
     pub fn best(&self) -> &Forecast {

@@ -27,6 +27,8 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
             together: none,
             codecs: vec![codec("none"), codec("f16"), codec("int8")],
             hop_s: 0.0,
+            memory_mb: None,
+            crowds: Vec::new(),
             factors: [none; 3],
         },
         link: LinkFigures { up: rate, down: rate, burst, latency_s: 0.0, send: free, receive: free },

@@ -27,6 +27,8 @@ pub(super) struct Manner {
     /// Its share of a round; who rests has none.
     pub batch: usize,
     pub steps: u64,
+    /// How many steps are made while the exchange before them goes on.
+    pub delay: u64,
     pub overlaps: bool,
     pub compression: Compression,
     /// Whether all travels as it is in this round.
@@ -48,27 +50,46 @@ pub(super) fn round(host: &HostFigures, manner: &Manner, random: &mut Random) ->
         Work { core_s: step.core_s * times, ..step }
     };
     let mut stages = Vec::new();
+    let factors = matches!(manner.compression, Compression::PowerSgd(_)) && !manner.exact;
+    let settled = like.map_or(&[][..], |like| like.settled.as_slice());
     if manner.steps > 1 {
-        for _ in 0..manner.steps {
-            stages.extend([Stage::Work(draw()), Stage::Work(work.update)]);
+        let ahead = if manner.exact || factors { 0 } else { manner.delay };
+        let mut steps = (0..manner.steps).map(|_| draw());
+        if ahead > 0 {
+            stages.push(Stage::Advance { exchange: 0, settled_from: 0 });
+        }
+        for step in steps.by_ref().take(ahead as usize) {
+            by_layers(&mut stages, step, settled.iter().map(|&(_, part)| (0, part)));
+            stages.extend([Stage::Advance { exchange: 0, settled_from: 0 }, Stage::Work(work.update)]);
+        }
+        // A round begins with the exchange of the one before, where steps are made ahead.
+        let rest: Vec<Stage> = steps.flat_map(|step| [Stage::Work(step), Stage::Work(work.update)]).collect();
+        if ahead == 0 {
+            stages.extend(rest.iter().copied());
         }
         exchange(&mut stages, host, manner);
         stages.push(Stage::Work(work.together));
+        if ahead > 0 {
+            stages.extend(rest);
+        }
         return stages;
     }
-    let step = draw();
-    let factors = matches!(manner.compression, Compression::PowerSgd(_)) && !manner.exact;
-    let settled = like.map_or(&[][..], |like| like.settled.as_slice());
+    by_layers(&mut stages, draw(), settled.iter().copied().filter(|_| manner.overlaps && !factors));
+    exchange(&mut stages, host, manner);
+    stages.push(Stage::Work(work.update));
+    stages
+}
+
+/// A step that looks after the exchange whenever some of its work is done: from where on a gradient may leave, and after
+/// which part.
+fn by_layers(stages: &mut Vec<Stage>, step: Work, settled: impl Iterator<Item = (usize, f64)>) {
     let mut done = 0.0;
-    for &(settled_from, part) in settled.iter().filter(|_| manner.overlaps && !factors) {
+    for (settled_from, part) in settled {
         stages.push(Stage::Work(Work { core_s: step.core_s * (part - done), ..step }));
         stages.push(Stage::Advance { exchange: 0, settled_from });
         done = part;
     }
     stages.push(Stage::Work(Work { core_s: step.core_s * (1.0 - done), ..step }));
-    exchange(&mut stages, host, manner);
-    stages.push(Stage::Work(work.update));
-    stages
 }
 
 /// The exchange itself: of factors there are two, with computing around them.

@@ -58,7 +58,7 @@ fn hosts(count: usize, rate: f64) -> Vec<HostFigures> {
 
 fn candidate(arch: Arch, workers: usize) -> Candidate {
     let hosts = (0..workers).collect();
-    Candidate { arch, hosts, head: 0, compression: Compression::None, local_steps: 1 }
+    Candidate { arch, hosts, head: 0, compression: Compression::None, local_steps: 1, delay: 0 }
 }
 
 #[track_caller]
@@ -159,7 +159,36 @@ fn fewer_bytes_and_rarer_exchanges_take_less() {
     near((f16 - 5.0) / (none - 5.0), 0.5, 0.1);
     near((int8 - 5.0) / (none - 5.0), 0.25, 0.1);
     assert!(of(Compression::None, 5) < none / 2.0);
+    let ahead = Candidate { local_steps: 5, delay: 4, ..candidate(Arch::Allreduce, 4) };
+    let hidden = scene.forecast(&pool, &ahead).seconds;
+    assert!(hidden < of(Compression::None, 5) * 0.8, "{hidden}");
     assert!(of(Compression::PowerSgd(2), 1) < int8);
+}
+
+#[test]
+fn hosts_without_the_memory_for_a_worker_are_left_out_and_named() {
+    let scene = Scene::new(RUN);
+    let mut pool = Pool { of: String::new(), hosts: hosts(4, scene.gradient_bytes()) };
+    pool.hosts.iter_mut().for_each(|host| (host.memory_mb, host.work.memory_mb) = (Some(1000), Some(400.0)));
+    let most = |pool: &Pool| {
+        let plan = Plan::make(&scene.question(), pool).expect("a plan");
+        let workers = plan.forecasts.iter().map(|forecast| forecast.candidate.workers()).max();
+        (workers, plan.left_out)
+    };
+    assert_eq!(most(&pool), (Some(4), Vec::new()));
+    pool.hosts[1].memory_mb = Some(300);
+    let (workers, left_out) = most(&pool);
+    assert_eq!(workers, Some(3));
+    assert_eq!(left_out, ["pi1 has 300 MB of memory, and a worker takes 400 MB"]);
+    // Three of them are on one machine, whose memory is for two.
+    pool.hosts.iter_mut().for_each(|host| host.machine = "lab".to_owned());
+    pool.hosts[1].memory_mb = Some(1000);
+    let (workers, left_out) = most(&pool);
+    assert_eq!(workers, Some(2));
+    assert_eq!(left_out, ["3 workers on one machine take 1200 MB, and it has 1000 MB"]);
+    pool.hosts.iter_mut().for_each(|host| host.memory_mb = Some(100));
+    let error = Plan::make(&scene.question(), &pool).expect_err("no host").to_string();
+    assert!(error.contains("has 100 MB of memory, and a worker takes 400 MB"), "{error}");
 }
 
 #[test]

@@ -131,7 +131,7 @@ enum Happening {
 
 impl World {
     /// With these hosts, and for every process the host that it is on.
-    pub(super) fn new(hosts: &[&HostFigures], processes: &[usize]) -> Self {
+    pub(super) fn new(hosts: &[HostFigures], processes: &[usize]) -> Self {
         let mut names: Vec<&str> = hosts.iter().map(|figures| figures.machine.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -140,7 +140,7 @@ impl World {
                 hosts.iter().find(|figures| figures.machine == *name).map_or(1, |figures| figures.cores);
             Machine::new(cores as f64)
         };
-        let host = |figures: &&HostFigures| {
+        let host = |figures: &HostFigures| {
             let lane = |rate: f64| Lane { rate: rate.max(1.0), burst: figures.link.burst, through: f64::MIN };
             SimulatedHost {
                 machine: names.binary_search(&figures.machine.as_str()).unwrap_or(0),
@@ -358,7 +358,7 @@ mod tests {
     /// When frames arrive that hosts send to others at once, each with 1000 bytes, over links of 1000 bytes a second.
     fn arrivals(burst: f64, frames: &[(usize, usize)]) -> Vec<f64> {
         let figures: Vec<HostFigures> = (0..3).map(|i| sample::host(&format!("pi{i}"), 1e3, burst)).collect();
-        let mut world = World::new(&figures.iter().collect::<Vec<_>>(), &[0, 1, 2]);
+        let mut world = World::new(&figures, &[0, 1, 2]);
         while world.awake.pop_front().is_some() {}
         for (chunk, &(from, to)) in frames.iter().enumerate() {
             let chunk = chunk as u32;

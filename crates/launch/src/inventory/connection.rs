@@ -7,7 +7,8 @@ use super::Host;
 use super::error::{InventoryError, short};
 use super::graph::{Graph, HostId};
 use super::pattern;
-use super::variables::{VariableValue, Variables};
+use super::variables::{Variable, VariableValue, Variables};
+use super::watts::HostWatts;
 use super::words;
 
 /// More nodes than a machine has cores.
@@ -44,6 +45,7 @@ pub(super) fn host(path: &Path, graph: &Graph, id: HostId) -> Result<Host, Inven
         key: said
             .text(&["ansible_private_key_file", "ansible_ssh_private_key_file"], |text| said.key(text))?,
         slots: said.text(&["slots"], slots)?.unwrap_or(1),
+        watts: said.watts()?,
         ssh_args,
     })
 }
@@ -78,10 +80,26 @@ impl Said<'_> {
             VariableValue::Encrypted => {
                 Err("is encrypted by ansible-vault; write it in the clear".to_owned())
             }
-            VariableValue::Compound => Err("expected text, found a list or mapping".to_owned()),
+            VariableValue::Mapping(_) | VariableValue::List => {
+                Err("expected text, found a list or mapping".to_owned())
+            }
         };
-        let wrong = |message: String| variable.place.wrong(format!("host `{}`: {key}: {message}", self.name));
-        read.map(Some).map_err(wrong)
+        read.map(Some).map_err(|message| self.wrong(key, variable, message))
+    }
+
+    fn wrong(&self, key: &str, variable: &Variable, message: String) -> InventoryError {
+        variable.place.wrong(format!("host `{}`: {key}: {message}", self.name))
+    }
+
+    /// A mapping, or its short form as text.
+    fn watts(&self) -> Result<Option<HostWatts>, InventoryError> {
+        match self.variables.last_of(&["watts"]) {
+            Some((key, variable @ Variable { value: VariableValue::Mapping(pairs), .. })) => {
+                let watts = HostWatts::of_pairs(pairs);
+                watts.map(Some).map_err(|message| self.wrong(key, variable, message))
+            }
+            _ => self.text(&["watts"], HostWatts::of_text),
+        }
     }
 
     /// Fills in the two templates that need nothing but the inventory; any other needs Ansible.

@@ -44,8 +44,15 @@ pub(super) fn value(node: &YamlNode) -> VariableValue {
         YamlData::Scalar(_) => {
             text(node).map_or(VariableValue::Encrypted, |text| VariableValue::Text(text.to_owned()))
         }
-        YamlData::List(_) | YamlData::Map(_) => VariableValue::Compound,
+        YamlData::List(_) => VariableValue::List,
+        YamlData::Map(entries) => VariableValue::Mapping(pairs(entries)),
     }
+}
+
+/// The keys of a mapping, and their values where those are text.
+pub(super) fn pairs(entries: &[YamlEntry]) -> Vec<(String, Option<String>)> {
+    let pair = |entry: &YamlEntry| (entry.key.clone(), text(&entry.value).map(str::to_owned));
+    entries.iter().map(pair).collect()
 }
 
 /// The text of a scalar, unless it is empty or only ansible-vault can read it.

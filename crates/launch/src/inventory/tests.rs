@@ -22,6 +22,9 @@ fn words(host: &Host) -> String {
     if host.slots != 1 {
         words += &format!(" x{}", host.slots);
     }
+    if let Some(watts) = host.watts {
+        words += &format!(" {watts} W");
+    }
     if let Some(key) = &host.key {
         words += &format!(" key={}", key.file_name().unwrap_or_default().to_string_lossy());
     }
@@ -155,6 +158,17 @@ fn listings() {
     check("{\"pool\": [\"a\", \"b\"]}", "a, b");
     check("{\"_meta\": {\"hostvars\": {\"a\": {\"ansible_port\": 1}}}}", "a=a:1");
     check("{\"g\": {\"hosts\": [\"a\"], \"vars\": {\"ansible_user\": \"u\"}}}", "a=u@a");
+}
+
+#[test]
+fn watts() {
+    check("pi1 slots=2 watts=2.7,6.4\npi2\n", "pi1 x2 2.7,6.4 W, pi2");
+    check(
+        "[pool]\npi1\npi2 watts='{idle: 3, full: 7}'\n[pool:vars]\nwatts=2.7,6.4\n",
+        "pi1 2.7,6.4 W, pi2 3,7 W",
+    );
+    check("pool:\n  hosts:\n    pi1: {watts: {idle: 2.7, full: 6.4}}\n    pi2:\n", "pi1 2.7,6.4 W, pi2");
+    check("{\"_meta\": {\"hostvars\": {\"a\": {\"watts\": {\"idle\": 1, \"full\": 2}}}}}", "a 1,2 W");
 }
 
 #[test]

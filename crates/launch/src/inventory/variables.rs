@@ -6,7 +6,7 @@ use bonfire_yaml::YamlPlace;
 
 use super::error::InventoryError;
 
-/// The variables that tell how to reach a host; all others are not kept. Of two names for the same, the later one in
+/// The variables that tell how to reach a host and what it is; all others are not kept. Of two names for the same, the later one in
 /// this list counts more, as with Ansible.
 pub(super) const KNOWN: &[&str] = &[
     "ansible_connection",
@@ -23,6 +23,7 @@ pub(super) const KNOWN: &[&str] = &[
     "ansible_ssh_common_args",
     "ansible_ssh_extra_args",
     "slots",
+    "watts",
 ];
 
 /// Where something was given.
@@ -51,8 +52,9 @@ pub(super) enum VariableValue {
     Nothing,
     /// By ansible-vault.
     Encrypted,
-    /// A list or a mapping.
-    Compound,
+    /// A mapping: its keys, and their values where those are text.
+    Mapping(Vec<(String, Option<String>)>),
+    List,
 }
 
 /// A variable that was set, and where.

@@ -3,14 +3,16 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use bonfire_cluster::bench::link::LinkSpeed;
-use bonfire_cluster::plan::figures::{HostFigures, LinkFigures, Pool, Power};
-use bonfire_launch::{CheckedFleet, WaySaid};
-use bonfire_report::{EnergyLabel, number};
+use bonfire_cluster::bench::mesh::MeshSpeed;
+use bonfire_cluster::plan::figures::{HostFigures, Pool, Power};
+use bonfire_cluster::plan::mean_chunk_bytes;
+use bonfire_launch::{CheckedFleet, MeshSaid, WaySaid};
+use bonfire_report::{EnergyLabel, Watts, number};
 use serde::de::DeserializeOwned;
 
 use super::super::setup::install;
 use super::PlannedRun;
+use super::links::{self, Mesh, Way};
 use super::pool::{excerpt, task};
 use crate::failure::Failed;
 use crate::terminal::say;
@@ -42,7 +44,8 @@ pub(crate) fn measure_fleet(fleet: &mut CheckedFleet, run: &PlannedRun, quiet: b
             said.and_then(|said| read(&said)).with_context(|| unmeasured(&name))?;
         let facts = fleet.checkups()[number].facts.as_ref();
         figures.memory_mb = facts.and_then(|facts| facts.memory_mb);
-        let given = run.settings.file.watts.map(|watts| Power { watts, label: EnergyLabel::Given });
+        let own = fleet.host(number).watts.map(|watts| Watts { idle: watts.idle, full: watts.full });
+        let given = own.or(run.settings.file.watts).map(|watts| Power { watts, label: EnergyLabel::Given });
         figures.power = given.or(figures.power);
         figures.name = name;
         hosts.push((number, figures));
@@ -50,11 +53,11 @@ pub(crate) fn measure_fleet(fleet: &mut CheckedFleet, run: &PlannedRun, quiet: b
     hosts.sort_by_key(|(number, _)| *number);
     let ways = fleet.call_in_pairs(&["host", "answer-link"], &["host", "measure-link"], TIME);
     let ways = ways.iter().map(|way| read_way(way, fleet)).collect::<Result<Vec<_>>>()?;
-    for (number, figures) in &mut hosts {
-        if let Some(link) = link(&ways, *number) {
-            figures.link = link;
-        }
-    }
+    let frame = serde_json::json!({"bytes": mean_chunk_bytes(&run.layout)});
+    let mesh = fleet.call_all_at_once(&["host", "answer-link"], &["host", "measure-mesh"], (&frame, TIME));
+    let mesh = mesh.map_err(|trouble| anyhow!(trouble.to_string())).context("the ways between all hosts")?;
+    let mesh = mesh.iter().map(|mesh| read_mesh(mesh, fleet)).collect::<Result<Vec<_>>>()?;
+    links::take(&mut hosts, &ways, &mesh);
     if !quiet {
         let count = number::of(hosts.len() as u64, "host");
         say(&format!("measured {count} in {}", number::seconds(started.elapsed().as_secs_f64())));
@@ -70,9 +73,6 @@ fn unmeasured(name: &str) -> Failed {
     Failed(format!("{name} cannot be measured"))
 }
 
-/// A way between two hosts, by their numbers.
-type Way = (usize, usize, LinkSpeed);
-
 fn read_way(way: &WaySaid, fleet: &CheckedFleet) -> Result<Way> {
     let names = fleet.checkups();
     let words = format!("the way from {} to {}", names[way.from].host, names[way.to].host);
@@ -81,54 +81,9 @@ fn read_way(way: &WaySaid, fleet: &CheckedFleet) -> Result<Way> {
     Ok((way.from, way.to, speed))
 }
 
-/// What a host's link carries, by the ways that it is an end of: what the better of its partners got through.
-fn link(ways: &[Way], host: usize) -> Option<LinkFigures> {
-    let (mut found, mut seen): (Option<LinkFigures>, f64) = (None, 0.0);
-    for &(from, _, speed) in ways.iter().filter(|(from, to, _)| *from == host || *to == host) {
-        let (up, down) = if from == host { (speed.up, speed.down) } else { (speed.down, speed.up) };
-        let found = found.get_or_insert(LinkFigures {
-            up,
-            down,
-            burst: speed.burst,
-            latency_s: speed.latency_s,
-            send: speed.send,
-            receive: speed.receive,
-        });
-        if up + down > seen {
-            (seen, found.burst) = (up + down, speed.burst);
-        }
-        found.up = found.up.max(up);
-        found.down = found.down.max(down);
-        found.latency_s = found.latency_s.min(speed.latency_s);
-        if from == host {
-            // Measured here, and not by the other side.
-            (found.send, found.receive) = (speed.send, speed.receive);
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bonfire_cluster::plan::figures::FrameFigures;
-
-    #[test]
-    fn a_link_is_as_good_as_its_best_partner_lets_it_be() {
-        let frame = FrameFigures { frame_s: 0.0, byte_s: 0.0 };
-        let speed = |up, down, latency_s| LinkSpeed {
-            latency_s,
-            up_alone: up,
-            down_alone: down,
-            up,
-            down,
-            burst: 0.0,
-            send: frame,
-            receive: frame,
-        };
-        let ways = [(0, 1, speed(10.0, 9.0, 0.3)), (2, 0, speed(90.0, 80.0, 0.1))];
-        let found = link(&ways, 0).expect("a link");
-        assert_eq!((found.up, found.down, found.latency_s), (80.0, 90.0, 0.1));
-        assert!(link(&ways, 3).is_none());
-    }
+fn read_mesh(mesh: &MeshSaid, fleet: &CheckedFleet) -> Result<Mesh> {
+    let words = || unmeasured(&format!("the ways from {}", fleet.checkups()[mesh.from].host));
+    let said = mesh.said.as_ref().map_err(|trouble| anyhow!(trouble.to_string()));
+    let speed: MeshSpeed = said.and_then(|said| read(said)).with_context(words)?;
+    Ok(Mesh { from: mesh.from, to: mesh.to.clone(), speed })
 }

@@ -1,3 +1,4 @@
+mod links;
 pub(crate) mod measured;
 mod page;
 mod pool;

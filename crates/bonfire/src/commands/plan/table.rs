@@ -106,7 +106,8 @@ pub(super) fn sentences(plan: &Plan, pool: &Pool, advice: Option<&Advice>) -> Ve
         Some(Advice { change, times }) => format!("What would help most: {change}: {times:.1} times."),
         None => "Nothing that can be bought would help much.".to_owned(),
     };
-    vec![first, second]
+    let left_out = plan.left_out.iter().map(|why| format!("Left out: {why}."));
+    [first, second].into_iter().chain(left_out).collect()
 }
 
 #[cfg(test)]

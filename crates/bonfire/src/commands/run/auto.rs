@@ -38,6 +38,7 @@ pub(super) fn choose(args: &RunOnHostsArgs, hosts: &[Host]) -> Result<Chosen> {
     let plan = Plan::make(&run.question(), &pool)?;
     let best = plan.best();
     if !quiet {
+        plan.left_out.iter().for_each(|why| say(&format!("left out: {why}")));
         let (words, seconds) = (best.candidate.in_words(&pool.hosts), best.seconds);
         say(&format!("chose {words}: {seconds:.2} s an epoch by the plan"));
     }
@@ -172,6 +173,7 @@ mod tests {
             hosts: Vec::new(),
             compression: "none".to_owned(),
             local_steps: 1,
+            delay: 0,
             seconds_per_epoch: computing_s + wire_s + waiting_s,
             computing_s,
             wire_s,

@@ -117,7 +117,7 @@ pub(crate) fn run(args: &RunOnHostsArgs) -> Result<ExitCode> {
     let list = RunList::open()?;
     let fleet = args.fleet.check(hosts, data.as_ref().map_or(0, |data| data.bytes))?;
     let (fleet, places) = assign(args, &mut plan, fleet, comeback.as_ref())?;
-    let spec = plan.spec(args, data, &fleet.checkups()[places[0]], comeback.as_ref())?;
+    let spec = plan.spec(args, data, &fleet, (places[0], comeback.as_ref()))?;
     let interrupts = count_ctrl_c()?;
     let mut live = spec.start(fleet, &places, list, interrupts, &mut warn).map_err(|error| {
         comeback.iter().for_each(|run| run.give_over(false));

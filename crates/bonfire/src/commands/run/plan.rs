@@ -101,8 +101,8 @@ impl RunPlan {
         &self,
         args: &RunOnHostsArgs,
         data: Option<Shipment>,
-        head_host: &Checkup,
-        comeback: Option<&Comeback>,
+        fleet: &CheckedFleet,
+        (head_host, comeback): (usize, Option<&Comeback>),
     ) -> Result<RunSpec> {
         let runs = Path::new("runs");
         let path = RunFolder::default_path(runs, &self.settings.file.name, SystemTime::now());
@@ -118,7 +118,11 @@ impl RunPlan {
             out: out.unwrap_or_else(|| runs.join(&id)),
             id,
             roles: self.roles.clone(),
-            head_arguments: self.head_arguments(args, data.as_ref(), head_host)?,
+            head_arguments: self.head_arguments(
+                args,
+                data.as_ref(),
+                (&fleet.checkups()[head_host], fleet.host(head_host)),
+            )?,
             head_files,
             node_arguments,
             ticket: TICKET_FORMAT,
@@ -137,7 +141,7 @@ impl RunPlan {
         &self,
         args: &RunOnHostsArgs,
         data: Option<&Shipment>,
-        host: &Checkup,
+        (checkup, host): (&Checkup, &Host),
     ) -> Result<Vec<String>> {
         let mut set = self.set.clone();
         let works = self.roles[0].leads_as().is_some();
@@ -149,7 +153,7 @@ impl RunPlan {
             set.push(format!("{key}={}", serde_json::to_string(&data.place())?));
         }
         // Of both kinds of addresses, where the host has such.
-        let any = if host.has_v6() { "[::]" } else { "0.0.0.0" };
+        let any = if checkup.has_v6() { "[::]" } else { "0.0.0.0" };
         let listen = format!("{any}:{}", args.port);
         let what = match args.resume.is_some() {
             true => ["--resume", RUN_FOLDER, "--new-ticket"],
@@ -157,9 +161,10 @@ impl RunPlan {
         };
         let access = ["--ticket-file", TICKET, "--listen", &listen];
         let words = ["head"].into_iter().chain(what).chain(access);
-        let name = works.then_some(["--name", &host.host]).into_iter().flatten();
+        let name = works.then_some(["--name", &host.name]).into_iter().flatten();
         let set = set.iter().flat_map(|set| ["--set", set]);
-        Ok(words.chain(name).chain(set).map(str::to_owned).collect())
+        let words = words.chain(name).chain(set).map(str::to_owned);
+        Ok(words.chain(watts_arguments(host)).collect())
     }
 
     /// Wrong input that only the head could see, such as data that are not there, is wrong input here.
@@ -196,11 +201,15 @@ fn check_shares(settings: &Settings, hosts: &[Host]) -> Result<()> {
     }
 }
 
-fn node_arguments(rank: usize, host: &str) -> Vec<String> {
+fn node_arguments(rank: usize, name: &str, host: &Host) -> Vec<String> {
     let rank = rank.to_string();
-    ["node", "--ticket-file", TICKET, "--rank", &rank, "--name", host, "--patience", "60"]
-        .map(str::to_owned)
-        .into()
+    let words = ["node", "--ticket-file", TICKET, "--rank", &rank, "--name", name, "--patience", "60"];
+    words.map(str::to_owned).into_iter().chain(watts_arguments(host)).collect()
+}
+
+/// What the inventory says that a host takes.
+fn watts_arguments(host: &Host) -> impl Iterator<Item = String> {
+    host.watts.into_iter().flat_map(|watts| ["--watts".to_owned(), watts.to_string()])
 }
 
 const TICKET_FORMAT: TicketFormat = TicketFormat {

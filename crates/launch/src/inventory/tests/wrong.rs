@@ -44,6 +44,22 @@ fn groups_that_are_not_there() {
 }
 
 #[test]
+fn watts() {
+    check(
+        "[pool]\npi1\npi2 watts=-1,5\n",
+        "hosts:3: host `pi2`: watts: idle must be from 0 to 100000, found `-1`",
+    );
+    check(
+        "pool:\n  hosts:\n    pi1:\n      watts: {idle: 6, full: 5}\n",
+        "hosts:4: host `pi1`: watts: full must be from 6, as when it is idle, to 100000, found `5`",
+    );
+    check(
+        "pool:\n  hosts:\n    pi1:\n  vars:\n    watts: [1, 2]\n",
+        "hosts:5: host `pi1`: watts: expected text, found a list or mapping",
+    );
+}
+
+#[test]
 fn ini() {
     check("[pool]\npi1\n\npi[1:3\n", "hosts:4: the range of `pi[1:3` lacks its `]`");
     check("[pool]\npi[1:20000]\n", "hosts:2: the range `[1:20000]` stands for more than 10000 hosts");
