@@ -26,7 +26,8 @@ pub(super) struct Manner {
     pub threads: usize,
     /// Its share of a round; who rests has none.
     pub batch: usize,
-    pub steps: u64,
+    /// How many steps it makes by itself, where rounds are of several.
+    pub steps: Option<u64>,
     pub overlaps: bool,
     pub compression: Compression,
     /// Whether all travels as it is in this round.
@@ -48,8 +49,8 @@ pub(super) fn round(host: &HostFigures, manner: &Manner, random: &mut Random) ->
         Work { core_s: step.core_s * times, ..step }
     };
     let mut stages = Vec::new();
-    if manner.steps > 1 {
-        for _ in 0..manner.steps {
+    if let Some(steps) = manner.steps {
+        for _ in 0..steps {
             stages.extend([Stage::Work(draw()), Stage::Work(work.update)]);
         }
         exchange(&mut stages, host, manner);
