@@ -48,7 +48,7 @@ impl Cut {
     }
 
     /// Which of so many samples are this part's: dealt out like cards, to who has more of them more often.
-    fn places(&self, samples: usize) -> impl Iterator<Item = usize> {
+    pub fn places(&self, samples: usize) -> impl Iterator<Item = usize> {
         let (counts, own) = (self.counts(samples), self.place as usize);
         // A part's card k of n would lie at (2k + 1) / 2n of the way through all.
         (0..counts[own]).map(move |card| {

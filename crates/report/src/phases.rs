@@ -213,7 +213,8 @@ mod tests {
     #[test]
     fn says_who_is_waited_for() {
         use Phase::{Apply, Backward, Encode, Forward, Wait};
-        let fast = |name| line(name, &[(Forward, 1.5), (Backward, 2.5), (Apply, 0.5), (Encode, 0.5), (Wait, 5.0)]);
+        let fast =
+            |name| line(name, &[(Forward, 1.5), (Backward, 2.5), (Apply, 0.5), (Encode, 0.5), (Wait, 5.0)]);
         let slow = line("pi3", &[(Forward, 3.0), (Backward, 6.0), (Apply, 0.5), (Encode, 0.5)]);
         let text = sentence(vec![fast("pi1"), fast("pi2"), slow]);
         assert_eq!(text.as_deref(), Some("62 % computing, 33 % waiting for pi3, 5 % wire"));

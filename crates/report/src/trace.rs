@@ -135,7 +135,10 @@ mod tests {
         }
         let named = spans.iter().filter(|span| span["ph"] == "M").count();
         assert_eq!(named, ends.len(), "every track has a name");
-        assert!(spans.iter().any(|span| span["name"] == "backward" && span["dur"] == 1_250_000), "{spans:#?}");
+        assert!(
+            spans.iter().any(|span| span["name"] == "backward" && span["dur"] == 1_250_000),
+            "{spans:#?}"
+        );
         assert!(spans.iter().any(|span| span["name"] == "lost" && span["ph"] == "i"));
     }
 }

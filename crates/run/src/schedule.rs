@@ -213,6 +213,11 @@ impl Pace {
         Self { after, steps }
     }
 
+    /// How many batches a worker has in a round, if all have as many.
+    pub fn steps_in(self, round: u64) -> u64 {
+        if round > self.after { self.steps } else { 1 }
+    }
+
     /// How many batches a worker has after so many rounds.
     fn batches(self, rounds: u64) -> u64 {
         let later = rounds.saturating_sub(self.after);

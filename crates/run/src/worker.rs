@@ -185,12 +185,17 @@ impl ModelCopy {
         self.tally = Tally::default();
         let (tally, forward_done) = (&mut self.tally, &mut self.forward_done);
         *forward_done = None;
-        self.model.gradient_by_layers(parameters, &self.batch, seed, gradient, tally, &mut |gradient, from| {
-            match forward_done {
+        self.model.gradient_by_layers(
+            parameters,
+            &self.batch,
+            seed,
+            gradient,
+            tally,
+            &mut |gradient, from| match forward_done {
                 None => *forward_done = Some(Instant::now()),
                 Some(_) => settled(gradient, from),
-            }
-        });
+            },
+        );
     }
 
     /// Measures one of the parts of the samples.

@@ -11,9 +11,11 @@ mod tests;
 pub use change::{Change, Held, Move, Why};
 pub use cost::Took;
 use cost::{Cost, Times};
+pub use split::whole_steps;
 use split::{Bounds, by_weights, equal_finish, last_finish};
 
-/// How shares follow the times of rounds.
+/// How shares follow the times of rounds. Where workers make several steps a round, each of the same batch, shares are
+/// counted in steps instead of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Of a worker, if all have as much: the shares of n workers are together n times that, always.
@@ -130,12 +132,35 @@ impl Balancer {
         (self.begin, self.moved, self.checked) = (round, round, 0);
     }
 
+    /// After `round`, rounds are of another length: `batch` and `grain` of the rule, and so shares, are in another
+    /// measure, and what rounds took before tells nothing. Shares keep their proportions as [`whole_steps`] has them.
+    pub fn measure_anew(&mut self, rule: Rule, round: u64) {
+        self.rule = rule;
+        let shares: Vec<u32> = self.workers.values().map(|sharer| sharer.share).collect();
+        let shares = whole_steps(&shares, self.samples_of(shares.len()));
+        for (sharer, share) in self.workers.values_mut().zip(shares) {
+            (sharer.share, sharer.most, sharer.last) = (share, None, 0);
+            sharer.times.forget_up_to(round);
+        }
+        (self.begin, self.moved, self.checked) = (round, round, 0);
+    }
+
+    /// When shares may move.
+    pub fn when(&self) -> When {
+        self.rule.when
+    }
+
+    /// Who goes on together.
+    pub fn workers(&self) -> impl Iterator<Item = u64> {
+        self.workers.keys().copied()
+    }
+
     /// Whether it is these workers that go on together.
     pub fn is_of(&self, workers: &[u64]) -> bool {
         workers.len() == self.workers.len() && workers.iter().all(|worker| self.workers.contains_key(worker))
     }
 
-    /// How many samples of a round a worker has; as many as all if it is not one of these.
+    /// How many samples of a round a worker has; as many as the others if it is not one of these.
     pub fn share(&self, worker: u64) -> u32 {
         self.workers.get(&worker).map_or(self.rule.batch, |sharer| sharer.share)
     }

@@ -129,7 +129,7 @@ pub(super) fn forecast(
     let exact = exchanges.len();
     exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
     let hosts = places.iter().map(|&host| crowded(host, candidate, pool)).collect();
-    let shares = vec![settings.file.batch_size; workers];
+    let shares = vec![settings.file.batch_size * candidate.local_steps as usize; workers];
     let mut scene = Scene { candidate, settings, hosts, processes, shares, exchanges, exact };
     let played = scene.settle(grain);
     let (updates, exact_rounds) = rounds(settings, samples);
@@ -205,10 +205,11 @@ impl Scene<'_> {
         let mut random = Random::at(self.settings.file.seed, &[worker as u64]);
         let round = |number: usize| {
             let exact = self.is_exact(number);
+            let (batch, steps) = self.steps(worker);
             let manner = Manner {
                 threads: self.threads(host),
-                batch: self.shares[worker],
-                steps: self.candidate.local_steps,
+                batch,
+                steps,
                 delay: self.candidate.delay,
                 overlaps: self.settings.file.overlap && self.exchanges_over_links(),
                 compression: self.candidate.compression,
@@ -218,6 +219,16 @@ impl Scene<'_> {
             (round(&self.hosts[host], &manner, &mut random), of)
         };
         (0..self.rounds()).map(round).collect()
+    }
+
+    pub(super) fn local_steps(&self) -> u64 {
+        self.candidate.local_steps
+    }
+
+    /// How many samples a worker trains on at a time, and how often in a round, where it does so by itself.
+    pub(super) fn steps(&self, worker: usize) -> (usize, Option<u64>) {
+        let (share, batch) = (self.shares[worker], self.settings.file.batch_size);
+        if self.local_steps() > 1 { (batch, Some((share / batch) as u64)) } else { (share, None) }
     }
 
     fn exchanges_over_links(&self) -> bool {

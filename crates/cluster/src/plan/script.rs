@@ -26,7 +26,8 @@ pub(super) struct Manner {
     pub threads: usize,
     /// Its share of a round; who rests has none.
     pub batch: usize,
-    pub steps: u64,
+    /// How many steps it makes by itself, where rounds are of several.
+    pub steps: Option<u64>,
     /// How many steps are made while the exchange before them goes on.
     pub delay: u64,
     pub overlaps: bool,
@@ -52,9 +53,9 @@ pub(super) fn round(host: &HostFigures, manner: &Manner, random: &mut Random) ->
     let mut stages = Vec::new();
     let factors = matches!(manner.compression, Compression::PowerSgd(_)) && !manner.exact;
     let settled = like.map_or(&[][..], |like| like.settled.as_slice());
-    if manner.steps > 1 {
+    if let Some(steps) = manner.steps {
         let ahead = if manner.exact || factors { 0 } else { manner.delay };
-        let mut steps = (0..manner.steps).map(|_| draw());
+        let mut steps = (0..steps).map(|_| draw());
         if ahead > 0 {
             stages.push(Stage::Advance { exchange: 0, settled_from: 0 });
         }

@@ -16,8 +16,7 @@ impl Scene<'_> {
             ShareRule::Named(_) => When::Never,
             ShareRule::Auto | ShareRule::Once | ShareRule::Every(_) => When::Drift,
         };
-        let batch = self.settings.file.batch_size as u32;
-        let mut balancer = Balancer::new(Rule { batch, grain, when });
+        let mut balancer = Balancer::new(self.rule(grain, when));
         let weights: Vec<_> = (0..workers).map(|worker| (worker as u64, self.weight(worker))).collect();
         balancer.form(&weights, 0);
         self.take_shares(&balancer);
@@ -37,6 +36,19 @@ impl Scene<'_> {
         played
     }
 
+    /// As heads have it: a share is of the steps of a round, where there are several.
+    fn rule(&self, grain: u32, when: When) -> Rule {
+        match self.local_steps() {
+            1 => Rule { batch: self.settings.file.batch_size as u32, grain, when },
+            steps => Rule { batch: steps as u32, grain: 1, when },
+        }
+    }
+
+    /// How many samples one of a share is.
+    fn samples_of_one(&self) -> usize {
+        if self.local_steps() > 1 { self.settings.file.batch_size } else { 1 }
+    }
+
     /// What the run file gives a worker, if it names shares.
     fn weight(&self, worker: usize) -> Option<f64> {
         let ShareRule::Named(weights) = &self.settings.shares else { return None };
@@ -45,16 +57,18 @@ impl Scene<'_> {
     }
 
     fn take_shares(&mut self, balancer: &Balancer) {
-        let share = |worker: usize| balancer.share(worker as u64) as usize;
+        let share = |worker: usize| balancer.share(worker as u64) as usize * self.samples_of_one();
         self.shares = (0..self.workers()).map(share).collect();
     }
 
     /// What a worker would tell of a round.
     fn took(&self, worker: usize, round: u64, played: &Played) -> Took {
         let (host, share) = (self.processes[worker], self.shares[worker]);
-        let step = self.hosts[host].work.step(self.threads(host), share);
-        let step_s = step.core_s / step.width.min(self.hosts[host].allowance);
+        let (batch, steps) = self.steps(worker);
+        let step = self.hosts[host].work.step(self.threads(host), batch);
+        let steps_s = steps.unwrap_or(1) as f64 * step.core_s / step.width.min(self.hosts[host].allowance);
         let seconds = played.busy[worker];
-        Took { round, samples: share as f64, seconds, fixed_s: (seconds - step_s).max(0.0) }
+        let samples = share as f64 / self.samples_of_one() as f64;
+        Took { round, samples, seconds, fixed_s: (seconds - steps_s).max(0.0) }
     }
 }

@@ -117,6 +117,10 @@ fn unequal_hosts_share_out_a_round_as_a_run_would() {
         check(" shares: equal,", arch, &[32, 32, 32], 2.0);
         check(" shares: {pi0: 2, pi1: 1, pi2: 1},", arch, &[48, 24, 24], 1.5);
     }
+    // Four steps of 32 a worker are twelve in all: five, five and two of those that take twice as long.
+    let scene = Scene::new(RUN);
+    let steps = Candidate { local_steps: 4, ..candidate(Arch::Allreduce, 3) };
+    assert_eq!(scene.forecast(&pool, &steps).shares, [160, 160, 64]);
 }
 
 #[test]

@@ -4,11 +4,11 @@ mod ahead;
 pub(crate) mod apart;
 pub(super) mod incoming;
 mod summing;
+mod tasks;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_data::Cut;
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
 use bonfire_run::schedule::{Due, RunSchedule};
 use bonfire_strategy::group;
@@ -16,7 +16,7 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Outbox, proto};
 
 use super::node::{Connections, Next};
-use crate::trainer::{Computed, Task, Trainer};
+use crate::trainer::{Computed, Trainer};
 use apart::Apart;
 use bonfire_exchange::codec::Coding;
 use bonfire_exchange::gradient_sums::GradientSums;
@@ -26,6 +26,7 @@ use bonfire_exchange::state::{Intake, Snapshot};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
 use incoming::{Giver, Heard, Incoming};
+use tasks::LocalStep;
 
 /// Takes part in the run's sums until the head has something else to do for this node.
 pub(crate) fn take_part(
@@ -127,21 +128,9 @@ struct Formed {
     servers: Vec<Outbox>,
     /// Whether the head wants to know what an exchange of nothing takes.
     is_measured: bool,
-    /// How many samples of a round each member has, where that is not as many for all.
+    /// How large the share of each member is beside the others', where that is not as large for all: of the samples of a
+    /// round, or of its steps.
     shares: Option<Vec<u32>>,
-}
-
-impl Formed {
-    /// What this member is to compute in a round, if anything: with unequal shares a part of what all have together.
-    fn task(&self, plan: &group::Plan, round: u64) -> Option<Task> {
-        let unit = plan.units_of(&self.view, round, self.index).next()?;
-        let Some(shares) = &self.shares else { return Some(unit.into()) };
-        let (first, members) = plan.together(&self.view, round, self.index)?;
-        let shares = shares[members.clone()].to_vec();
-        let differ = shares.iter().any(|share| *share != shares[0]);
-        let place = (self.index - members.start) as u32;
-        Some(Task { unit, cut: differ.then_some(Cut { first: first.index, place, shares }) })
-    }
 }
 
 impl<'w> Participant<'w> {
@@ -394,16 +383,15 @@ impl<'w> Participant<'w> {
         formed: &Formed,
         round: u64,
     ) -> Result<Computed, Break> {
-        let members = self.plan.workers(&formed.view);
-        let mut place = self.plan.units_done(&formed.view, self.round);
         trainer.idle();
         let (mut all, done) = self.apart.begin(&mut trainer.replica);
-        place += done * members;
-        for unit in self.plan.units_of(&formed.view, round, formed.index).skip(done as usize) {
+        for LocalStep { unit, place } in formed.steps(&self.plan, round).into_iter().skip(done as usize) {
             all.add(&trainer.compute(unit));
+            let computed = connections.mailbox.now();
             trainer.step(self.schedule.step(place).lr);
+            // Who makes fewer steps is spared this, too.
+            all.seconds += (connections.mailbox.now() - computed).as_secs_f64();
             self.apart.weight += trainer.gradient.weight;
-            place += members;
             // Who is to stop does not go on until the end of a long round.
             if let Err(stopped) = self.hear_now(connections) {
                 self.apart.give_up(&mut trainer.replica);

@@ -25,6 +25,27 @@ const NAMED: Kind = Kind {
     samples: 203,
 };
 
+/// Members make unequally many steps by themselves.
+const STEPS: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 4}\nshares: auto\nlocal_steps: 4",
+    nodes: 4,
+    samples: 2003,
+};
+
+/// The same from a round on; first they have unequal batches.
+const LATER: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 4}\nshares: auto\nlocal_steps: {after: 15 rounds, steps: 4}",
+    nodes: 4,
+    samples: 2003,
+};
+
+/// The steps of the next round begin while the exchange goes on.
+const AHEAD: Kind = Kind {
+    arch: "arch: allreduce\nallreduce: {num_workers: 4}\nshares: auto\nlocal_steps: 4\nouter: {delay: 2}",
+    nodes: 4,
+    samples: 2003,
+};
+
 /// One machine is slow and one fast; the head computes nothing.
 fn case(kind: Kind, seed: u64, faults: Vec<(Duration, Fault)>) -> Case {
     let sample_ms = vec![0.0, 40.0, 20.0, 20.0, 10.0];
@@ -63,6 +84,34 @@ fn the_slow_get_less_and_the_fast_more() {
         assert!(found[0] <= 2 && found[3] >= 6, "{found:?}");
         assert!(reason.contains(" % instead of 25 %: its rounds took "), "{reason}");
     }
+}
+
+#[test]
+fn with_local_steps_the_slow_make_fewer() {
+    for kind in [STEPS, LATER, AHEAD] {
+        let (changes, _) = play(&case(kind, 1, Vec::new()));
+        let (shares, reason, _) = &changes[changes.len() - 1];
+        let found = ["pi1", "pi2", "pi3", "pi4"].map(|name| of(shares, name));
+        assert_eq!(found.iter().sum::<u32>(), 4 * 16, "four steps of four samples each: {changes:?}");
+        assert!(found.iter().all(|samples| samples % 4 == 0), "whole steps: {found:?}");
+        assert!(found[0] <= 8 && found[3] >= 24, "{found:?}: {reason}");
+        let (before, later) =
+            (changes.iter().position(|(_, reason, _)| reason.contains("rounds of 4")), kind.arch);
+        assert_eq!(before.is_some(), later.contains("after"), "{changes:?}");
+        if let Some(before) = before {
+            let all: Vec<u32> =
+                changes.iter().map(|(shares, ..)| shares.iter().map(|it| it.samples).sum()).collect();
+            assert!(all.iter().take(before).all(|all| *all == 16) && before > 0, "{changes:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_named_makes_as_many_steps() {
+    let arch = "arch: allreduce\nallreduce: {num_workers: 4}\nshares: {pi1: 1, pi2: 3}\nlocal_steps: 3";
+    let (changes, _) = play(&case(Kind { arch, ..NAMED }, 1, Vec::new()));
+    let [(shares, ..)] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!(["pi1", "pi2", "pi3", "pi4"].map(|name| of(shares, name)), [8, 24, 8, 8]);
 }
 
 #[test]
@@ -105,7 +154,7 @@ fn who_is_named_has_what_it_is_given() {
 #[test]
 fn members_may_be_lost_and_come_back() {
     for (seed, at_ms) in (0..).zip([300, 900, 1500, 2500, 4000]) {
-        for kind in [FLAT, BACKUP, GROUP] {
+        for kind in [FLAT, BACKUP, GROUP, STEPS, LATER, AHEAD] {
             let back = (seed % 2 == 0).then_some(Duration::from_millis(1300));
             let machine = 1 + seed as usize % 4;
             let crash = Fault::Crash { machine, silent: false, back };

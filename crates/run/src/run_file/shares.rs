@@ -84,9 +84,10 @@ pub(super) fn refusal(file: &RunFile, topology: &Topology, rule: &ShareRule) -> 
         return Some("cannot be unequal with clients_per_round: workers take turns");
     }
     let steps_alone = file.local_steps.steps() > 1 || file.local_steps == LocalSteps::Auto;
-    let moves = !matches!(rule, ShareRule::Named(_));
-    topology.refuses_shares(moves).or(steps_alone
-        .then_some("cannot be unequal with local_steps: members train on whole batches by themselves then"))
+    if steps_alone && !matches!(topology, Topology::Allreduce { .. }) {
+        return Some("cannot be unequal with local_steps under a server: use `arch: allreduce`");
+    }
+    topology.refuses_shares(!matches!(rule, ShareRule::Named(_)))
 }
 
 impl Serialize for Shares {
@@ -186,12 +187,8 @@ mod tests {
         check(&format!("{mpi}, shares: auto"), "shares: is not for `engine: mpi`");
         let tree = "arch: hierarchical, global_server: {local_servers: [{num_workers: 2}]}";
         check(&format!("{tree}, shares: auto"), "shares: is only for `arch: flat` and `arch: allreduce`");
-        for steps in ["4", "auto", "{after: 10 rounds, steps: 2}"] {
-            check(
-                &format!("{GROUP}, local_steps: {steps}, shares: auto"),
-                "shares: cannot be unequal with local_steps",
-            );
-        }
+        let turns = "local_steps: 4, clients_per_round: 1";
+        check(&format!("{GROUP}, {turns}, shares: auto"), "shares: cannot be unequal with clients_per_round");
     }
 
     #[test]
@@ -207,7 +204,9 @@ mod tests {
         check(&format!("{GROUP}, shares: equal"), ShareRule::Equal);
         check(&format!("{GROUP}, dynamic: -1"), ShareRule::Equal);
         check(&format!("{GROUP}, dynamic: 2"), ShareRule::Every(2));
-        check(&format!("{GROUP}, local_steps: 4"), ShareRule::Equal);
+        check(&format!("{GROUP}, local_steps: 4"), ShareRule::Auto);
+        check(&format!("{GROUP}, local_steps: auto"), ShareRule::Auto);
+        check(&format!("{GROUP}, local_steps: 4, clients_per_round: 1"), ShareRule::Equal);
         check("arch: flat, parameter_server: {num_workers: 2, type: async}", ShareRule::Equal);
         check("arch: hierarchical, global_server: {local_servers: [{num_workers: 2}]}", ShareRule::Equal);
     }

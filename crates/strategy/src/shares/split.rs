@@ -62,6 +62,13 @@ pub(crate) fn by_weights(weights: &[f64], samples: u32) -> Vec<u32> {
     shares
 }
 
+/// How many of so many steps each worker makes, given its share: at least one, and none who has no share.
+pub fn whole_steps(shares: &[u32], steps: u32) -> Vec<u32> {
+    let weights = shares.iter().filter(|share| **share > 0).map(|share| f64::from(*share));
+    let mut counts = by_weights(&weights.collect::<Vec<_>>(), steps).into_iter();
+    shares.iter().map(|share| if *share > 0 { counts.next().unwrap_or(0) } else { 0 }).collect()
+}
+
 /// Seconds in order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Finish(f64);
@@ -77,5 +84,28 @@ impl Ord for Finish {
 impl PartialOrd for Finish {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_whole() {
+        let check = |shares: &[u32], steps, expect: &[u32]| {
+            assert_eq!(whole_steps(shares, steps), expect, "{shares:?} of {steps}");
+        };
+        check(&[16, 16, 32, 64], 32, &[4, 4, 8, 16]);
+        check(&[1, 1, 2, 12], 16, &[1, 1, 2, 12]);
+        check(&[32, 32, 32], 24, &[8, 8, 8]);
+        check(&[1, 63], 8, &[1, 7]);
+        check(&[0, 96, 32], 12, &[0, 9, 3]);
+        check(&[0, 0, 5], 6, &[0, 0, 6]);
+        for steps in [3, 7, 12, 100] {
+            let found = whole_steps(&[5, 23, 4], steps);
+            assert_eq!(found.iter().sum::<u32>(), steps);
+            assert_eq!(whole_steps(&found, steps), found, "what is whole stays");
+        }
     }
 }

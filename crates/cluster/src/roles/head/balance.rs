@@ -29,6 +29,12 @@ pub(crate) struct Balance {
     is_unasked: bool,
     /// Of a sample.
     mean_words: f64,
+    /// Of one worker and step, if all have as many.
+    batch: u32,
+    grain: u32,
+    /// How many steps a round has for a worker, if all make as many. Shares are in samples where it is one, else in
+    /// steps.
+    steps: u64,
 }
 
 /// What a worker says of a round.
@@ -49,6 +55,14 @@ pub(crate) fn grain(shape: &Shape) -> u32 {
     if matches!(shape, Shape::Images { .. }) { IMAGES } else { TEXTS }
 }
 
+/// The rule for rounds of so many steps: a share is so many of them, or of samples where each makes but one.
+fn rule(steps: u64, (batch, grain): (u32, u32), when: When) -> Rule {
+    match u32::try_from(steps).unwrap_or(u32::MAX) {
+        1 => Rule { batch, grain, when },
+        steps => Rule { batch: steps, grain: 1, when },
+    }
+}
+
 impl Balance {
     pub(crate) fn of(run: &Run) -> Self {
         let (settings, dataset) = (&run.job.settings, &run.job.dataset);
@@ -63,7 +77,8 @@ impl Balance {
         };
         let grain = grain(&dataset.shape);
         let batch = settings.file.batch_size.min(samples / settings.workers.max(1)).max(1) as u32;
-        let balancer = when.map(|when| Balancer::new(Rule { batch, grain, when }));
+        let steps = run.job.schedule.pace.steps_in(run.progress.round + 1);
+        let balancer = when.map(|when| Balancer::new(rule(steps, (batch, grain), when)));
         let (weights, is_named) = match &settings.shares {
             ShareRule::Named(weights) => (weights.clone(), true),
             _ => {
@@ -73,10 +88,15 @@ impl Balance {
         };
         let is_unasked = settings.file.shares.is_none() && settings.file.dynamic.is_none();
         let mean_words = words as f64 / samples.max(1) as f64;
-        Self { balancer, weights, is_named, is_unasked, mean_words }
+        Self { balancer, weights, is_named, is_unasked, mean_words, batch, grain, steps }
     }
 
-    /// How many samples of a round these workers have; none if all have as many.
+    /// How many samples one of a share is, in a round of so many steps.
+    fn samples_of_one(&self, steps: u64) -> u32 {
+        if steps > 1 { self.batch } else { 1 }
+    }
+
+    /// How large the shares of these workers are, beside each other; none if all have as much.
     pub(crate) fn shares(&self, workers: &[u64]) -> Option<Vec<u32>> {
         let balancer = self.balancer.as_ref()?;
         let shares: Vec<u32> = workers.iter().map(|&worker| balancer.share(worker)).collect();
@@ -103,8 +123,31 @@ impl Head<'_> {
         }
     }
 
+    /// Shares are in another measure from the round on from which workers make several steps by themselves. All that is
+    /// known of them stays in proportion.
+    fn measure_shares(&mut self, round: u64) {
+        let pace = self.run.job.schedule.pace;
+        let (steps, balance) = (pace.steps_in(round + 1), &mut self.balance);
+        let before = std::mem::replace(&mut balance.steps, steps);
+        let Some(balancer) = balance.balancer.as_mut().filter(|_| steps != before) else { return };
+        let scale = |share: f64| share * steps as f64 / before as f64;
+        if !balance.is_named {
+            balance.weights.values_mut().for_each(|weight| *weight = scale(*weight));
+        }
+        let progress = &mut self.run.progress.shares;
+        progress.values_mut().for_each(|share| *share = scale(f64::from(*share)) as u32);
+        let since = if steps > 1 { pace.after.min(round) } else { round };
+        balancer.measure_anew(rule(steps, (balance.batch, balance.grain), balancer.when()), since);
+        let workers: Vec<u64> = balancer.workers().collect();
+        if self.balance.shares(&workers).is_some() {
+            let each = if steps > 1 { format!("{steps} steps a worker") } else { "one step".to_owned() };
+            self.tell_shares(&workers, round, format!("as before, in rounds of {each}"));
+        }
+    }
+
     /// These workers go on together after a round.
     pub(super) fn share_out(&mut self, workers: &[u64], round: u64) {
+        self.measure_shares(round);
         let is_as_before = |balancer: &Balancer| balancer.is_of(workers);
         let nodes = workers.iter().filter_map(|&worker| self.registry.get(worker));
         if self.balance.balancer.as_ref().is_none_or(is_as_before)
@@ -112,9 +155,10 @@ impl Head<'_> {
         {
             return;
         }
-        let weight = |name: &str| match self.balance.weights.get(name) {
-            None if self.balance.is_named => Some(1.0),
-            weight => weight.copied(),
+        let one = f64::from(self.balance.samples_of_one(self.balance.steps));
+        let weight = |name: &str| match (self.balance.weights.get(name), self.balance.is_named) {
+            (weight, true) => Some(weight.copied().unwrap_or(1.0)),
+            (weight, false) => weight.map(|weight| weight / one),
         };
         let weights: Vec<_> = workers.iter().map(|&worker| (worker, weight(&self.name(worker)))).collect();
         let Some(balancer) = &mut self.balance.balancer else { return };
@@ -132,9 +176,11 @@ impl Head<'_> {
 
     /// A worker has done its part of a round.
     pub(super) fn took(&mut self, worker: u64, round: u64, told: &Told) {
+        let steps = self.run.job.schedule.pace.steps_in(round);
+        let one = f64::from(self.balance.samples_of_one(steps));
         let Some(balancer) = &mut self.balance.balancer else { return };
         let busy_s = seconds(told.busy_s);
-        let samples = told.tally.words as f64 / self.balance.mean_words.max(1e-9);
+        let samples = told.tally.words as f64 / self.balance.mean_words.max(1e-9) / one;
         let fixed_s = busy_s - seconds(told.compute_s);
         balancer.took(worker, Took { round, samples, seconds: busy_s, fixed_s });
         if told.most_samples > 0 {
@@ -144,6 +190,7 @@ impl Head<'_> {
 
     /// All have done a round, which ended so many epochs. Whether shares are others after it; that is said.
     pub(super) fn rebalance(&mut self, round: u64, epochs: usize) -> bool {
+        self.measure_shares(round);
         let Some(balancer) = &mut self.balance.balancer else { return false };
         let Some(change) = balancer.round_done(round, epochs as u64) else { return false };
         let workers: Vec<u64> = change.moves.iter().map(|it| it.worker).collect();
@@ -155,7 +202,9 @@ impl Head<'_> {
     /// Says what the shares are; they are in the checkpoints from now on.
     fn tell_shares(&mut self, workers: &[u64], round: u64, reason: String) {
         let Some(balancer) = &self.balance.balancer else { return };
-        let line = |&node: &u64| ShareLine { node, name: self.name(node), samples: balancer.share(node) };
+        let one = self.balance.samples_of_one(self.balance.steps);
+        let samples = |node| balancer.share(node).saturating_mul(one);
+        let line = |&node: &u64| ShareLine { node, name: self.name(node), samples: samples(node) };
         let shares: Vec<ShareLine> = workers.iter().map(line).collect();
         let named = shares.iter().map(|line| (line.name.clone(), line.samples));
         let progress = &mut self.run.progress.shares;

@@ -3,7 +3,7 @@
 use bonfire_learn::Gradient;
 
 use super::apart::Away;
-use super::{Break, Formed, Participant};
+use super::{Break, Formed, LocalStep, Participant};
 use crate::roles::node::Connections;
 use crate::trainer::{Computed, Trainer};
 
@@ -52,8 +52,8 @@ impl Participant<'_> {
         sums.begin(&peers, false);
         sums.advance(&mut peers, exchanged, 0)?;
         let (mut steps, mut all, mut weight) = (0, Computed::default(), 0.0);
-        let mut place = plan.units_done(&formed.view, round);
-        for unit in plan.units_of(&formed.view, round + 1, formed.index).take(apart.delay as usize) {
+        for step in formed.steps(plan, round + 1).into_iter().take(apart.delay as usize) {
+            let LocalStep { unit, place } = step;
             let mut advanced = Ok(());
             all.add(&trainer.compute_by_layers(unit, &mut |_, _, _| {
                 if advanced.is_ok() {
@@ -64,7 +64,6 @@ impl Participant<'_> {
             sums.advance(&mut peers, exchanged, 0)?;
             trainer.step(schedule.step(place).lr);
             weight += trainer.gradient.weight;
-            place += plan.workers(&formed.view);
             steps += 1;
         }
         Ok((steps, all, weight))
