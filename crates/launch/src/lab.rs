@@ -4,7 +4,8 @@
 //! network. What it shares with the machine below is the processor, and the programs in `/usr`.
 //!
 //! Hosts can be made unequal: each has a link of its own shape, and a share of the processor, to which a process of the
-//! lab keeps it (`governor.rs`).
+//! lab keeps it (`governor.rs`). One that is to be of another architecture has its programs run under qemu
+//! (`emulation.rs`).
 //!
 //! The way up: [`Lab::up`] writes the state first (`state.rs`), then the bridge (`network.rs`), then host after host
 //! (`host.rs`, `shape.rs`). Everything that the kernel keeps for a lab has the lab's name in its own, so the way down
@@ -16,6 +17,7 @@
 mod allowance;
 mod change;
 mod cpu;
+mod emulation;
 mod governor;
 mod host;
 mod network;
@@ -34,10 +36,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use cpu::CpuShare;
+pub use emulation::HostArch;
 pub use governor::{govern, throttle};
 pub use shape::{Delay, HostShape, LinkShape, Rate};
 pub use shape_file::read as read_shapes;
 
+use emulation::Emulator;
 use host::LabHost;
 use state::LabState;
 use tool::Tools;
@@ -106,6 +110,9 @@ impl Lab {
         check_name(&spec.name)?;
         shape::check_count(spec.hosts.len())?;
         let tools = Tools::find()?;
+        for &shape in &spec.hosts {
+            Emulator::of(shape)?;
+        }
         let state = LabState::begin(spec)?;
         let mut lab = Self { state };
         match lab.build(&tools, stop, tell) {
@@ -135,7 +142,7 @@ impl Lab {
             let host = LabHost::new(&self.state, number);
             network::plug_in(tools, &host)?;
             shape::apply(tools, &host, self.state.shape(number).link)?;
-            let process = host.start(tools, self.state.folder())?;
+            let process = host.start(tools, &self.state, Emulator::of(self.state.shape(number))?)?;
             self.state.processes.push(process);
             self.state.save()?;
             tell(LabProgress { hosts: number, of });

@@ -41,6 +41,7 @@ mod backup;
 mod checkup;
 mod collect;
 mod deadline;
+mod elsewhere;
 mod error;
 mod facts;
 mod fleet;
@@ -74,8 +75,8 @@ pub use error::LaunchError;
 pub use facts::Facts;
 pub use inventory::{Host, HostWatts, Inventory, InventoryError};
 pub use lab::{
-    CpuShare, Delay, HostShape, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate, govern, read_shapes,
-    throttle,
+    CpuShare, Delay, HostArch, HostShape, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate, govern,
+    read_shapes, throttle,
 };
 pub use live_run::{LiveRun, RunNews};
 pub use measure::{MeshSaid, Said, SpeedTest, WaySaid};

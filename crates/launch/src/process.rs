@@ -131,13 +131,13 @@ pub(crate) fn go_first() {}
 impl ProcessId {
     /// The process that has this number now; none if there is none.
     pub(crate) fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = stat(pid)?;
         Some(Self { pid, start: start_of(&stat)?, boot: boot()? })
     }
 
     /// Whether it is still there. One that has ended and was not waited for yet is not.
     pub(crate) fn is_alive(&self) -> bool {
-        let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.pid)) else { return false };
+        let Some(stat) = stat(self.pid) else { return false };
         start_of(&stat) == Some(self.start) && !is_ended(&stat) && boot().as_ref() == Some(&self.boot)
     }
 
@@ -176,6 +176,12 @@ fn number(signal: Signal) -> libc::c_int {
 fn boot() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
+}
+
+/// What the kernel says of a process, by its first thread: of a process itself qemu answers in its place, with another
+/// start time than others see.
+fn stat(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()
 }
 
 /// The fields behind the name, which is in brackets and may hold brackets and spaces itself.

@@ -74,6 +74,12 @@ impl RemoteRun {
         let head = self.head();
         let states = head.remote.log_in().and_then(|()| self.states(head));
         let states = states.map_err(|trouble| self.head_is_lost(trouble))?;
+        if states.is_empty() {
+            let (head, id) = (self.head_name(), &self.record.id);
+            let message =
+                format!("{head} has nothing of run {id} any more; another machine may have fetched it");
+            return Err(LaunchError::Failed(message));
+        }
         Ok(states.iter().any(|process| process.is_alive))
     }
 

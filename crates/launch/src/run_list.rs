@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::LaunchError;
 use crate::facts::Facts;
 use crate::inventory::Host;
 use crate::place::ProcessRole;
@@ -117,25 +118,13 @@ impl RunList {
 
     /// The run whose name begins so; without a name the newest, rather one that is not collected.
     pub fn find(&self, id: Option<&str>) -> Result<RunRecord, String> {
-        let mut all = self.all();
-        let Some(id) = id else {
-            let open = all.iter().rposition(|run| !run.is_collected);
-            let newest = open.or(all.len().checked_sub(1));
-            return newest
-                .map(|newest| all.swap_remove(newest))
-                .ok_or_else(|| "no run was started from here; `bonfire run` starts one".to_owned());
-        };
-        if let Some(exact) = all.iter().position(|run| run.id == id) {
-            return Ok(all.swap_remove(exact));
-        }
-        let mut begun: Vec<RunRecord> = all.into_iter().filter(|run| run.id.starts_with(id)).collect();
-        match (begun.pop(), begun.len()) {
-            (Some(run), 0) => Ok(run),
-            (None, _) => Err(format!("no run {id} was started from here; those that were: {}", self.names())),
-            (Some(run), others) => {
-                Err(format!("{} runs begin with {id}, the last is {}: write more of it", others + 1, run.id))
+        choose(self.all(), id).map_err(|error| match error {
+            NotFound::None => "no run was started from here; `bonfire run` starts one".to_owned(),
+            NotFound::NoneSuch { id, others } => {
+                format!("no run {id} was started from here; those that were: {others}")
             }
-        }
+            NotFound::Several(said) => said,
+        })
     }
 
     /// The newest run whose folder is, or comes to be, at this place.
@@ -143,10 +132,58 @@ impl RunList {
         let folder = std::path::absolute(folder).ok()?;
         self.all().into_iter().rev().find(|run| run.out == folder)
     }
+}
 
-    fn names(&self) -> String {
-        let names: Vec<String> = self.all().into_iter().rev().take(5).map(|run| run.id).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+/// Why no run was chosen.
+#[derive(Debug)]
+pub(crate) enum NotFound {
+    /// There is none at all.
+    None,
+    /// There are others, of which the newest are named.
+    NoneSuch {
+        id: String,
+        others: String,
+    },
+    Several(String),
+}
+
+impl NotFound {
+    /// In words, where the heads of runs on a host were looked for.
+    pub(crate) fn on_host(self, host: &str) -> LaunchError {
+        LaunchError::Unfit(match self {
+            Self::None => format!("{host} has no run's head that could be come back to"),
+            Self::NoneSuch { id, others } => {
+                format!("{host} has no head of a run {id}; those there: {others}")
+            }
+            Self::Several(said) => said,
+        })
+    }
+}
+
+/// Of some runs, the newest last, the one whose name begins so; without a name the newest, rather one that is not
+/// collected.
+pub(crate) fn choose(mut all: Vec<RunRecord>, id: Option<&str>) -> Result<RunRecord, NotFound> {
+    let Some(id) = id else {
+        let open = all.iter().rposition(|run| !run.is_collected);
+        let newest = open.or(all.len().checked_sub(1));
+        return newest.map(|newest| all.swap_remove(newest)).ok_or(NotFound::None);
+    };
+    if let Some(exact) = all.iter().position(|run| run.id == id) {
+        return Ok(all.swap_remove(exact));
+    }
+    let names: Vec<String> = all.iter().rev().take(5).map(|run| run.id.clone()).collect();
+    let mut begun: Vec<RunRecord> = all.into_iter().filter(|run| run.id.starts_with(id)).collect();
+    match (begun.pop(), begun.len()) {
+        (Some(run), 0) => Ok(run),
+        (None, _) => {
+            let others = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Err(NotFound::NoneSuch { id: id.to_owned(), others })
+        }
+        (Some(run), others) => {
+            let said =
+                format!("{} runs begin with {id}, the last is {}: write more of it", others + 1, run.id);
+            Err(NotFound::Several(said))
+        }
     }
 }
 
@@ -155,11 +192,10 @@ fn read(path: &Path) -> io::Result<RunRecord> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(id: &str, is_collected: bool) -> RunRecord {
-        RunRecord {
+impl RunRecord {
+    /// A run of a test, without hosts.
+    pub(crate) fn of_test(id: &str, is_collected: bool) -> Self {
+        Self {
             id: id.into(),
             out: "runs/a".into(),
             program: ".bonfire/bin/x".into(),
@@ -174,6 +210,15 @@ mod tests {
             hosts: Vec::new(),
             processes: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: &str, is_collected: bool) -> RunRecord {
+        RunRecord::of_test(id, is_collected)
     }
 
     #[test]

@@ -104,6 +104,9 @@ impl RunSpec {
             return Err(error);
         }
         live.run.save()?;
+        if let Err(trouble) = live.run.note_at_head() {
+            warn(format!("{}: `attach --from` will not find the run there: {trouble}", live.run.head_name()));
+        }
         Ok(live)
     }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bonfire_launch::{
-    CpuShare, Delay, HostShape, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate, govern, read_shapes,
-    throttle,
+    CpuShare, Delay, HostArch, HostShape, Lab, LabError, LabProgress, LabSpec, LinkShape, Rate, govern,
+    read_shapes, throttle,
 };
 
 use super::{INTERRUPTED, stop_on_ctrl_c};
@@ -25,13 +25,15 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     /// Make hosts: network namespaces on a bridge, each with its own address, name, home and sshd
     ///
-    /// Needs root, Linux, and the Debian packages iproute2, openssh-server and openssh-client.
+    /// Needs root, Linux, and the Debian packages iproute2, openssh-server and openssh-client; for hosts of another
+    /// architecture also qemu-user and its C library, such as libc6-arm64-cross.
     #[command(after_help = "Examples:\n  bonfire lab up --hosts 8 --rate 100mbit\n  \
                             bonfire lab up --hosts 4 --rate 1gbit --delay 5ms --name far\n  \
                             bonfire lab up --hosts 4 --cpu 1,1,0.5,0.25 --rate 100mbit,100mbit,1gbit,10mbit\n  \
+                            bonfire lab up --hosts 4 --arch x86_64,x86_64,aarch64,aarch64\n  \
                             bonfire lab up --from desks.yml\n\n\
                             A file has a line for each host; what is left out is as this machine has it:\n  \
-                            - {cpu: 0.5, rate: 100mbit, delay: 5ms}\n  \
+                            - {cpu: 0.5, rate: 100mbit, delay: 5ms, arch: aarch64}\n  \
                             - {cpu: 0.25}\n\n\
                             A host that has a share of a core is kept to it by stopping and continuing its processes, \
                             some\nhundred times a second. Shares of all hosts that are more than this machine has \
@@ -70,8 +72,12 @@ struct UpArgs {
     /// How long everything that a host sends is under way, such as 5ms, or a list [default: none]
     #[arg(long, value_delimiter = ',')]
     delay: Vec<Delay>,
-    /// A list of hosts in YAML, with `cpu`, `rate` and `delay` of each
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["hosts", "cpu", "rate", "delay"])]
+    /// What each host is: x86_64, aarch64 or armv7, or a list; its programs of Bonfire run under qemu where this machine
+    /// is another [default: what this machine is]
+    #[arg(long, value_delimiter = ',')]
+    arch: Vec<HostArch>,
+    /// A list of hosts in YAML, with `cpu`, `rate`, `delay` and `arch` of each
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["hosts", "cpu", "rate", "delay", "arch"])]
     from: Option<PathBuf>,
     /// What the lab is called: up to 8 lower-case letters and digits
     #[arg(long, default_value = "lab")]
@@ -118,7 +124,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
 fn up(args: UpArgs) -> Result<ExitCode> {
     let hosts = match &args.from {
         Some(path) => read_shapes(path)?,
-        None => HostShape::spread(args.hosts.unwrap_or(0), &args.cpu, &args.rate, &args.delay)?,
+        None => HostShape::spread(args.hosts.unwrap_or(0), &args.cpu, &args.rate, &args.delay, &args.arch)?,
     };
     let spec = LabSpec { name: args.name, hosts, folder: args.dir };
     let stop = stop_on_ctrl_c()?;
@@ -152,8 +158,8 @@ fn down(args: &DownArgs) -> Result<()> {
 
 fn set(args: &SetArgs) -> Result<()> {
     let link = LinkShape { rate: args.rate, delay: args.delay };
-    let shape = Lab::set(&args.host, HostShape { cpu: args.cpu, link })?;
-    let [cpu, rate, delay] = columns(shape);
+    let shape = Lab::set(&args.host, HostShape { cpu: args.cpu, arch: None, link })?;
+    let [cpu, rate, delay, _] = columns(shape);
     print(&format!("{}  cpu {cpu}  rate {rate}  delay {delay}", args.host))
 }
 
@@ -163,7 +169,7 @@ fn list() -> Result<()> {
         say("there is no lab; bonfire lab up --hosts 4 makes one");
         return Ok(());
     }
-    print_row(["NAME", "HOSTS UP", "FIRST ADDRESS", "CPU", "RATE", "DELAY"], "INVENTORY")?;
+    print_row(["NAME", "HOSTS UP", "FIRST ADDRESS", "CPU", "RATE", "DELAY", "ARCH"], "INVENTORY")?;
     for lab in labs {
         print_lab(&lab)?;
     }
@@ -175,17 +181,17 @@ fn print_lab(lab: &Lab) -> Result<()> {
     let address = |number| lab.address(number).map_or("-".to_owned(), |address| address.to_string());
     let shapes = lab.shapes();
     let are_alike = shapes.windows(2).all(|pair| pair[0] == pair[1]);
-    let [cpu, rate, delay] = match shapes.first() {
+    let [cpu, rate, delay, arch] = match shapes.first() {
         Some(&shape) if are_alike => columns(shape),
-        _ => ["*", "*", "*"].map(str::to_owned),
+        _ => ["*"; 4].map(str::to_owned),
     };
     let running = format!("{} of {}", lab.running(), lab.hosts());
     let inventory = lab.inventory().display().to_string();
-    print_row([lab.name(), &running, &address(1), &cpu, &rate, &delay], &inventory)?;
+    print_row([lab.name(), &running, &address(1), &cpu, &rate, &delay, &arch], &inventory)?;
     for (i, &shape) in shapes.iter().enumerate().filter(|_| !are_alike) {
-        let [cpu, rate, delay] = columns(shape);
+        let [cpu, rate, delay, arch] = columns(shape);
         let name = format!("  {}-{}", lab.name(), i + 1);
-        print_row([&name, "", &address(i + 1), &cpu, &rate, &delay], "")?;
+        print_row([&name, "", &address(i + 1), &cpu, &rate, &delay, &arch], "")?;
     }
     if !lab.keeps_shares() {
         let name = lab.name();
@@ -196,18 +202,21 @@ fn print_lab(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn print_row([name, up, address, cpu, rate, delay]: [&str; 6], inventory: &str) -> Result<()> {
-    let row = format!("{name:<10}  {up:>10}  {address:<15}  {cpu:<5}  {rate:<8}  {delay:<6}  {inventory}");
+fn print_row([name, up, address, cpu, rate, delay, arch]: [&str; 7], inventory: &str) -> Result<()> {
+    let row = format!(
+        "{name:<10}  {up:>10}  {address:<15}  {cpu:<5}  {rate:<8}  {delay:<6}  {arch:<7}  {inventory}"
+    );
     print(row.trim_end())
 }
 
-/// Share, rate and delay of a host, as people read them.
-fn columns(shape: HostShape) -> [String; 3] {
+/// Share, rate, delay and architecture of a host, as people read them.
+fn columns(shape: HostShape) -> [String; 4] {
     let LinkShape { rate, delay } = shape.link;
     let all = [
         shape.cpu.map(|cpu| cpu.to_string()),
         rate.map(|rate| rate.to_string()),
         delay.map(|delay| delay.to_string()),
+        shape.arch.map(|arch| arch.to_string()),
     ];
     all.map(|value| value.unwrap_or_else(|| "-".to_owned()))
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::emulation::{self, Emulator};
 use super::network::{host_address, link_name};
 use super::state::LabState;
 use super::tool::Tools;
@@ -41,8 +42,12 @@ mount -c --bind var_tmp /var/tmp
 if [ -d /dev/shm ]; then mount -t tmpfs -o mode=1777 tmpfs /dev/shm; fi
 if [ -d "$4" ]; then mount -t tmpfs -o mode=755 tmpfs "$4"; fi
 cd /
-exec "$3" -D -e -f /run/lab/sshd_config
+sshd=$3
+shift 4
 "#;
+
+/// The end of what it does.
+const SERVE: &str = r#"exec "$sshd" -D -e -f /run/lab/sshd_config"#;
 
 /// A host of a lab and the names that things of it have.
 #[derive(Debug)]
@@ -71,16 +76,25 @@ impl LabHost {
     }
 
     /// Starts its sshd, in namespaces of mounts, processes and names. With the first process of them all others end.
-    pub(super) fn start(&self, tools: &Tools, lab: &Path) -> Result<ProcessId, LabError> {
-        self.make_folders(tools, lab)?;
+    /// With an emulator, its programs are of another architecture.
+    pub(super) fn start(
+        &self,
+        tools: &Tools,
+        state: &LabState,
+        emulator: Option<Emulator>,
+    ) -> Result<ProcessId, LabError> {
+        let lab = state.folder();
+        self.make_folders(tools, lab, emulator.as_ref())?;
         let path = self.folder.join(LOG);
         let log = File::create(&path).map_err(file_error(&path))?;
         let errors = log.try_clone().map_err(file_error(&path))?;
         let mut command = Command::new(tools.path("ip"));
         command.args(["netns", "exec", &self.link]).arg(tools.path("unshare"));
         command.args(["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]);
-        command.arg(tools.path("sh")).args(["-c", ENTER, "sh"]);
+        let emulate = if emulator.is_some() { emulation::ENTER } else { "" };
+        command.arg(tools.path("sh")).args(["-c", &[ENTER, emulate, SERVE].concat(), "sh"]);
         command.arg(&self.folder).arg(&self.name).arg(tools.path("sshd")).arg(lab);
+        command.args(emulator.iter().flat_map(|emulator| emulator.entry(&state.name)));
         command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         // A group of its own, so that Ctrl-C at the terminal where the lab was made does not end it.
         command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
@@ -89,7 +103,7 @@ impl LabHost {
         ProcessId::of(child.id()).ok_or_else(|| LabError::Failed(format!("{} ended at once", self.name)))
     }
 
-    fn make_folders(&self, tools: &Tools, lab: &Path) -> Result<(), LabError> {
+    fn make_folders(&self, tools: &Tools, lab: &Path, emulator: Option<&Emulator>) -> Result<(), LabError> {
         for (name, mode) in [("etc", 0o755), ("root", 0o700), ("tmp", 0o1777), ("var_tmp", 0o1777)] {
             let path = self.folder.join(name);
             fs::create_dir_all(&path).map_err(file_error(&path))?;
@@ -99,7 +113,14 @@ impl LabHost {
         make_key(tools, &etc.join("host_key"), &self.name)?;
         let key = lab.join(USER_KEY).with_extension("pub");
         fs::copy(&key, etc.join("authorized_keys")).map_err(file_error(&key))?;
-        write(&etc.join("sshd_config"), &self.sshd_config())
+        let more = match emulator {
+            Some(emulator) => {
+                emulator.furnish(&etc)?;
+                emulator.sshd_line()
+            }
+            None => String::new(),
+        };
+        write(&etc.join("sshd_config"), &(self.sshd_config() + &more))
     }
 
     fn sshd_config(&self) -> String {

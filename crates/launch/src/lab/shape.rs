@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::cpu::CpuShare;
+use super::emulation::HostArch;
 use super::host::LabHost;
 use super::tool::Tools;
 use super::{LabError, MAX_HOSTS};
@@ -34,6 +35,9 @@ pub struct LinkShape {
 pub struct HostShape {
     /// Without one it has all cores, and shares them with the others as the kernel sees fit.
     pub cpu: Option<CpuShare>,
+    /// Without one it is what the machine is. It stays as it is while the lab is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arch: Option<HostArch>,
     #[serde(flatten)]
     pub link: LinkShape,
 }
@@ -48,9 +52,12 @@ impl HostShape {
         cpu: &[CpuShare],
         rate: &[Rate],
         delay: &[Delay],
+        arch: &[HostArch],
     ) -> Result<Vec<Self>, LabError> {
         check_count(hosts)?;
-        for (option, found) in [("--cpu", cpu.len()), ("--rate", rate.len()), ("--delay", delay.len())] {
+        let lists =
+            [("--cpu", cpu.len()), ("--rate", rate.len()), ("--delay", delay.len()), ("--arch", arch.len())];
+        for (option, found) in lists {
             if found > 1 && found != hosts {
                 let message =
                     format!("{option}: expected one value, or one for each of {hosts} hosts, found {found}");
@@ -59,6 +66,7 @@ impl HostShape {
         }
         let shape = |i: usize| Self {
             cpu: of_host(cpu, i),
+            arch: of_host(arch, i),
             link: LinkShape { rate: of_host(rate, i), delay: of_host(delay, i) },
         };
         Ok((0..hosts).map(shape).collect())
@@ -71,7 +79,7 @@ impl HostShape {
             rate: change.link.rate.or(self.link.rate),
             delay: change.link.delay.or(self.link.delay),
         };
-        Self { cpu: change.cpu.or(self.cpu), link }
+        Self { cpu: change.cpu.or(self.cpu), arch: self.arch, link }
     }
 }
 
@@ -198,7 +206,7 @@ mod tests {
             texts.iter().map(|text| text.parse().expect("a rate")).collect()
         };
         let check = |hosts, given: &[&str], expect: Result<&[&str], &str>| {
-            let spread = HostShape::spread(hosts, &[], &rates(given), &[]);
+            let spread = HostShape::spread(hosts, &[], &rates(given), &[], &[]);
             let shown = spread.map(|shapes| {
                 let rate =
                     |shape: &HostShape| shape.link.rate.map_or("-".to_owned(), |rate| rate.to_string());

@@ -22,9 +22,10 @@ struct HostLine {
     cpu: Option<String>,
     rate: Option<String>,
     delay: Option<String>,
+    arch: Option<String>,
 }
 
-/// Reads a list of hosts: `- {cpu: 0.5, rate: 100mbit, delay: 5ms}` for each, all of it optional.
+/// Reads a list of hosts: `- {cpu: 0.5, rate: 100mbit, delay: 5ms, arch: aarch64}` for each, all of it optional.
 ///
 /// # Errors
 /// When the file cannot be read, or says what no host can be.
@@ -44,6 +45,7 @@ fn parse(origin: &str, text: &str) -> Result<Vec<HostShape>, YamlError> {
         let key = |name: &str| format!("hosts[{i}].{name}");
         Ok(HostShape {
             cpu: value(&tree, &key("cpu"), line.cpu.as_deref())?,
+            arch: value(&tree, &key("arch"), line.arch.as_deref())?,
             link: LinkShape {
                 rate: value(&tree, &key("rate"), line.rate.as_deref())?,
                 delay: value(&tree, &key("delay"), line.delay.as_deref())?,
@@ -98,6 +100,10 @@ mod tests {
         );
         check("- cpu: 1\n  rate: fast\n", "lab.yml:2: hosts[0].rate: expected a rate from 64kbit to 100gbit");
         check("- {cpus: 1}\n", "lab.yml:1: hosts[0]: unknown key `cpus`; did you mean `cpu`?");
+        check(
+            "- {arch: arm}\n",
+            "lab.yml:1: hosts[0].arch: expected an architecture: x86_64, aarch64 or armv7",
+        );
         check("- {delay: 5}\n", "lab.yml:1: hosts[0].delay: expected a delay of up to 10s");
         check("- [1]\n", "lab.yml:1: hosts[0]: expected");
     }

@@ -124,7 +124,7 @@ impl LabState {
 
     /// What a host is like, counted from 1.
     pub(super) fn shape(&self, number: usize) -> HostShape {
-        let old = HostShape { cpu: None, link: self.shape };
+        let old = HostShape { link: self.shape, ..HostShape::default() };
         self.shapes.get(number.wrapping_sub(1)).copied().unwrap_or(old)
     }
 

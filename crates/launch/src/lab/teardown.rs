@@ -4,11 +4,10 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::LabError;
-use super::governor;
 use super::network::link_name;
 use super::state::LabState;
 use super::tool::Tools;
+use super::{LabError, emulation, governor};
 use crate::process::{ProcessId, Signal};
 
 /// How long a killed process, and what it leaves in the kernel, may take to go.
@@ -33,6 +32,7 @@ pub(super) fn take_down(tools: &Tools, state: &LabState) -> Result<(), LabError>
     for _ in 0..2 {
         clear(tools, state, end)?;
     }
+    emulation::forget(tools, &state.name)?;
     state.forget()
 }
 

@@ -92,7 +92,7 @@ impl Tools {
 }
 
 /// The folders of administrators are not in everyone's path.
-fn find(name: &str) -> Option<PathBuf> {
+pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
     let mut folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).chain(more);
