@@ -9,6 +9,7 @@
 //! `sorted.rs`, `part.rs`, `tally.rs`, `segment.rs`, `frequent.rs`, `output.rs`; `journal.rs` knows what is done.
 
 mod clean;
+mod collected;
 mod encode;
 mod feed;
 pub mod filter;
@@ -27,6 +28,7 @@ mod rating;
 mod reduce;
 mod rules;
 mod segment;
+mod shares;
 mod sorted;
 mod sorter;
 mod stop;
@@ -35,6 +37,7 @@ mod tally;
 mod varint;
 
 pub use clean::{Cleaner, Other};
+pub use collected::Collector;
 pub(crate) use input::input_files;
 pub use journal::{Beginning, is_busy};
 pub use machine::{BadLine, Preparation, PrepareReport};
@@ -44,6 +47,7 @@ pub use output::Format;
 pub use part::{Part, Split};
 pub use rating::RatingScale;
 pub use rules::{Counted, Rules};
+pub use shares::{ChunkMapper, InputShare, RawChunk};
 pub use stop::StopWords;
 
 #[cfg(test)]

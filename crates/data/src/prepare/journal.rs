@@ -66,6 +66,8 @@ pub(crate) struct StretchReport {
 pub(crate) enum Entry {
     /// A run that holds all texts of these chunks.
     Sorted { run: u32, chunks: Vec<ChunkReport> },
+    /// Runs that hold all texts of these chunks, which others have mapped.
+    Collected { runs: Vec<u32>, chunks: Vec<ChunkReport> },
     /// A run that holds all texts of these others.
     Joined { run: u32, of: Vec<u32> },
     /// Where the texts are cut into stretches.
@@ -94,6 +96,11 @@ impl Done {
                 self.chunks.extend(chunks);
                 self.runs.insert(run);
                 self.next_run = self.next_run.max(run + 1);
+            }
+            Entry::Collected { runs, chunks } => {
+                self.chunks.extend(chunks);
+                self.next_run = runs.iter().map(|run| run + 1).fold(self.next_run, u32::max);
+                self.runs.extend(runs);
             }
             Entry::Joined { run, of } => {
                 self.runs.retain(|run| !of.contains(run));

@@ -1,10 +1,12 @@
 //! A whole preparation on one machine.
 
+use super::collected::{self, Collector};
 use super::encode::Encoding;
 use super::feed::ChunkId;
 use super::frequent::{self, FIRST_WORD, FrequentWords, WordNumbers};
 use super::input::{self, Input};
 use super::journal::{Beginning, ChunkReport, Done, Entry, PrepareSpec, StretchReport, Workplace};
+use super::mapper::Mapper;
 use super::mapping::{Books, Mapping};
 use super::meter::Meter;
 use super::output::{Amount, Format, PartFile};
@@ -13,11 +15,12 @@ use super::rating::RatingScale;
 use super::reduce::Reducing;
 use super::rules::Rules;
 use super::segment::Segment;
+use super::shares::{self, InputShare};
 use crate::error::{Error, Result};
 use crate::{parquet, prepared};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -88,6 +91,15 @@ pub struct BadLine {
     pub reason: String,
 }
 
+/// What the first stage has to work with.
+struct FirstStage<'a> {
+    inputs: &'a [Input],
+    mapper: &'a Mapper,
+    books: Books,
+    threads: usize,
+    memory: usize,
+}
+
 impl Preparation {
     /// Checks everything that can be wrong without reading the input.
     pub fn check(&self) -> Result<()> {
@@ -111,6 +123,50 @@ impl Preparation {
 
     /// Prepares. `begin` is told whether this goes on from what another process did.
     pub fn run(&self, meter: &Meter, begin: impl FnOnce(Beginning)) -> Result<PrepareReport> {
+        self.begin(meter, begin, |here| {
+            let FirstStage { inputs, mapper, books, threads, memory } = here;
+            meter.begin_stage(0, inputs.iter().map(|input| input.file.size).sum());
+            Mapping { inputs, mapper, threads, memory, is_strict: self.is_strict, meter }.run(books)
+        })
+    }
+
+    /// Prepares texts that others read and map: `elsewhere` has them map at least so many shares of the input, and
+    /// hands on all lines that come of it. It is not called if that was done before.
+    pub fn run_elsewhere<E: From<Error>>(
+        &self,
+        meter: &Meter,
+        begin: impl FnOnce(Beginning),
+        least: usize,
+        elsewhere: impl FnOnce(Vec<InputShare>, &mut Collector<'_>) -> Result<(), E>,
+    ) -> Result<PrepareReport, E> {
+        let mut failure = None;
+        let result = self.begin(meter, begin, |here| {
+            let FirstStage { inputs, mut books, .. } = here;
+            meter.begin_stage(0, inputs.iter().map(|input| input.file.size).sum());
+            let shares = shares::shares(inputs, &books.done, least);
+            if !shares.is_empty() {
+                let mut collector = Collector::new(&books);
+                if let Err(error) = elsewhere(shares, &mut collector) {
+                    failure = Some(error);
+                    return Err(Error::Io { path: self.out.clone(), source: ErrorKind::Interrupted.into() });
+                }
+                let entry = collector.finish()?;
+                books.note(entry)?;
+            }
+            match collected::first_bad(inputs, &books.done.chunks) {
+                Some(error) if self.is_strict => Err(error),
+                _ => Ok(books),
+            }
+        });
+        result.map_err(|error| failure.unwrap_or_else(|| error.into()))
+    }
+
+    fn begin(
+        &self,
+        meter: &Meter,
+        begin: impl FnOnce(Beginning),
+        first_stage: impl FnOnce(FirstStage<'_>) -> Result<Books>,
+    ) -> Result<PrepareReport> {
         self.check()?;
         let mapper = self.rules.mapper()?;
         let paths = input::list(&self.inputs)?;
@@ -122,7 +178,7 @@ impl Preparation {
         begin(beginning);
         // It may have been another process that came first.
         self.check()?;
-        let result = self.go_on(meter, &inputs, &mapper, Books { place, done });
+        let result = self.go_on(meter, &inputs, &mapper, Books { place, done }, first_stage);
         if let Err(Error::Format { .. } | Error::Mismatch(_)) = result {
             // What is wrong with the input does not get better by going on.
             let _ = fs::remove_dir_all(&folder);
@@ -135,8 +191,9 @@ impl Preparation {
         &self,
         meter: &Meter,
         inputs: &[Input],
-        mapper: &super::Mapper,
+        mapper: &Mapper,
         mut books: Books,
+        first_stage: impl FnOnce(FirstStage<'_>) -> Result<Books>,
     ) -> Result<PrepareReport> {
         let start = Instant::now();
         let known: u64 = books.done.chunks.iter().map(|chunk| chunk.bytes).sum();
@@ -146,10 +203,8 @@ impl Preparation {
             // The rest is for the program itself and for what is being read and written.
             let memory = (self.memory - self.memory / 8).min(usize::MAX as u64 / 2) as usize;
             if books.done.cuts.is_none() {
-                let (rules, is_strict) = (&self.rules, self.is_strict);
-                meter.begin_stage(0, inputs.iter().map(|input| input.file.size).sum());
-                books = Mapping { inputs, mapper, threads, memory, is_strict, meter }.run(books)?;
-                self.refuse_nothing(inputs, &books.done, rules.ratings)?;
+                books = first_stage(FirstStage { inputs, mapper, books, threads, memory })?;
+                self.refuse_nothing(inputs, &books.done, self.rules.ratings)?;
             }
             let split = &self.rules.split()?;
             let (rules, keeps_text, memory) = (&self.rules, self.format.keeps_text(), memory / 2);

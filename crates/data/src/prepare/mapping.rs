@@ -113,52 +113,61 @@ impl Mapping<'_> {
     fn map(&self, taken: Taken, bytes: &[u8], sorter: &mut Sorter) -> Result<ChunkReport> {
         let Taken { id: ChunkId { file, number }, is_last } = taken;
         let length = bytes.len() as u64;
-        let mut report = ChunkReport { file, number, is_last, bytes: length, ..ChunkReport::default() };
-        let columns = self.inputs[file as usize].columns.as_ref();
-        // Checked for all lines at once; only if that fails, line by line.
-        let is_text = std::str::from_utf8(bytes).is_ok();
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let end = match columns {
-                Some(columns) => columns.end_of_row(rest),
-                None => memchr::memchr(b'\n', rest),
-            };
-            let row = &rest[..end.unwrap_or(rest.len())];
-            rest = end.map_or(&[], |end| &rest[end + 1..]);
-            if row.len() >= ROW_LIMIT {
-                return Err(feed::too_long(&self.inputs[file as usize]));
+        let report = ChunkReport { file, number, is_last, bytes: length, ..ChunkReport::default() };
+        map_rows(self.mapper, &self.inputs[file as usize], bytes, report, sorter)
+    }
+}
+
+/// Maps the rows of a chunk, whose report is filled in.
+pub(crate) fn map_rows(
+    mapper: &Mapper,
+    input: &Input,
+    bytes: &[u8],
+    mut report: ChunkReport,
+    sorter: &mut Sorter,
+) -> Result<ChunkReport> {
+    let columns = input.columns.as_ref();
+    // Checked for all lines at once; only if that fails, line by line.
+    let is_text = std::str::from_utf8(bytes).is_ok();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let end = match columns {
+            Some(columns) => columns.end_of_row(rest),
+            None => memchr::memchr(b'\n', rest),
+        };
+        let row = &rest[..end.unwrap_or(rest.len())];
+        rest = end.map_or(&[], |end| &rest[end + 1..]);
+        if row.len() >= ROW_LIMIT {
+            return Err(feed::too_long(input));
+        }
+        let line = report.lines;
+        report.lines += 1;
+        let start = sorter.letters.len();
+        let mapped = match columns {
+            Some(columns) => {
+                report.lines += memchr::memchr_iter(b'\n', row).count() as u64;
+                if columns.has_names && report.number == 0 && line == 0 {
+                    continue;
+                }
+                columns.row(row, mapper, &mut sorter.letters)
             }
-            let line = report.lines;
-            report.lines += 1;
-            let start = sorter.letters.len();
-            let mapped = match columns {
-                Some(columns) => {
-                    report.lines += memchr::memchr_iter(b'\n', row).count() as u64;
-                    if columns.has_names && number == 0 && line == 0 {
-                        continue;
-                    }
-                    columns.row(row, self.mapper, &mut sorter.letters)
-                }
-                None if is_text && row.first() == Some(&b'{') => {
-                    self.mapper.checked_json(row, &mut sorter.letters)
-                }
-                None => self.mapper.json(row, &mut sorter.letters),
-            };
-            report.read += u64::from(mapped != MappedLine::Blank);
-            match mapped {
-                MappedLine::Kept(rating) => sorter.add(start, rating),
-                MappedLine::Empty => report.empty += 1,
-                MappedLine::Blank => {}
-                MappedLine::Bad(message) => {
-                    report.bad += 1;
-                    if report.flaws.len() < NAMED_FLAWS {
-                        report.flaws.push((line, message));
-                    }
+            None if is_text && row.first() == Some(&b'{') => mapper.checked_json(row, &mut sorter.letters),
+            None => mapper.json(row, &mut sorter.letters),
+        };
+        report.read += u64::from(mapped != MappedLine::Blank);
+        match mapped {
+            MappedLine::Kept(rating) => sorter.add(start, rating),
+            MappedLine::Empty => report.empty += 1,
+            MappedLine::Blank => {}
+            MappedLine::Bad(message) => {
+                report.bad += 1;
+                if report.flaws.len() < NAMED_FLAWS {
+                    report.flaws.push((line, message));
                 }
             }
         }
-        Ok(report)
     }
+    Ok(report)
 }
 
 /// How many lines of its file stand before a chunk.

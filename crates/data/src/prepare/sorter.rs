@@ -73,6 +73,16 @@ impl Sorter {
             || self.places.len() + more / SHORT_ROW > self.places.capacity()
     }
 
+    /// Gives all texts with their ratings to `take` in the order in which they came, and begins anew.
+    pub(crate) fn pour(&mut self, mut take: impl FnMut(&[u8], u8)) {
+        for place in &self.places {
+            let start = place.start as usize;
+            take(&self.letters[start..start + place.length()], place.length_and_rating as u8);
+        }
+        self.letters.clear();
+        self.places.clear();
+    }
+
     /// Writes all texts in the order of their bytes, equal ones as one, and begins anew.
     pub(crate) fn drain(&mut self, run: &mut RunWriter) -> Result<()> {
         let letters = &self.letters;

@@ -1,5 +1,6 @@
 //! Whole preparations: what comes out for what goes in, however it is packed, cut and interrupted.
 
+mod elsewhere;
 mod results;
 
 use super::*;

@@ -1,0 +1,115 @@
+//! Texts that other processes have mapped, as they come back: sorted runs for the second stage.
+
+use super::journal::{ChunkReport, Entry};
+use super::mapping::{Books, lines_before};
+use super::rating::Ratings;
+use super::sorted::RunWriter;
+use crate::error::{Error, Result};
+use crate::prepare::feed::ChunkId;
+use crate::prepare::input::Input;
+
+/// Takes lines of `map`, each with how often it occurs. Lines that come in order become one run; where the order
+/// breaks, the next begins.
+pub struct Collector<'a> {
+    books: &'a Books,
+    next_run: u32,
+    runs: Vec<u32>,
+    writer: Option<RunWriter>,
+    text: Vec<u8>,
+    ratings: Ratings,
+    chunks: Vec<ChunkReport>,
+}
+
+impl std::fmt::Debug for Collector<'_> {
+    fn fmt(&self, form: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        form.debug_struct("Collector").field("runs", &self.runs).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(books: &'a Books) -> Self {
+        Self {
+            books,
+            next_run: books.done.next_run,
+            runs: Vec::new(),
+            writer: None,
+            text: Vec::new(),
+            ratings: Ratings::default(),
+            chunks: Vec::new(),
+        }
+    }
+
+    /// One more line, and how often there is one like it.
+    pub fn add(&mut self, line: &[u8], count: u64) -> Result<()> {
+        if let Some(report) = line.strip_prefix(b"\t") {
+            let report = serde_json::from_slice(report).map_err(|_| strange(line))?;
+            self.chunks.push(report);
+            return Ok(());
+        }
+        let (text, rating) = match line {
+            [text @ .., b'\t', rating @ b'0'..=b'5'] if !text.is_empty() => {
+                (text, usize::from(rating - b'0'))
+            }
+            _ => return Err(strange(line)),
+        };
+        if text != self.text {
+            self.write()?;
+            if text < self.text.as_slice() {
+                self.end_run()?;
+            }
+            self.text.clear();
+            self.text.extend_from_slice(text);
+        }
+        self.ratings.0[rating] += count;
+        Ok(())
+    }
+
+    /// Nothing of what came counts: it will come again.
+    pub fn forget(&mut self) {
+        *self = Self::new(self.books);
+    }
+
+    /// Writes the text that is at hand.
+    fn write(&mut self) -> Result<()> {
+        if self.ratings.count() == 0 {
+            return Ok(());
+        }
+        if self.writer.is_none() {
+            let path = self.books.place.run(self.next_run);
+            self.writer = Some(RunWriter::create(&path)?);
+            self.runs.push(self.next_run);
+            self.next_run += 1;
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.add(&self.text, &self.ratings)?;
+        }
+        self.ratings = Ratings::default();
+        Ok(())
+    }
+
+    fn end_run(&mut self) -> Result<()> {
+        self.writer.take().map_or(Ok(()), RunWriter::finish)
+    }
+
+    /// After the last line: what the journal is to know.
+    pub(crate) fn finish(mut self) -> Result<Entry> {
+        self.write()?;
+        self.end_run()?;
+        Ok(Entry::Collected { runs: self.runs, chunks: self.chunks })
+    }
+}
+
+fn strange(line: &[u8]) -> Error {
+    let shown: String = String::from_utf8_lossy(line).chars().take(60).collect();
+    Error::Mismatch(format!("expected a text, a tab and a rating from those who map, found {shown:?}"))
+}
+
+/// The first bad line of all files, as an error.
+pub(crate) fn first_bad(inputs: &[Input], chunks: &[ChunkReport]) -> Option<Error> {
+    let bad = chunks.iter().filter(|chunk| !chunk.flaws.is_empty());
+    let first = bad.min_by_key(|chunk| ChunkId { file: chunk.file, number: chunk.number })?;
+    let (line, message) = first.flaws.first()?;
+    let line = lines_before(chunks, ChunkId { file: first.file, number: first.number }) + line + 1;
+    let path = &inputs.get(first.file as usize)?.file.path;
+    Some(Error::line(path, line as usize, message.clone()))
+}
