@@ -199,25 +199,32 @@ fn mean_profile(profiles: &[Vec<(usize, f64)>]) -> Vec<(usize, f64)> {
     first.iter().enumerate().map(|(place, &(from, _))| (from, mean(place))).collect()
 }
 
-/// How long something small is measured.
+/// How long something small is measured, and in how many parts: of them the least disturbed tells on how many cores.
 const TIMED_FOR: Duration = Duration::from_millis(80);
+const TIMED_PARTS: u32 = 8;
 
 /// The work of something that can be done again and again.
 pub(super) fn timed(share: f64, threads: usize, mut act: impl FnMut()) -> Work {
     act();
-    let (watch, mut times) = (Watch::start(), 0);
-    while watch.wall_s() < TIMED_FOR.as_secs_f64() || times < 3 {
-        act();
-        times += 1;
+    let (mut all_s, mut times, mut width) = (0.0, 0, 0.0_f64);
+    for _ in 0..TIMED_PARTS {
+        let watch = Watch::start();
+        while times == 0 || watch.wall_s() < (TIMED_FOR / TIMED_PARTS).as_secs_f64() {
+            act();
+            times += 1;
+        }
+        let core_s = watch.core_s();
+        all_s += core_s;
+        width = width.max(core_s / watch.wall_s());
     }
-    let (wall_s, core_s) = (watch.wall_s(), watch.core_s());
-    Work { core_s: core_s / f64::from(times), width: (core_s / wall_s / share).clamp(0.5, threads as f64) }
+    Work { core_s: all_s / f64::from(times), width: (width / share).clamp(0.5, threads as f64) }
 }
 
 /// So many hand-overs are measured.
 const HOPS: usize = 200;
 
-/// Until a thread of the worker's pool, which sleeps, has done nothing for this one: the median.
+/// Until a thread of the worker's pool, which sleeps, has done nothing for this one: where nobody else is at work, so a
+/// quick one of many.
 fn hop_s(trainer: &Trainer) -> f64 {
     let hop = |_| {
         thread::sleep(Duration::from_micros(300));
@@ -227,7 +234,7 @@ fn hop_s(trainer: &Trainer) -> f64 {
     };
     let mut times: Vec<f64> = (0..HOPS).map(hop).collect();
     times.sort_by(f64::total_cmp);
-    times[HOPS / 2]
+    times[HOPS / 4]
 }
 
 /// What follows local steps: how far a member went, and the step of all.
