@@ -94,12 +94,14 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
     })
 }
 
-/// What a link takes of a processor like those of 2026, and carries between two of its processes.
+/// What a link carries between two processes of a machine, and takes of a processor like those of 2026; until it is
+/// measured.
 const LOOPBACK: LinkFigures = LinkFigures {
     up: 1e9,
     down: 1e9,
     burst: 0.0,
     latency_s: 50e-6,
+    wake_s: 0.0,
     send: FrameFigures { frame_s: 10e-6, byte_s: 0.5e-9 },
     receive: FrameFigures { frame_s: 10e-6, byte_s: 0.6e-9 },
 };
