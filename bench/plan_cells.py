@@ -3,7 +3,9 @@
 
     bench/plan_cells.py                                  all cells, as a table in Markdown
     bench/plan_cells.py --cells lenet:2 tagger:4         some of them: a model and the number of a set-up
-    bench/plan_cells.py --choices                        also runs what the plan says is best, and what is next to it
+    bench/plan_cells.py --choices 2                      also runs what the plan says is best, and the two fastest
+    bench/plan_cells.py --cells lenet:2 --json >> cells  one part of the table now,
+    bench/plan_cells.py --table cells                    and the table of all parts that were measured, later
 
 Makes its own labs, one after the other, and takes them down again. A cell is measured first: the hosts at the work of
 its run, a few seconds long. Then the run itself goes through some epochs, of which the median without the first counts.
@@ -12,6 +14,7 @@ Root, because labs need it; a quiet machine, because hosts of a lab share its co
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -36,6 +39,7 @@ SETUPS = {
     6: dict(hosts=4, rate="100mbit", arch="flat", compression="none", local_steps=1),
 }
 
+# Of an epoch; and how many of them.
 ROUNDS = 48
 EPOCHS = 4
 
@@ -129,10 +133,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", nargs="*", help="lenet:2: a model and the number of a set-up")
     parser.add_argument("--choices", type=int, default=0, metavar="N", help="also run the best and the N fastest")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of an epoch")
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--table", metavar="FILE", help="only print the table of lines that --json wrote")
     parser.add_argument("--program", default=BONFIRE)
     parser.add_argument("--lab", default="planlab")
     parser.add_argument("--json", action="store_true", help="a line of JSON for every cell")
     args = parser.parse_args()
+    if args.table:
+        return table([json.loads(line) for line in open(args.table)])
+    globals().update(ROUNDS=args.rounds, EPOCHS=args.epochs)
+    # Whoever ends it early wants no lab left.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wanted = [tuple(word.split(":")) for word in args.cells or [f"{m}:{s}" for s in SETUPS for m in MODELS]]
     wanted = [(model, int(number)) for model, number in wanted]
     found = []
@@ -144,18 +156,33 @@ def main():
                 for model, number in wanted:
                     if (SETUPS[number]["hosts"], SETUPS[number]["rate"]) == (hosts, rate):
                         found.append(cell(args, folder, inventory, model, number))
-                        print(json.dumps(found[-1]) if args.json else found[-1], file=sys.stderr, flush=True)
+                        print(json.dumps(found[-1]), file=sys.stdout if args.json else sys.stderr, flush=True)
             finally:
                 call(args, ["lab", "down", "--name", args.lab])
-    print("| model | hosts | rate | strategy | forecast s | measured s | error |\n|---|---|---|---|---|---|---|")
-    for line in found:
-        setup = SETUPS[line["setup"]]
-        way = setup["arch"] + ("" if setup["compression"] == "none" else f", {setup['compression']}")
-        way += f", {setup['local_steps']} local steps" if setup["local_steps"] > 1 else ""
-        print(f"| {line['model']} | {setup['hosts']} | {setup['rate']} | {way} | {line['forecast']:.2f} |"
-              f" {line['measured']:.2f} | {line['error']:+.1%} |")
-    errors = [abs(line["error"]) for line in found]
-    print(f"\nmedian error {statistics.median(errors):.1%}, worst {max(errors):.1%}")
+    if not args.json:
+        table(found)
+
+
+def table(found):
+    """Forecast, measured and error of every cell, a row for each model; of a cell that was measured again the last."""
+    cells = {(line["model"], line["setup"]): line for line in found}
+    print("| model | " + " | ".join(in_words(setup) for setup in SETUPS.values()) + " |\n" + "|---" * (len(SETUPS) + 1) + "|")
+    for model in MODELS:
+        row = [cells.get((model, number)) for number in SETUPS]
+        row = [f"{c['forecast']:.3g} / {c['measured']:.3g}, {c['error']:+.0%}" if c else "" for c in row]
+        print(f"| {model} | " + " | ".join(row) + " |")
+    errors = [abs(line["error"]) for line in cells.values()]
+    print(f"\n{len(errors)} cells: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}")
+    chosen = [line for line in cells.values() if "chosen" in line]
+    right = sum(line["chosen"] <= line["best"] * 1.05 for line in chosen)
+    if chosen:
+        print(f"what was chosen is the best, or within 5 % of it, in {right} of {len(chosen)}")
+
+
+def in_words(setup):
+    way = setup["arch"] + ("" if setup["compression"] == "none" else f", {setup['compression']}")
+    way += f", {setup['local_steps']} local steps" if setup["local_steps"] > 1 else ""
+    return f"{setup['hosts']} hosts, {setup['rate']}, {way}"
 
 
 if __name__ == "__main__":

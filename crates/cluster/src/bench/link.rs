@@ -44,15 +44,14 @@ pub struct LinkSpeed {
     /// From one process to the other.
     pub latency_s: f64,
     /// Bytes a second, one way at a time.
-    pub up_alone: f64,
-    pub down_alone: f64,
-    /// Both at once.
     pub up: f64,
     pub down: f64,
     /// Bytes that go at once after a rest.
     pub burst: f64,
     pub send: FrameFigures,
     pub receive: FrameFigures,
+    /// What it takes of the processor beyond that when threads have to be woken for a frame: on its way out, and in.
+    pub wake_s: f64,
 }
 
 /// What a piece asks for, or answers.
@@ -75,6 +74,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 const LARGE: usize = 64 << 10;
 const SMALL: usize = 1 << 10;
 const SMALL_FRAMES: usize = 300;
+
+/// So many are sent and come back, one after the other: each finds all threads asleep.
+const PINGS: usize = 101;
 
 /// Answers whoever measures, until the input ends. Prints first where, and what it takes to be let in.
 ///
@@ -203,7 +205,7 @@ const MOST_BYTES: usize = 24 << 20;
 
 impl Probe {
     fn measure(&self) -> Result<LinkSpeed> {
-        let round_trip = self.round_trip()?;
+        let (round_trip, ping_s) = self.round_trip()?;
         let mut sizes: Vec<(f64, f64)> = Vec::new();
         let mut bytes = 64 << 10;
         let sending = loop {
@@ -221,15 +223,14 @@ impl Probe {
             }
             bytes *= if seconds < LONG.as_secs_f64() / 6.0 { 4 } else { 2 };
         };
-        let (up_alone, burst) = line(&sizes);
+        let (up, burst) = line(&sizes);
         let small = self.small_frames()?;
-        let (down_alone, receiving) = self.take(bytes)?;
-        let (up, down) = self.both(bytes, burst)?;
+        let (down, receiving) = self.take(bytes)?;
         let latency_s = (round_trip / 2.0).max(1e-6);
         let send = frame_figures(sending, LARGE, small.0);
         let receive = frame_figures(receiving, LARGE, small.1);
-        let (up, down) = (up.min(up_alone), down.min(down_alone.max(down)));
-        Ok(LinkSpeed { latency_s, up_alone, down_alone, up, down, burst, send, receive })
+        let wake_s = ((ping_s - send.frame_s - receive.frame_s) / 2.0).max(0.0);
+        Ok(LinkSpeed { latency_s, up, down, burst, send, receive, wake_s })
     }
 
     fn say(&self, piece: proto::Piece) -> Result<()> {
@@ -249,17 +250,18 @@ impl Probe {
         }
     }
 
-    /// The median of some.
-    fn round_trip(&self) -> Result<f64> {
-        let mut times = Vec::new();
-        for _ in 0..21 {
+    /// The median of some, and what each took of the processor here.
+    fn round_trip(&self) -> Result<(f64, f64)> {
+        let (mut times, watch) = (Vec::new(), Watch::start());
+        for _ in 0..PINGS {
             let started = Instant::now();
             self.say(proto::Piece { step: step::PING, ..proto::Piece::default() })?;
             self.next()?;
             times.push(started.elapsed().as_secs_f64());
         }
+        let core_s = watch.core_s() / PINGS as f64;
         times.sort_by(f64::total_cmp);
-        Ok(times[times.len() / 2])
+        Ok((times[times.len() / 2], core_s))
     }
 
     /// What the other side has counted, and what that took; it counts anew.
@@ -294,30 +296,6 @@ impl Probe {
         self.say(proto::Piece { step: step::GIVE, round: bytes as u64, ..proto::Piece::default() })?;
         self.receive_end()?;
         Ok((bytes as f64 / started.elapsed().as_secs_f64(), (bytes as f64, watch.core_s())))
-    }
-
-    /// Bytes a second there and here, both at once, without the burst that a rest allows.
-    fn both(&self, bytes: usize, burst: f64) -> Result<(f64, f64)> {
-        thread::sleep(Duration::from_millis(50));
-        self.end()?;
-        let started = Instant::now();
-        self.say(proto::Piece { step: step::GIVE, round: bytes as u64, ..proto::Piece::default() })?;
-        send(&self.other, bytes, LARGE)?;
-        let (mut there, mut here, mut come) = (None, None, 0);
-        while there.is_none() || here.is_none() {
-            let (piece, payload) = self.next()?;
-            come += payload.len();
-            let now = started.elapsed().as_secs_f64();
-            match piece.step {
-                // Its own end has no count, and comes when all has come.
-                step::END if piece.round == 0 && come >= bytes => here = here.or(Some(now)),
-                step::END => there = there.or(Some(now)),
-                _ => {}
-            }
-        }
-        let rate =
-            |seconds: Option<f64>| (bytes as f64 - burst).max(bytes as f64 * 0.2) / seconds.unwrap_or(1.0);
-        Ok((rate(there), rate(here)))
     }
 }
 

@@ -4,8 +4,9 @@
 //! Every host answers others and asks others at the same time. Who asks has a few frames on their way to each of its
 //! partners and sends the next one when one comes back.
 
-use std::io::Read;
+use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,8 +16,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::core_time::Watch;
-use super::link::{LinkQuestion, PATIENCE, reach, step};
+use super::link::{LinkQuestion, PATIENCE, answer, reach, step};
 use crate::mail::{Mailbox, News, mailbox};
+use crate::plan::figures::FrameFigures;
 
 /// Whom to ask, and with how many bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,6 +64,10 @@ const LARGE_FOR_MS: [u64; 3] = [400, 1400, 1600];
 /// When it is none, or a partner cannot be reached or falls silent.
 pub fn measure_from(input: impl Read) -> Result<MeshSpeed> {
     let question: MeshQuestion = serde_json::from_reader(input).context("the question is missing")?;
+    measure(&question, SMALL_FOR_MS, LARGE_FOR_MS)
+}
+
+fn measure(question: &MeshQuestion, small_ms: [u64; 3], large_ms: [u64; 3]) -> Result<MeshSpeed> {
     ensure!(!question.partners.is_empty(), "there is nobody to ask");
     let wire = Arc::new(Wire::start()?);
     let (post, mailbox) = mailbox();
@@ -70,9 +76,46 @@ pub fn measure_from(input: impl Read) -> Result<MeshSpeed> {
         let link = post.number();
         asker.partners.push((link, reach(&wire, partner, || post.sink(link))?));
     }
-    let (small, _) = asker.echo(SMALL, SMALL_FOR_MS)?;
-    let (large, rates) = asker.echo(question.bytes.max(SMALL * 2), LARGE_FOR_MS)?;
+    let (small, _) = asker.echo(SMALL, small_ms)?;
+    let (large, rates) = asker.echo(question.bytes.max(SMALL * 2), large_ms)?;
     Ok(MeshSpeed { rates, large, small })
+}
+
+/// Between two ends in this process nobody begins sooner or later.
+const HERE_FOR_MS: [u64; 3] = [50, 250, 300];
+
+/// What frames of this size take of this machine's processor, by frames from this process to itself.
+///
+/// # Errors
+/// When it cannot listen on loopback.
+pub fn frames_here(bytes: usize) -> Result<FrameFigures> {
+    let (said, mut say) = io::pipe()?;
+    // The one who answers does so until this end is dropped.
+    let (input, until) = io::pipe()?;
+    let answering = thread::spawn(move || answer(input, &mut say).is_ok());
+    let mut line = String::new();
+    BufReader::new(said).read_line(&mut line)?;
+    let answer = serde_json::from_str(&line).context("nobody answers on loopback")?;
+    let partners = vec![LinkQuestion { answer, addresses: vec!["127.0.0.1".to_owned()] }];
+    let found = measure(&MeshQuestion { partners, bytes }, HERE_FOR_MS, HERE_FOR_MS);
+    drop((until, answering));
+    let mut found = found?;
+    // Both ends are here.
+    (found.large.core_s, found.small.core_s) = (found.large.core_s / 2.0, found.small.core_s / 2.0);
+    Ok(found.frame_figures())
+}
+
+impl MeshSpeed {
+    /// What a frame and a byte take: who asks sends each frame and receives it again, and as many are sent as received
+    /// in every exchange.
+    #[must_use]
+    pub fn frame_figures(&self) -> FrameFigures {
+        let each = |echoes: Echoes| echoes.core_s / echoes.frames.max(1.0) / 2.0;
+        let (large, small) = (each(self.large), each(self.small));
+        let (bytes, few) = (self.large.bytes as f64, self.small.bytes as f64);
+        let byte_s = ((large - small) / (bytes - few).max(1.0)).max(large / bytes * 0.2);
+        FrameFigures { frame_s: (large - byte_s * bytes).max(0.0), byte_s }
+    }
 }
 
 struct Asker {
@@ -128,5 +171,24 @@ impl Asker {
         let frames = counts.iter().sum();
         let rates = counts.iter().map(|count| count * bytes as f64 / seconds.max(1e-6)).collect();
         Ok((Echoes { bytes, frames, seconds, core_s }, rates))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_to_this_process_take_time_of_its_processor() {
+        let FrameFigures { frame_s, byte_s } = frames_here(64 << 10).expect("figures");
+        assert!(byte_s > 0.0 && byte_s < 1e-6 && frame_s >= 0.0 && frame_s < 0.1, "{frame_s} {byte_s}");
+    }
+
+    #[test]
+    fn a_frame_and_a_byte_are_told_apart() {
+        let echoes = |bytes, core_s| Echoes { bytes, frames: 10.0, seconds: 1.0, core_s };
+        let speed = MeshSpeed { rates: Vec::new(), large: echoes(3000, 0.08), small: echoes(1000, 0.04) };
+        let FrameFigures { frame_s, byte_s } = speed.frame_figures();
+        assert!((byte_s - 1e-6).abs() < 1e-12 && (frame_s - 1e-3).abs() < 1e-12, "{frame_s} {byte_s}");
     }
 }

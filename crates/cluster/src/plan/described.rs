@@ -108,7 +108,15 @@ pub fn check_described(origin: &str, text: &str) -> Result<(), YamlError> {
             hop_s: 0.0,
             factors: [none; 3],
         },
-        link: LinkFigures { up: 1.0, down: 1.0, burst: 0.0, latency_s: 0.0, send: free, receive: free },
+        link: LinkFigures {
+            up: 1.0,
+            down: 1.0,
+            burst: 0.0,
+            latency_s: 0.0,
+            wake_s: 0.0,
+            send: free,
+            receive: free,
+        },
     };
     described(origin, text, &anybody, 1).map(drop)
 }
@@ -170,6 +178,7 @@ impl DescribedHost {
                 down: bytes_per_s,
                 burst: 0.0,
                 latency_s,
+                wake_s: own.link.wake_s / speed,
                 send: own.link.send.at(speed),
                 receive: own.link.receive.at(speed),
             },

@@ -114,6 +114,9 @@ pub struct LinkFigures {
     pub burst: f64,
     /// From one process to another, half of there and back.
     pub latency_s: f64,
+    /// Seconds of a core for a frame that finds the threads of the wire asleep, on its way out or in.
+    #[serde(default)]
+    pub wake_s: f64,
     /// Seconds of a core for a frame and for each of its bytes.
     pub send: FrameFigures,
     pub receive: FrameFigures,

@@ -31,6 +31,14 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
             crowds: Vec::new(),
             factors: [none; 3],
         },
-        link: LinkFigures { up: rate, down: rate, burst, latency_s: 0.0, send: free, receive: free },
+        link: LinkFigures {
+            up: rate,
+            down: rate,
+            burst,
+            latency_s: 0.0,
+            wake_s: 0.0,
+            send: free,
+            receive: free,
+        },
     }
 }

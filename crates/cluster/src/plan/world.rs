@@ -187,8 +187,7 @@ impl World {
                 }
                 Happening::Arrival(frame) => {
                     let host = self.processes[frame.to].host;
-                    self.hosts[host].errands.push_back(Errand::Receive(frame));
-                    self.run_errands(host);
+                    self.give_errand(host, Errand::Receive(frame));
                 }
                 Happening::Hop(frame) => self.deliver(frame),
             }
@@ -219,8 +218,7 @@ impl World {
             return self.plan(at, Happening::Hop(frame));
         }
         self.carried += frame.bytes;
-        self.hosts[from].errands.push_back(Errand::Send(frame));
-        self.run_errands(from);
+        self.give_errand(from, Errand::Send(frame));
     }
 
     /// Seconds of a core that a host has used.
@@ -273,13 +271,21 @@ impl World {
                         Some(Errand::Receive(frame)) => self.deliver(frame),
                         None => {}
                     }
-                    self.run_errands(host);
+                    self.run_errands(host, 0.0);
                 }
             }
         }
     }
 
-    fn run_errands(&mut self, host: usize) {
+    /// Something to do for a host's wire. A thread that has nothing else to do sleeps.
+    fn give_errand(&mut self, host: usize, errand: Errand) {
+        let it = &mut self.hosts[host];
+        let wake_s = if it.wire.iter().all(Option::is_none) { it.link.wake_s } else { 0.0 };
+        it.errands.push_back(errand);
+        self.run_errands(host, wake_s);
+    }
+
+    fn run_errands(&mut self, host: usize, mut wake_s: f64) {
         while let Some(thread) = self.hosts[host].wire.iter().position(Option::is_none)
             && let Some(errand) = self.hosts[host].errands.pop_front()
         {
@@ -289,7 +295,7 @@ impl World {
                 Errand::Receive(frame) => link.receive.of(frame.bytes),
             };
             self.hosts[host].wire[thread] = Some(errand);
-            self.begin(host, Runner::Wire { host, thread }, 1.0, core_s);
+            self.begin(host, Runner::Wire { host, thread }, 1.0, core_s + std::mem::take(&mut wake_s));
         }
     }
 

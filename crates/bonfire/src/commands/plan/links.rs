@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bonfire_cluster::bench::link::LinkSpeed;
 use bonfire_cluster::bench::mesh::{Echoes, MeshSpeed};
-use bonfire_cluster::plan::figures::{FrameFigures, HostFigures, LinkFigures};
+use bonfire_cluster::plan::figures::{HostFigures, LinkFigures};
 
 /// A way between two hosts, by their numbers.
 pub(super) type Way = (usize, usize, LinkSpeed);
@@ -26,15 +26,13 @@ pub(super) fn take(hosts: &mut [(usize, HostFigures)], ways: &[Way], mesh: &[Mes
             figures.link = link;
         }
     }
-    let is_full = are_cores_full(hosts, mesh);
+    if are_cores_full(hosts, mesh) {
+        return;
+    }
     let part = part(ways, mesh);
-    for (number, figures) in hosts {
-        let Some(found) = mesh.iter().find(|found| found.from == *number) else { continue };
-        if let Some((up, down)) = alone(ways, *number).filter(|_| !is_full) {
-            (figures.link.up, figures.link.down) = (up * part, down * part);
-        }
-        let frame = frame_figures(&found.speed);
-        (figures.link.send, figures.link.receive) = (frame, frame);
+    for (_, figures) in hosts {
+        figures.link.up *= part;
+        figures.link.down *= part;
     }
 }
 
@@ -48,6 +46,7 @@ fn link(ways: &[Way], host: usize) -> Option<LinkFigures> {
             down,
             burst: speed.burst,
             latency_s: speed.latency_s,
+            wake_s: speed.wake_s,
             send: speed.send,
             receive: speed.receive,
         });
@@ -59,20 +58,14 @@ fn link(ways: &[Way], host: usize) -> Option<LinkFigures> {
         found.latency_s = found.latency_s.min(speed.latency_s);
         if from == host {
             // Measured here, and not by the other side.
-            (found.send, found.receive) = (speed.send, speed.receive);
+            (found.send, found.receive, found.wake_s) = (speed.send, speed.receive, speed.wake_s);
         }
     }
-    found
-}
-
-/// Bytes a second each way of a host's link, one way at a time: by the best of its partners.
-fn alone(ways: &[Way], host: usize) -> Option<(f64, f64)> {
-    let of = |&(from, to, speed): &Way| match host {
-        _ if from == host => Some((speed.up_alone, speed.down_alone)),
-        _ if to == host => Some((speed.down_alone, speed.up_alone)),
-        _ => None,
-    };
-    ways.iter().filter_map(of).reduce(|(up, down), other| (up.max(other.0), down.max(other.1)))
+    // What the processors take on the way is counted apart.
+    found.map(|found| {
+        let processors_s = found.send.frame_s + found.receive.frame_s + 2.0 * found.wake_s;
+        LinkFigures { latency_s: (found.latency_s - processors_s).max(found.latency_s * 0.1), ..found }
+    })
 }
 
 /// Which part of what links carry alone goes through while all send to all: that of the fullest link. Others may have
@@ -86,7 +79,8 @@ fn part(ways: &[Way], mesh: &[Mesh]) -> f64 {
             *carried.entry(*to).or_default() += rate;
         }
     }
-    let part = |(host, carried): (&usize, &f64)| alone(ways, *host).map(|(up, down)| carried / up.min(down));
+    let part =
+        |(host, carried): (&usize, &f64)| link(ways, *host).map(|link| carried / link.up.min(link.down));
     carried.iter().filter_map(part).reduce(f64::max).map_or(1.0, |part| part.clamp(0.2, 1.0))
 }
 
@@ -103,25 +97,16 @@ fn are_cores_full(hosts: &[(usize, HostFigures)], mesh: &[Mesh]) -> bool {
     machines.values().any(|(busy, cores)| *busy > CORES_FULL * cores)
 }
 
-/// What a frame and a byte take: who asks sends each frame and receives it again, and as many are sent as received in
-/// every exchange.
-fn frame_figures(speed: &MeshSpeed) -> FrameFigures {
-    let each = |echoes: Echoes| echoes.core_s / echoes.frames.max(1.0) / 2.0;
-    let (large, small) = (each(speed.large), each(speed.small));
-    let (bytes, few) = (speed.large.bytes as f64, speed.small.bytes as f64);
-    let byte_s = ((large - small) / (bytes - few).max(1.0)).max(large / bytes * 0.2);
-    FrameFigures { frame_s: (large - byte_s * bytes).max(0.0), byte_s }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bonfire_cluster::plan::figures::FrameFigures;
 
     const FRAME: FrameFigures = FrameFigures { frame_s: 0.0, byte_s: 0.0 };
 
     fn speed(up: f64, down: f64, latency_s: f64) -> LinkSpeed {
         let (send, receive) = (FRAME, FRAME);
-        LinkSpeed { latency_s, up_alone: up, down_alone: down, up, down, burst: 0.0, send, receive }
+        LinkSpeed { latency_s, up, down, burst: 0.0, send, receive, wake_s: 0.0 }
     }
 
     #[test]
@@ -129,7 +114,6 @@ mod tests {
         let ways = [(0, 1, speed(10.0, 9.0, 0.3)), (2, 0, speed(90.0, 80.0, 0.1))];
         let found = link(&ways, 0).expect("a link");
         assert_eq!((found.up, found.down, found.latency_s), (80.0, 90.0, 0.1));
-        assert_eq!(alone(&ways, 0), Some((80.0, 90.0)));
         assert!(link(&ways, 3).is_none());
     }
 
@@ -145,7 +129,5 @@ mod tests {
         // The slow host waits for nobody, and the others wait for it.
         let found = [mesh(0, &[1, 2], &[20.0, 3.0]), mesh(1, &[2], &[3.0]), mesh(2, &[0], &[3.0])];
         assert!((part(&ways, &found) - 0.9).abs() < 1e-9, "{}", part(&ways, &found));
-        let FrameFigures { frame_s, byte_s } = frame_figures(&found[0].speed);
-        assert!((byte_s - 1e-6).abs() < 1e-12 && (frame_s - 1e-3).abs() < 1e-12, "{frame_s} {byte_s}");
     }
 }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use bonfire_cluster::bench::gauge::{GaugeTask, gauge};
+use bonfire_cluster::bench::mesh::frames_here;
 use bonfire_cluster::plan::figures::{HostFigures, Pool};
-use bonfire_cluster::plan::{check_described, described};
+use bonfire_cluster::plan::{check_described, described, mean_chunk_bytes};
 use bonfire_data::Dataset;
 
 use super::super::fleet_args::FleetArgs;
@@ -88,5 +89,8 @@ pub(crate) fn task(run: &PlannedRun, workers: Vec<usize>) -> GaugeTask {
 fn measure_here(run: &PlannedRun) -> Result<HostFigures> {
     let dataset = excerpt(run);
     ensure!(!dataset.train.is_empty(), "the data have no samples to train on");
-    gauge(&task(run, vec![1]), &dataset)
+    let mut figures = gauge(&task(run, vec![1]), &dataset)?;
+    let frame = frames_here(mean_chunk_bytes(&run.layout))?;
+    (figures.link.send, figures.link.receive) = (frame, frame);
+    Ok(figures)
 }
