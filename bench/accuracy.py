@@ -30,6 +30,8 @@ WAYS = {
     "f32": "",
     "int8": "compression=int8",
     "local8": "local_steps={after:100 rounds,steps:8}",
+    "unequal": "shares=UNEQUAL",
+    "local8-unequal": "local_steps={after:100 rounds,steps:8} shares=UNEQUAL",
     "local8-int8": "local_steps={after:100 rounds,steps:8} compression=int8",
     "local16": "local_steps={after:100 rounds,steps:16}",
     "local8-delay4": "local_steps={after:100 rounds,steps:8} outer={delay:4}",
@@ -38,6 +40,9 @@ WAYS = {
     "top_k": "compression={top_k:0.01}",
     "auto": "compression=auto local_steps=auto",
 }
+
+# The fastest has six times what the slowest has.
+UNEQUAL = "{thread-1:1,thread-2:3,thread-3:2,thread-4:6}"
 
 
 def settings(text):
@@ -74,7 +79,7 @@ def main():
                     out = os.path.join(folder, "run")
                     command = [args.program, "train", "--quiet", "--out", out]
                     fixed = ["arch=allreduce", "allreduce={num_workers: 4}", f"seed={seed}", "checkpoint_every=100 epochs"]
-                    for setting in fixed + settings(text) + settings(WAYS[way]) + args.set:
+                    for setting in fixed + settings(text) + settings(WAYS[way].replace("UNEQUAL", UNEQUAL)) + args.set:
                         command += ["--set", setting]
                     subprocess.run(command, check=True)
                     with open(os.path.join(out, "summary.json")) as f:

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bonfire_data::Cut;
 use bonfire_learn::Layout;
 use bonfire_report::Phases;
 use bonfire_strategy::{Relay, Unit, relay};
@@ -16,7 +17,7 @@ use bytes::Bytes;
 use super::claim::{seconds, wrong_push};
 use super::feed::{self, Entry, Feed, Order};
 use super::node::{Connections, Next};
-use super::worker::{ask, from_proto, is_for_a_worker};
+use super::worker::{ask, cuts_of, from_proto, is_for_a_worker};
 use crate::mail::{Mail, News};
 use crate::trainer::compare;
 use bonfire_exchange::codec::{Coding, Parcel};
@@ -100,6 +101,8 @@ struct ParentOrder {
     units: usize,
     /// Who works for it, under which order.
     answers: BTreeSet<Answer>,
+    /// Which parts units are that were dealt out unequally.
+    cuts: BTreeMap<Unit, Cut>,
 }
 
 struct RelayWorker {
@@ -220,15 +223,20 @@ impl Relaying {
         if self.collector.take(worker, piece, payload).is_err() {
             return self.turn_away(worker);
         }
+        self.sum_ahead(piece.index as usize);
+        Ok(())
+    }
+
+    /// Sums a chunk and sends it up, if all have pushed it that push anything.
+    fn sum_ahead(&mut self, index: usize) {
         if self.is_async || self.task.answers.len() != self.task.units {
-            return Ok(());
+            return;
         }
         let answers: Vec<Answer> = self.task.answers.iter().copied().collect();
-        let index = piece.index as usize;
+        let answers = self.with_weight(answers);
         if let Some((attempt, sum)) = self.collector.sum_ahead(&answers, index, self.exact) {
             let _ = self.parent.send(feed::piece(step::PUSH, attempt, self.task.number, index, &sum));
         }
-        Ok(())
     }
 
     fn turn_away(&mut self, worker: u64) -> Result<()> {
@@ -245,22 +253,46 @@ impl Relaying {
             return Ok(());
         }
         // What answers no order is not looked at.
-        let is_whole =
-            !self.task.answers.contains(&answer) || self.collector.check(answer, push.weight).is_ok();
-        let is_fit =
-            is_whole && wrong_push(push, self.batch_size.saturating_mul(push.units.len()) as u64).is_none();
+        let is_answer = self.task.answers.contains(&answer);
+        let is_whole = !is_answer || self.collector.check(answer, push.weight).is_ok();
         let unit = match push.units.as_slice() {
-            [unit] if is_fit => from_proto(unit),
+            [unit] if is_whole => from_proto(unit),
             _ => return self.turn_away(worker),
         };
-        let pushed = Pushed { tally: push.tally.unwrap_or_default(), seconds: seconds(push.compute_s) };
+        if wrong_push(push, if is_answer { self.most_in(unit) } else { u64::MAX }).is_some() {
+            return self.turn_away(worker);
+        }
+        let (tally, weight) = (push.tally.unwrap_or_default(), push.weight);
+        let pushed = Pushed { tally, weight, seconds: seconds(push.compute_s) };
         if let Some(member) = self.workers.get_mut(&worker) {
-            member.part.samples += pushed.tally.samples;
+            member.part.samples += tally.samples;
+            member.part.words = member.part.words.saturating_add(tally.words);
             member.part.compute_s += pushed.seconds;
+            member.part.busy_s += seconds(push.busy_s);
+            member.part.most_samples = push.most_samples;
         }
         self.pushes.insert(answer, pushed);
+        if weight == 0.0 && is_answer {
+            // The others' chunks need not wait for it.
+            (0..self.collector.chunks()).for_each(|index| self.sum_ahead(index));
+        }
         let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, unit });
         self.act(actions)
+    }
+
+    /// No more samples can be in a unit: of several that were put together and dealt out again, all.
+    fn most_in(&self, unit: Unit) -> u64 {
+        let units = self.task.cuts.get(&unit).map_or(1, |cut| cut.shares.len());
+        self.batch_size.saturating_mul(units) as u64
+    }
+
+    /// Those of some answers that are more than nothing, as far as is known.
+    fn with_weight(&self, mut answers: Vec<Answer>) -> Vec<Answer> {
+        let is_something = |answer: &Answer| self.pushes.get(answer).is_none_or(|pushed| pushed.weight > 0.0);
+        if answers.iter().any(is_something) {
+            answers.retain(is_something);
+        }
+        answers
     }
 
     fn hear_parent(&mut self, frame: Frame) -> Result<()> {
@@ -345,6 +377,7 @@ impl Relaying {
         }
         (self.task.number, self.task.is_open) = (order, true);
         self.task.units += go.units.len();
+        self.task.cuts.extend(cuts_of(go));
         let units = go.units.iter().map(from_proto).collect();
         let actions = self.strategy.on(relay::Event::Order { order, version: go.version, units });
         self.act(actions)
@@ -400,7 +433,7 @@ impl Relaying {
             number,
             version: self.version,
             units: vec![unit],
-            cuts: Vec::new(),
+            cuts: vec![self.task.cuts.get(&unit).cloned()],
             exact,
             digest: self.digest,
         };

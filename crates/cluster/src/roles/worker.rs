@@ -315,10 +315,17 @@ pub(crate) fn cuts_to_proto(cuts: Vec<Option<Cut>>) -> Vec<proto::Cut> {
     cuts.into_iter().map(|cut| cut.map(to_proto).unwrap_or_default()).collect()
 }
 
+/// Which of the units that an order asks for are parts of several, and which.
+pub(crate) fn cuts_of(go: &proto::Go) -> impl Iterator<Item = (Unit, Cut)> {
+    let cuts = go.units.iter().zip(&go.cuts).filter(|(_, cut)| !cut.shares.is_empty());
+    cuts.map(|(unit, &proto::Cut { first, place, ref shares })| {
+        (from_proto(unit), Cut { first, place, shares: shares.clone() })
+    })
+}
+
 /// What an order asks for first.
 fn first_task(go: &proto::Go) -> Option<Task> {
     let unit = from_proto(go.units.first()?);
-    let cut = go.cuts.first().filter(|cut| !cut.shares.is_empty());
-    let cut = cut.map(|cut| Cut { first: cut.first, place: cut.place, shares: cut.shares.clone() });
+    let cut = cuts_of(go).find(|(of, _)| *of == unit).map(|(_, cut)| cut);
     Some(Task { unit, cut })
 }

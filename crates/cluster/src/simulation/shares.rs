@@ -19,6 +19,13 @@ const BACKUP: Kind = Kind {
 const GROUP: Kind =
     Kind { arch: "arch: allreduce\nallreduce: {num_workers: 4}\nshares: auto", nodes: 4, samples: 1003 };
 
+/// Two relays, each with two workers: the first has the slow ones.
+const RELAYS: Kind = Kind {
+    arch: "arch: hierarchical\nglobal_server: {local_servers: [{num_workers: 2}, {num_workers: 2}]}\nshares: auto",
+    nodes: 6,
+    samples: 1003,
+};
+
 const NAMED: Kind = Kind {
     arch: "arch: allreduce\nallreduce: {num_workers: 4}\nshares: {pi1: 1, pi2: 3}",
     nodes: 4,
@@ -84,6 +91,20 @@ fn the_slow_get_less_and_the_fast_more() {
         assert!(found[0] <= 2 && found[3] >= 6, "{found:?}");
         assert!(reason.contains(" % instead of 25 %: its rounds took "), "{reason}");
     }
+}
+
+#[test]
+fn workers_of_relays_have_shares_too() {
+    // Whoever of them is a relay: among the workers there are slow and fast ones.
+    let sample_ms = vec![0.0, 40.0, 40.0, 40.0, 10.0, 10.0, 10.0];
+    let (changes, _) = play(&Case { sample_ms, ..case(RELAYS, 1, Vec::new()) });
+    assert!((1..=3).contains(&changes.len()), "{changes:?}");
+    let (shares, ..) = &changes[changes.len() - 1];
+    assert_eq!((shares.len(), shares.iter().map(|line| line.samples).sum::<u32>()), (4, 16), "{changes:?}");
+    let is_slow = |line: &&ShareLine| ["pi1", "pi2", "pi3"].contains(&line.name.as_str());
+    let most_of_slow = shares.iter().filter(is_slow).map(|line| line.samples).max();
+    let least_of_fast = shares.iter().filter(|line| !is_slow(line)).map(|line| line.samples).min();
+    assert!(most_of_slow.map(|slow| 2 * slow) <= least_of_fast, "{shares:?}");
 }
 
 #[test]
@@ -154,7 +175,7 @@ fn who_is_named_has_what_it_is_given() {
 #[test]
 fn members_may_be_lost_and_come_back() {
     for (seed, at_ms) in (0..).zip([300, 900, 1500, 2500, 4000]) {
-        for kind in [FLAT, BACKUP, GROUP, STEPS, LATER, AHEAD] {
+        for kind in [FLAT, BACKUP, RELAYS, GROUP, STEPS, LATER, AHEAD] {
             let back = (seed % 2 == 0).then_some(Duration::from_millis(1300));
             let machine = 1 + seed as usize % 4;
             let crash = Fault::Crash { machine, silent: false, back };

@@ -207,11 +207,11 @@ impl Topology {
     /// Why workers cannot have unequal shares of a round, or shares that move, if they cannot.
     pub(super) fn refuses_shares(&self, moves: bool) -> Option<&'static str> {
         match self {
-            Self::Flat { rule, .. } if rule.is_async => {
+            Self::Flat { rule, .. } | Self::Hierarchical { rule, .. } if rule.is_async => {
                 Some("is only for `aggr_type: sync`: workers of an async server wait for nobody")
             }
-            Self::Hierarchical { .. } => {
-                Some("is only for `arch: flat` and `arch: allreduce`: relays deal out equal shares")
+            Self::Hierarchical { relays, .. } if relays.iter().any(|relay| relay.is_async) => {
+                Some("is only for relays of `aggr_type: sync`: workers of an async relay wait for nobody")
             }
             Self::Allreduce { op: ReduceOp::Adasum, .. } => {
                 Some("is only for `op: mean`: adasum takes all gradients for equally sure")
@@ -219,7 +219,9 @@ impl Topology {
             Self::Allreduce { engine: Engine::Mpi, .. } if moves => {
                 Some("is not for `engine: mpi`, whose members cannot form anew: name the workers' shares")
             }
-            Self::Single { .. } | Self::Flat { .. } | Self::Allreduce { .. } => None,
+            Self::Single { .. } | Self::Flat { .. } | Self::Hierarchical { .. } | Self::Allreduce { .. } => {
+                None
+            }
         }
     }
 

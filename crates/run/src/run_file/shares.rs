@@ -185,8 +185,11 @@ mod tests {
         check(&format!("{adasum}, shares: {{a: 1, b: 2}}"), "shares: is only for `op: mean`");
         let mpi = "arch: allreduce, allreduce: {num_workers: 2, engine: mpi}";
         check(&format!("{mpi}, shares: auto"), "shares: is not for `engine: mpi`");
-        let tree = "arch: hierarchical, global_server: {local_servers: [{num_workers: 2}]}";
-        check(&format!("{tree}, shares: auto"), "shares: is only for `arch: flat` and `arch: allreduce`");
+        let relay = |kind: &str| format!("global_server: {{local_servers: [{{num_workers: 2{kind}}}]}}");
+        let tree = format!("arch: hierarchical, {}", relay(", type: async"));
+        check(&format!("{tree}, shares: auto"), "shares: is only for relays of `aggr_type: sync`");
+        let tree = "arch: hierarchical, global_server: {type: async, local_servers: [{num_workers: 2}]}";
+        check(&format!("{tree}, shares: auto"), "shares: is only for `aggr_type: sync`");
         let turns = "local_steps: 4, clients_per_round: 1";
         check(&format!("{GROUP}, {turns}, shares: auto"), "shares: cannot be unequal with clients_per_round");
     }
@@ -208,6 +211,6 @@ mod tests {
         check(&format!("{GROUP}, local_steps: auto"), ShareRule::Auto);
         check(&format!("{GROUP}, local_steps: 4, clients_per_round: 1"), ShareRule::Equal);
         check("arch: flat, parameter_server: {num_workers: 2, type: async}", ShareRule::Equal);
-        check("arch: hierarchical, global_server: {local_servers: [{num_workers: 2}]}", ShareRule::Equal);
+        check("arch: hierarchical, global_server: {local_servers: [{num_workers: 2}]}", ShareRule::Auto);
     }
 }

@@ -346,6 +346,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         if is_answer && wrong.is_none() {
             let &proto::Push { busy_s, compute_s, most_samples, .. } = push;
             self.head.took(node, self.server.version() + 1, &Told { tally, busy_s, compute_s, most_samples });
+            self.took_parts(&push.parts);
         }
         for part in push.parts.iter().filter(|part| self.head.registry.get(part.node).is_some()) {
             self.head.stats.pushed(part.node, part.samples, part.compute_s);

@@ -19,6 +19,7 @@ use bonfire_exchange::updates::step;
 /// What was said of a push.
 pub(super) struct Pushed {
     pub(super) tally: proto::Tally,
+    pub(super) weight: f64,
     pub(super) seconds: f64,
 }
 
@@ -68,6 +69,7 @@ impl Relaying {
         self.sum.clear();
         if !self.is_async {
             self.task.answers.clear();
+            self.task.cuts.clear();
         }
         self.task.is_open = false;
         self.task.units = self.task.units.saturating_sub(done.len() + unused.len());
@@ -89,8 +91,9 @@ impl Relaying {
 
     /// Sums some pushes, sends up what was not sent ahead, and returns the weight of all.
     pub(super) fn sum_up(&mut self, order: u64, shares: &[relay::Share]) -> f64 {
-        let answers: Vec<Answer> = shares.iter().map(|share| (share.worker, share.order)).collect();
-        for pushed in answers.iter().filter_map(|answer| self.pushes.remove(answer)) {
+        let all: Vec<Answer> = shares.iter().map(|share| (share.worker, share.order)).collect();
+        let answers = self.with_weight(all.clone());
+        for pushed in all.iter().filter_map(|answer| self.pushes.remove(answer)) {
             self.sum.count(&pushed);
         }
         let Summed { attempt, weight, parcels, is_ahead } = self.collector.finish(&answers, self.exact);

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use bonfire_data::Cut;
 use bonfire_run::run_file::Distribute;
 use bonfire_strategy::Unit;
+use bonfire_wire::proto;
 
 use super::super::super::registry::{Node, Role};
+use super::super::balance::Told;
 use super::Serving;
 
 /// What a member is to do.
@@ -25,10 +27,10 @@ impl Serving<'_, '_> {
             self.head.rebalance(version, epochs);
         }
         if !releases.is_empty() {
-            let is_own = |node: &&Node| matches!(node.role, Some(Role::Worker { relay: None, .. }));
-            let own = self.head.registry.nodes().filter(is_own).map(|node| node.number);
-            let own: Vec<u64> = own.filter(|node| !self.behind.contains_key(node)).collect();
-            self.head.share_out(&own, version);
+            let works = |node: &&Node| matches!(node.role, Some(Role::Worker { .. }));
+            let workers = self.head.registry.nodes().filter(works).map(|node| node.number);
+            let workers: Vec<u64> = workers.filter(|node| !self.behind.contains_key(node)).collect();
+            self.head.share_out(&workers, version);
             self.cut(&releases);
         }
         for Release { member, order, version, units } in releases {
@@ -43,18 +45,44 @@ impl Serving<'_, '_> {
         let mut fresh: BTreeMap<u64, Vec<(Unit, u64)>> = BTreeMap::new();
         let before = self.dealt;
         for release in releases {
-            for &unit in release.units.iter().filter(|unit| unit.place(units_per_epoch) >= before) {
-                fresh.entry(unit.epoch).or_default().push((unit, release.member));
+            let workers = self.workers_for(release);
+            for (&unit, worker) in release.units.iter().zip(workers) {
+                if unit.place(units_per_epoch) < before {
+                    continue;
+                }
+                fresh.entry(unit.epoch).or_default().push((unit, worker));
                 self.dealt = self.dealt.max(unit.place(units_per_epoch) + 1);
             }
         }
         for units in fresh.into_values() {
-            let members: Vec<u64> = units.iter().map(|(_, member)| *member).collect();
-            let Some(shares) = self.head.balance.shares(&members) else { continue };
+            let workers: Vec<u64> = units.iter().map(|(_, worker)| *worker).collect();
+            let Some(shares) = self.head.balance.shares(&workers) else { continue };
             let first = units[0].0.index;
             for (place, (unit, _)) in (0..).zip(units) {
                 self.cuts.insert(unit, Cut { first, place, shares: shares.clone() });
             }
+        }
+    }
+
+    /// Who will compute the units of a release. A relay deals them out to its workers in the order of their numbers; if
+    /// it has others than the head knows of, somebody has another's part for once.
+    fn workers_for(&self, release: &Release) -> Vec<u64> {
+        let relay = Some(release.member);
+        let is_its = |node: &&Node| matches!(node.role, Some(Role::Worker { relay: at, .. }) if at == relay);
+        let mut workers: Vec<u64> =
+            self.head.registry.nodes().filter(is_its).map(|node| node.number).collect();
+        workers.sort_unstable();
+        workers.resize(release.units.len(), release.member);
+        workers
+    }
+
+    /// What the workers of a relay have done, by its own word.
+    pub(super) fn took_parts(&mut self, parts: &[proto::Part]) {
+        let round = self.server.version() + 1;
+        for part in parts.iter().filter(|part| part.samples > 0) {
+            let &proto::Part { node, samples, words, busy_s, compute_s, most_samples, .. } = part;
+            let tally = proto::Tally { samples, words, ..proto::Tally::default() };
+            self.head.took(node, round, &Told { tally, busy_s, compute_s, most_samples });
         }
     }
 
