@@ -1,4 +1,5 @@
 use std::io::{self, BufReader, BufWriter};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -71,6 +72,12 @@ enum HostCommand {
     AnswerLink,
     /// Measure what the way to a host that answers carries of a run
     MeasureLink,
+    /// Become another program, which was brought here with the data of a run
+    Tool {
+        place: PathBuf,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 pub(crate) fn run(args: HostArgs) -> Result<()> {
@@ -106,6 +113,11 @@ pub(crate) fn run(args: HostArgs) -> Result<()> {
         HostCommand::Gauge => print_json(&gauge_for(io::stdin().lock()).with_context(failed)?),
         HostCommand::AnswerLink => link::answer(io::stdin(), &mut io::stdout()).with_context(failed),
         HostCommand::MeasureLink => print_json(&link::measure_from(io::stdin().lock()).with_context(failed)?),
+        HostCommand::Tool { place, arguments } => {
+            // Only on failure this program is still there.
+            let error = std::process::Command::new(&place).args(arguments).exec();
+            Err(error).with_context(|| place.display().to_string()).with_context(failed)
+        }
     }
 }
 
