@@ -1,4 +1,5 @@
 use std::io::{self, BufReader, BufWriter};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -73,6 +74,12 @@ enum HostCommand {
     MeasureLink,
     /// Measure what goes to several who answer on other hosts, while those measure too
     MeasureMesh,
+    /// Become another program, which was brought here with the data of a run
+    Tool {
+        place: PathBuf,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 pub(crate) fn run(args: HostArgs) -> Result<()> {
@@ -109,6 +116,11 @@ pub(crate) fn run(args: HostArgs) -> Result<()> {
         HostCommand::AnswerLink => link::answer(io::stdin(), &mut io::stdout()).with_context(failed),
         HostCommand::MeasureMesh => print_json(&mesh::measure_from(io::stdin().lock()).with_context(failed)?),
         HostCommand::MeasureLink => print_json(&link::measure_from(io::stdin().lock()).with_context(failed)?),
+        HostCommand::Tool { place, arguments } => {
+            // Only on failure this program is still there.
+            let error = std::process::Command::new(&place).args(arguments).exec();
+            Err(error).with_context(|| place.display().to_string()).with_context(failed)
+        }
     }
 }
 

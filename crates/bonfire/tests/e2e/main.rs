@@ -49,6 +49,7 @@ mod own_data;
 mod plan;
 mod predict;
 mod prepare;
+mod prepare_on_hosts;
 mod python;
 mod readme;
 mod real_launchers;

@@ -1,6 +1,7 @@
-//! `bonfire prepare`: raw reviews become training data, on this machine or by filters on many.
+//! `bonfire prepare`: raw reviews become training data, on this machine, on hosts, or by filters on many.
 
 mod bar;
+mod cluster;
 mod filters;
 mod rule_args;
 
@@ -12,6 +13,7 @@ use bonfire_data::prepare::{BadLine, Beginning, Format, Meter, Preparation, Prep
 use bonfire_report::number;
 use bonfire_run::Settings;
 
+use super::fleet_args::FleetArgs;
 use crate::terminal::{print, say, warn};
 use bar::Bar;
 use filters::FilterCommand;
@@ -21,7 +23,8 @@ use rule_args::{NumberArgs, ReadArgs, SplitArgs};
 ///
 /// Reads JSON lines and CSV, plain or packed by gzip or zstd: Amazon's and Yelp's reviews as they are, others by --text
 /// and --label. Texts are cleaned, equal ones made one, split into parts by their hash, and their words numbered. What
-/// was killed goes on when it is started again.
+/// was killed goes on when it is started again. With -i or -H the hosts of an inventory do it, which have the files under
+/// the same path.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -29,6 +32,7 @@ use rule_args::{NumberArgs, ReadArgs, SplitArgs};
     after_help = "Examples:\n  \
                   bonfire prepare reviews.json.gz -o reviews\n  \
                   bonfire prepare raw/ more.csv --text review --label score --classes 2 -o reviews\n  \
+                  bonfire prepare -i hosts.ini /nfs/raw -o reviews\n  \
                   zcat reviews.json.gz | bonfire prepare map | LC_ALL=C sort | bonfire prepare reduce > texts.tsv"
 )]
 pub(crate) struct PrepareArgs {
@@ -67,6 +71,8 @@ pub(crate) struct PrepareArgs {
     /// Say nothing on the way
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    fleet: FleetArgs,
 }
 
 /// Prepares, or does one step as a filter.
@@ -92,6 +98,9 @@ fn prepare(args: &PrepareArgs) -> Result<()> {
     };
     if preparation.threads == 0 {
         bail!("--threads is 0, it must be at least 1");
+    }
+    if args.fleet.names_hosts() {
+        return cluster::prepare(&preparation, &args.fleet, args.quiet);
     }
     let report = watched(&preparation, args.quiet)?;
     tell(&report, &preparation)

@@ -212,7 +212,7 @@ fn roles_in_words(live: &LiveRun) -> String {
 
 /// How often Ctrl-C was pressed. The first means to stop in order, the second at once, and a third lets everything go:
 /// the guards on the hosts then end what they guard.
-fn count_ctrl_c() -> Result<&'static AtomicUsize> {
+pub(crate) fn count_ctrl_c() -> Result<&'static AtomicUsize> {
     static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
     let mut last: Option<Instant> = None;
     ctrlc::set_handler(move || {
