@@ -48,7 +48,7 @@ pub(crate) fn prepare(preparation: &Preparation, fleet: &FleetArgs, is_quiet: bo
         roles,
         head_arguments: head_arguments(preparation, &program)?,
         head_files: Vec::new(),
-        node_arguments: |_, _| executor_arguments(),
+        node_arguments: |_, _, _| executor_arguments(),
         ticket: TICKET_FORMAT,
         begins: |line| line == BEGINS,
         address: None,
