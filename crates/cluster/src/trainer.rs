@@ -166,7 +166,11 @@ impl Trainer {
         self.phases.add(Phase::Backward, (done - turned).saturating_sub(aside));
         self.phases.add(Phase::Encode, aside);
         self.has_begun = true;
-        let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
+        let mut tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
+        if self.samples.failure().is_some() {
+            // A file has changed since it was decoded before the run: what came of it must not count.
+            tally.loss = f64::NAN;
+        }
         let (seconds, most_samples) = ((done - started).as_secs_f64(), self.room.after(tally.samples));
         #[cfg(test)]
         let seconds = crate::simulation::toil(tally.samples).map_or(seconds, |time| time.as_secs_f64());

@@ -39,10 +39,8 @@ impl Images {
         for &number in numbers {
             self.pixels.fetch(number as usize..number as usize + 1, values);
         }
-        for (&number, image) in numbers.iter().zip(pixels.chunks_exact_mut(values)) {
-            self.draw(number, seed, image);
-            batch.targets.push(self.target(number as usize));
-        }
+        self.draw_all(numbers, seed, pixels);
+        batch.targets.extend(numbers.iter().map(|&number| self.target(number as usize)));
     }
 }
 

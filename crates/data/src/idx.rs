@@ -197,7 +197,7 @@ mod tests {
             let (pixels, labels) = paths(folder.path(), end);
             write(&images, &pixels, &labels).unwrap();
             let mut read = read(&pixels, &labels).unwrap();
-            assert_eq!((&read, read.pixels.is_mapped()), (&images, mapped));
+            assert_eq!((&read, read.pixels.is_in_files()), (&images, mapped));
             read.truncate(7);
             assert_eq!(read.pixels.as_ref(), &images.pixels.as_ref()[..7000]);
         }

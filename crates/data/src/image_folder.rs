@@ -1,16 +1,17 @@
 //! Folders of images, one for each class: `train/CLASS/…` and `test/CLASS/…`, or `CLASS/…`, which is split here.
 //! PNG and JPEG, of one size, or made so by `resize`.
 
+mod album;
 mod decode;
 mod resize;
 
 use crate::draw::Draw;
 use crate::error::{Error, Result};
 use crate::source::{SamplePart, Source, image};
-use crate::{Dataset, Images};
+use crate::{Dataset, Images, Pixels};
 use std::path::{Path, PathBuf};
 
-use decode::Album;
+pub(crate) use album::Album;
 pub(crate) use decode::decode;
 #[cfg(test)]
 pub(crate) use decode::read;
@@ -26,9 +27,6 @@ const VALIDATION: &[&str] = &["val", "valid", "validation", "dev"];
 
 /// A class is kept in a byte.
 const CLASS_LIMIT: usize = 256;
-
-/// Decoded images stay in memory, of which 32 bits see little.
-const MEMORY_LIMIT: usize = if usize::BITS < 64 { 1 << 30 } else { 8 << 30 };
 
 /// Whether a folder is one of images.
 pub(crate) fn is_one(folder: &Path) -> bool {
@@ -64,11 +62,8 @@ pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
     };
     train.truncate(source.train.unwrap_or(usize::MAX));
     test.truncate(source.test.unwrap_or(usize::MAX));
-    let both = [&train[..], &test[..]].concat();
-    let Album { size, mut pixels } = decode::all(&both, source.resize)?;
-    let second = pixels.split_off(train.len() * size.iter().product::<usize>());
-    let half = |files: &[Labelled], pixels: Vec<u8>| images(files, pixels, size);
-    image::dataset_of_halves(source, folder, half(&train, pixels), half(&test, second), Some(classes))
+    let [first, second] = Album::open([&train, &test], source.resize)?;
+    image::dataset_of_halves(source, folder, images(&train, first), images(&test, second), Some(classes))
 }
 
 /// A file and its class.
@@ -138,9 +133,10 @@ fn labelled(folder: &Path, classes: &[String]) -> Result<Vec<Labelled>> {
     Ok(all)
 }
 
-fn images(files: &[Labelled], pixels: Vec<u8>, [height, width, channels]: [usize; 3]) -> Images {
+fn images(files: &[Labelled], album: Album) -> Images {
     let labels = files.iter().map(|(_, class)| *class).collect();
-    Images { height, width, channels, pixels: pixels.into(), labels, ..Images::default() }
+    let [height, width, channels] = album.size();
+    Images { height, width, channels, pixels: Pixels::of_files(album), labels, ..Images::default() }
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Images, and how one becomes the input of a model.
 
 use crate::augment::{Augment, Crop, EpochSeed};
+use crate::error::Error;
 use crate::normalize::Moments;
+use crate::parallel::in_parallel;
 use crate::pixels::{PixelFormat, Pixels};
+use std::borrow::Cow;
+use std::path::Path;
 
 /// Images of one size. Rows of numbers are images of one place with as many channels as there are columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +27,9 @@ pub struct Images {
 
 /// How many images are fetched at a time where all are looked at.
 const AHEAD: u32 = 512;
+
+/// How many of them are drawn at a time, so that cores can share what is to be decoded.
+const BLOCK: usize = 16;
 
 impl Images {
     /// Height, width and channels.
@@ -46,10 +53,9 @@ impl Images {
 
     /// Those of the given numbers, in memory.
     pub(crate) fn some(&self, numbers: &[usize]) -> Self {
-        let image = |&number: &usize| self.pixels.image(number, self.values());
-        let bytes: Vec<u8> = numbers.iter().flat_map(image).copied().collect();
+        let images: Vec<_> = numbers.iter().map(|&number| self.pixels.image(number, self.values())).collect();
         Self {
-            pixels: Pixels::new(bytes, 0, 0, self.pixels.format()),
+            pixels: Pixels::new(images.concat(), 0, 0, self.pixels.format()),
             labels: numbers.iter().map(|&number| self.labels[number]).collect(),
             numbers: numbers.iter().filter_map(|&number| self.numbers.get(number)).copied().collect(),
             scales: self.scales.clone(),
@@ -77,11 +83,48 @@ impl Images {
         self.numbers.get(number).map_or_else(|| u32::from(self.labels[number]), |right| right.to_bits())
     }
 
-    /// The bytes of all images, in pieces, with what stands between them where all of a file are meant.
-    pub fn pieces(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+    /// The bytes of all images as they lie, in pieces: with what stands between them where all of a file are meant, and
+    /// encoded where each has its own. A file that cannot be read is an empty piece.
+    pub fn pieces(&self) -> Box<dyn Iterator<Item = Cow<'_, [u8]>> + '_> {
+        let numbers = 0..self.labels.len();
+        if self.pixels.is_encoded() {
+            let read = |path: &Path| Cow::Owned(std::fs::read(path).unwrap_or_default());
+            return Box::new(numbers.filter_map(move |number| self.pixels.file(number).map(read)));
+        }
         match self.pixels.is_chosen() {
-            true => Box::new((0..self.labels.len()).map(|number| self.pixels.image(number, self.values()))),
-            false => Box::new(self.pixels.pieces()),
+            true => Box::new(numbers.map(|number| self.pixels.image(number, self.values()))),
+            false => Box::new(self.pixels.pieces().map(Cow::Borrowed)),
+        }
+    }
+
+    /// All images as bytes without anything between them. Those that are to be decoded are by all cores.
+    pub(crate) fn each_image<'s, E>(&'s self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let all: Vec<u32> = (0..self.labels.len() as u32).collect();
+        all.chunks(BLOCK).try_for_each(|numbers| {
+            let mut images = vec![Cow::Borrowed(&[][..]); numbers.len()];
+            let each = images.iter_mut().zip(numbers);
+            let get = |(image, &number): (&mut Cow<'s, [u8]>, &u32)| {
+                *image = self.pixels.image(number as usize, self.values());
+            };
+            match self.pixels.are_at_hand(numbers) {
+                true => each.for_each(get),
+                false => in_parallel(each, get),
+            }
+            images.iter().try_for_each(|image| take(image))
+        })
+    }
+
+    /// What is wrong with a file whose image was wanted, if anything is. That image was black.
+    pub fn failure(&self) -> Option<&Error> {
+        self.pixels.failure()
+    }
+
+    /// Writes images one after the other, as [`draw`](Self::draw) does. Those that are to be decoded are by all cores.
+    pub(crate) fn draw_all(&self, numbers: &[u32], seed: Option<EpochSeed>, out: &mut [f32]) {
+        let each = numbers.iter().zip(out.chunks_exact_mut(self.values()));
+        match self.pixels.are_at_hand(numbers) {
+            true => each.for_each(|(&number, image)| self.draw(number, seed, image)),
+            false => in_parallel(each, |(&number, image)| self.draw(number, seed, image)),
         }
     }
 
@@ -99,7 +142,7 @@ impl Images {
 
     /// Writes image `number` as `(H, W, C)`; changed by chance if there is a seed and the images are to be augmented.
     pub(crate) fn draw(&self, number: u32, seed: Option<EpochSeed>, out: &mut [f32]) {
-        let bytes = self.pixels.image(number as usize, self.values());
+        let bytes = &*self.pixels.image(number as usize, self.values());
         let crop = seed.and_then(|seed| Some(self.augment?.crop(seed, number)));
         match (crop, self.pixels.format()) {
             (None, PixelFormat::Rows) if self.scales.is_empty() => {
@@ -144,18 +187,20 @@ impl Images {
     /// The mean and deviation of each channel over all images. A channel that never changes has deviation 1.
     pub(crate) fn moments(&self) -> Moments {
         let plain = Self { scales: Vec::new(), labels: Vec::new(), ..self.clone() };
-        let mut image = vec![0.0; self.values()];
+        let mut block = vec![0.0; BLOCK * self.values()];
         // Sums of differences from a value of the channel keep their precision, however far from 0 the values are.
         let mut sums: Vec<[f64; 3]> = Vec::new();
-        for number in 0..self.labels.len() as u32 {
-            if number % AHEAD == 0 {
-                self.pixels.fetch(number as usize..(number + 2 * AHEAD) as usize, self.values());
+        let all: Vec<u32> = (0..self.labels.len() as u32).collect();
+        for numbers in all.chunks(BLOCK) {
+            if numbers[0] % AHEAD == 0 {
+                self.pixels.fetch(numbers[0] as usize..(numbers[0] + 2 * AHEAD) as usize, self.values());
             }
-            plain.draw(number, None, &mut image);
+            let images = &mut block[..numbers.len() * self.values()];
+            plain.draw_all(numbers, None, images);
             if sums.is_empty() {
-                sums = image[..self.channels].iter().map(|&value| [f64::from(value), 0.0, 0.0]).collect();
+                sums = images[..self.channels].iter().map(|&value| [f64::from(value), 0.0, 0.0]).collect();
             }
-            for place in image.chunks_exact(self.channels) {
+            for place in images.chunks_exact(self.channels) {
                 for (&value, [pivot, sum, squares]) in place.iter().zip(&mut sums) {
                     let difference = f64::from(value) - *pivot;
                     *sum += difference;

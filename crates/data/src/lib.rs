@@ -46,6 +46,7 @@ mod normalize;
 mod numpy;
 mod order;
 pub mod pack;
+mod parallel;
 mod parquet;
 mod pixels;
 pub mod prepare;
@@ -113,7 +114,7 @@ pub enum Effort {
     Copy,
     /// Every value is looked up, moved or scaled.
     Work,
-    /// They may have to come from a disk first.
+    /// They may have to come from a disk, or be decoded, first.
     Wait,
 }
 
@@ -148,6 +149,23 @@ impl Dataset {
             vocabulary: self.vocabulary.clone(),
             classes: self.classes.clone(),
         }
+    }
+}
+
+impl Dataset {
+    /// Decodes what is still encoded, for those who must know before they begin that all of it can be.
+    pub fn decode(&self) -> Result<()> {
+        for half in [&self.train, &self.test] {
+            if let Samples::Images(images) = &**half
+                && images.pixels.is_encoded()
+            {
+                images.each_image(|_| Ok::<(), Error>(()))?;
+                if let Some(error) = images.failure() {
+                    return Err(Error::Mismatch(error.to_string()));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -204,7 +222,7 @@ impl Samples {
     /// What it takes to make a batch of these.
     pub fn effort(&self) -> Effort {
         match self {
-            Self::Images(images) if images.pixels.is_mapped() => Effort::Wait,
+            Self::Images(images) if images.pixels.is_in_files() => Effort::Wait,
             Self::Texts(texts) if texts.words.is_mapped() => Effort::Wait,
             Self::Images(images)
                 if images.augment.is_some() || images.pixels.format() != PixelFormat::Rows =>
@@ -212,6 +230,15 @@ impl Samples {
                 Effort::Work
             }
             Self::Images(_) | Self::Sentences(_) | Self::Texts(_) => Effort::Copy,
+        }
+    }
+
+    /// What is wrong with a file of which a sample was wanted, if anything is: samples that lie in files of their own are
+    /// read while a run goes on.
+    pub fn failure(&self) -> Option<&Error> {
+        match self {
+            Self::Images(images) => images.failure(),
+            Self::Sentences(_) | Self::Texts(_) => None,
         }
     }
 

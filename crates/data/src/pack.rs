@@ -180,7 +180,11 @@ fn write_images(images: &Images, out: &mut PackWriter<'_, impl Write>) -> io::Re
         true => out.bytes(&images.labels)?,
         false => images.numbers.iter().try_for_each(|number| out.bytes(&number.to_le_bytes()))?,
     }
-    (0..images.labels.len()).try_for_each(|number| out.bytes(images.pixels.image(number, images.values())))
+    images.each_image(|image| out.bytes(image))?;
+    match images.failure() {
+        Some(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
+        None => Ok(()),
+    }
 }
 
 fn place<T: PartialEq>(all: &[T], one: &T) -> u64 {

@@ -1,7 +1,11 @@
 //! Where the values of images lie: in memory or in a file, and in which order.
 
 use crate::bytes::Bytes;
+use crate::error::Error;
+use crate::image_folder::Album;
+use std::borrow::Cow;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 /// How many bytes are read at a time from end to end.
@@ -41,10 +45,12 @@ impl PixelFormat {
 }
 
 /// The values of all images of a half, one record after the other. What is mapped is read by the system as it is
-/// needed and forgotten as memory runs short, so it may be larger than memory.
+/// needed and forgotten as memory runs short, so it may be larger than memory. So may images in files of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Pixels {
     bytes: Bytes,
+    /// Where they are, if not in `bytes`.
+    album: Option<Arc<Album>>,
     /// The records within `bytes`.
     used: Range<usize>,
     /// The bytes of each record before its image.
@@ -60,7 +66,7 @@ impl Pixels {
         let bytes = bytes.into();
         bytes.will_jump();
         let used = start..bytes.len();
-        Self { bytes, used, lead, format, chosen: None }
+        Self { bytes, album: None, used, lead, format, chosen: None }
     }
 
     /// Numbers instead of bytes.
@@ -69,21 +75,46 @@ impl Pixels {
         Self::new(bytes, 0, 0, PixelFormat::Floats)
     }
 
+    /// Images in files of their own, decoded when they are wanted.
+    pub(crate) fn of_files(album: Album) -> Self {
+        Self { album: Some(Arc::new(album)), ..Self::default() }
+    }
+
     pub fn format(&self) -> PixelFormat {
         self.format
     }
 
-    /// Whether the values are in a file still.
-    pub fn is_mapped(&self) -> bool {
-        matches!(self.bytes, Bytes::Mapped(_))
+    /// Whether the values are in files still.
+    pub fn is_in_files(&self) -> bool {
+        self.album.is_some() || matches!(self.bytes, Bytes::Mapped(_))
+    }
+
+    /// Whether each has a file of its own, from which it is decoded when it is wanted.
+    pub(crate) fn is_encoded(&self) -> bool {
+        self.album.is_some()
+    }
+
+    /// Whether all of these images can be had at once.
+    pub(crate) fn are_at_hand(&self, numbers: &[u32]) -> bool {
+        let is_kept =
+            |album: &Arc<Album>| numbers.iter().all(|&number| album.is_kept(self.record(number as usize)));
+        self.album.as_ref().is_none_or(is_kept)
+    }
+
+    /// What is wrong with a file whose image was wanted, if anything is.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.album.as_ref()?.failure()
     }
 
     /// The bytes of image `number`, each image having so many values.
-    pub(crate) fn image(&self, number: usize, values: usize) -> &[u8] {
+    pub(crate) fn image(&self, number: usize, values: usize) -> Cow<'_, [u8]> {
         let size = values * self.format.width();
         let number = self.record(number);
+        if let Some(album) = &self.album {
+            return album.image(number);
+        }
         let start = self.used.start + number * (self.lead + size) + self.lead;
-        &self.bytes[self.used.clone()][start - self.used.start..][..size]
+        Cow::Borrowed(&self.bytes[self.used.clone()][start - self.used.start..][..size])
     }
 
     /// Has the system begin to read some images, each of so many values, if they are in a file.
@@ -104,17 +135,22 @@ impl Pixels {
 
     /// Those of the given numbers, which grow, each of so many values: in the same file, or copied out of memory.
     pub(crate) fn choose(&self, numbers: &[u32], values: usize) -> Self {
-        if self.is_mapped() {
+        if self.is_in_files() {
             let chosen = numbers.iter().map(|&number| self.record(number as usize) as u32);
             return Self { chosen: Some(chosen.collect()), ..self.clone() };
         }
-        let bytes = numbers.iter().flat_map(|&number| self.image(number as usize, values));
-        Self::new(bytes.copied().collect::<Vec<u8>>(), 0, 0, self.format)
+        let images: Vec<_> = numbers.iter().map(|&number| self.image(number as usize, values)).collect();
+        Self::new(images.concat(), 0, 0, self.format)
     }
 
     /// Whether only some of the records are meant.
     pub(crate) fn is_chosen(&self) -> bool {
         self.chosen.is_some()
+    }
+
+    /// The file of image `number`, where every image has its own.
+    pub(crate) fn file(&self, number: usize) -> Option<&Path> {
+        Some(&self.album.as_ref()?.files()[self.record(number)])
     }
 
     /// In which record an image is.
@@ -138,6 +174,11 @@ impl Pixels {
 
     /// Keeps the first so many images.
     pub(crate) fn truncate(&mut self, count: usize, values: usize) {
+        if self.album.is_some() {
+            let all: Vec<u32> = (0..count as u32).collect();
+            *self = self.choose(&all, values);
+            return;
+        }
         let end = self.used.start + count * (self.lead + values * self.format.width());
         self.used.end = self.used.end.min(end);
     }
@@ -160,7 +201,7 @@ impl From<Vec<u8>> for Pixels {
 impl PartialEq for Pixels {
     fn eq(&self, other: &Self) -> bool {
         let same = self.as_ref() == other.as_ref() && self.chosen == other.chosen;
-        same && (self.lead, self.format) == (other.lead, other.format)
+        same && self.album == other.album && (self.lead, self.format) == (other.lead, other.format)
     }
 }
 
@@ -172,13 +213,13 @@ mod tests {
     fn images_are_found_between_other_bytes() {
         let bytes: Vec<u8> = (0..16).collect();
         let mut pixels = Pixels::new(bytes, 1, 2, PixelFormat::Rows);
-        assert_eq!(pixels.image(0, 3), [3, 4, 5]);
-        assert_eq!(pixels.image(2, 3), [13, 14, 15]);
+        assert_eq!(*pixels.image(0, 3), [3, 4, 5]);
+        assert_eq!(*pixels.image(2, 3), [13, 14, 15]);
         pixels.truncate(2, 3);
         assert_eq!(pixels.as_ref(), (1..11).collect::<Vec<u8>>());
         assert_eq!(pixels.pieces().collect::<Vec<_>>(), [pixels.as_ref()]);
         let large = Pixels::new(vec![5; 2 * PIECE + 3], 2, 0, PixelFormat::Rows);
         assert_eq!(large.pieces().map(<[u8]>::len).collect::<Vec<_>>(), [PIECE, PIECE, 1]);
-        assert_eq!(Pixels::of_floats(&[1.0, 2.0]).image(1, 1), 2f32.to_le_bytes());
+        assert_eq!(*Pixels::of_floats(&[1.0, 2.0]).image(1, 1), 2f32.to_le_bytes());
     }
 }

@@ -106,7 +106,7 @@ impl Source {
             seed: SEED,
             min_frequency: 2,
             max_words: 10_000,
-            max_length: 100,
+            max_length: 400,
             lower_case: true,
             stop_words: false,
             tags: TagColumn::default(),

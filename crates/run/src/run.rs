@@ -172,10 +172,12 @@ impl Run {
 
     /// Writes the summary of a run that came to this end.
     pub fn end(mut self, trained: Result<Exit>) -> Result<Summary> {
-        let exit = *trained.as_ref().unwrap_or(&Exit::Failed);
-        if matches!(exit, Exit::Done | Exit::TargetReached | Exit::StoppedEarly) {
+        let mut trained = trained;
+        if matches!(trained, Ok(Exit::Done | Exit::TargetReached | Exit::StoppedEarly)) {
             self.test();
+            trained = self.check_data().and(trained);
         }
+        let exit = *trained.as_ref().unwrap_or(&Exit::Failed);
         let energy = self.energy.as_mut().and_then(|meter| meter.joules(Instant::now()));
         let summary = self.summary(exit, energy);
         let mut written = self.folder.write_summary(&summary).map_err(anyhow::Error::from);
@@ -226,6 +228,7 @@ impl Run {
 
     /// Adds the numbers of an update to the sums.
     pub fn count(&mut self, update: Update<'_>) -> Result<()> {
+        self.check_data()?;
         let Update { tally, samples, units, lr } = update;
         let progress = &mut self.progress;
         progress.ledger.count(tally, samples);
@@ -247,6 +250,16 @@ impl Run {
         }
         self.tell_progress(lr);
         Ok(())
+    }
+
+    /// Fails if a sample that was wanted could not be had: what was learnt since is worth nothing.
+    fn check_data(&self) -> Result<()> {
+        let Job { dataset, held_out, .. } = &self.job;
+        let halves = [Some(&dataset.train), Some(&dataset.test), held_out.as_ref()];
+        match halves.into_iter().flatten().find_map(|half| half.failure()) {
+            Some(error) => bail!("{error}; the run can go on from its newest checkpoint: --resume"),
+            None => Ok(()),
+        }
     }
 
     fn tell_progress(&mut self, lr: f32) {

@@ -107,7 +107,7 @@ fn checksum(samples: &Samples) -> String {
     match samples {
         Samples::Images(images) => {
             numbers(&[images.height as u32, images.width as u32, images.channels as u32]);
-            images.pieces().for_each(|piece| hash.update(piece));
+            images.pieces().for_each(|piece| hash.update(&piece));
             hash.update(&images.labels);
             images.numbers.iter().for_each(|number| hash.update(number.to_le_bytes()));
         }

@@ -98,11 +98,11 @@ impl Sweep {
                 .into());
         }
         let reader = BaseReader { origin: &base_origin, text: &base, tree: &tree };
-        let jobs = reader.jobs(&settings, place)?;
+        let jobs = reader.jobs(&settings, place).with_context(|| origin.to_owned())?;
         let (mut runs, mut is_validated) = (Vec::new(), true);
         for (row, keys) in settings.iter().enumerate() {
             for &seed in &seeds {
-                let (set, read) = reader.set(keys, seed, place, jobs)?;
+                let (set, read) = reader.set(keys, seed, place, jobs).with_context(|| origin.to_owned())?;
                 is_validated &= read.file.validation.is_some();
                 let name = run_name(runs.len() + 1, keys, seed);
                 runs.push(SweptRun { name, row, seed, set });

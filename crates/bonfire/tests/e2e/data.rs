@@ -46,3 +46,29 @@ fn a_data_set_is_got_as_a_whole_or_not_at_all() {
     dir.bonfire("train").set("data=mnist").run().refuse("get it with: bonfire data get mnist");
     assert_eq!(dir.entries(), ["files"]);
 }
+
+/// Images are decoded while a run goes on: one that is damaged inside ends it, and is named.
+#[test]
+fn a_damaged_image_ends_the_run_that_wants_it() {
+    let dir = Dir::new();
+    let fixture = |name: &str| {
+        std::fs::read(format!("{}/../data/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).expect("a fixture")
+    };
+    for i in 0..20 {
+        dir.write(&format!("photos/train/a/{i:02}.png"), fixture("small.png"));
+        dir.write(&format!("photos/train/b/{i:02}.png"), fixture("palette.png"));
+        dir.write(&format!("photos/test/a/{i:02}.png"), fixture("small.png"));
+    }
+    let settings = "data=photos\n model={mlp: {hidden: [4]}}\n batch_size=4\n epochs=2\n workers=2";
+    dir.bonfire("train --quiet --out whole").set(settings).succeed();
+    let mut spoilt = fixture("small.png");
+    let place = spoilt.windows(4).position(|name| name == b"IDAT").expect("pixels") + 6;
+    spoilt[place..place + 4].fill(0xFF);
+    dir.write("photos/train/a/07.png", spoilt);
+    for (out, arch) in [("single", ""), ("flat", "\n arch=flat\n parameter_server={num_workers: 2}")] {
+        let settings = format!("{}{arch}", settings.trim_end_matches("\n workers=2"));
+        let said = dir.bonfire("train --quiet --out").arg(out).set(&settings).run();
+        assert_ne!(said.code, Some(0), "{arch}");
+        assert!(said.stderr.contains("photos/train/a/07.png: is not a whole PNG"), "{arch}: {}", said.stderr);
+    }
+}

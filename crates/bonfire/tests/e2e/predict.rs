@@ -100,7 +100,7 @@ const LAYERS: &str = "layers: [{conv2d: {out: 6, kernel: 3, padding: 1}}, batch_
                       flatten, {linear: 20}, elu, {linear: classes}]";
 
 /// Every model, and data for it.
-const MODELS: [(&str, &str); 13] = [
+const MODELS: [(&str, &str); 15] = [
     ("lenet5", "digits"),
     ("lenet", "digits"),
     ("cnn", "digits"),
@@ -108,6 +108,8 @@ const MODELS: [(&str, &str); 13] = [
     ("resnet18: {width: 4}", "digits"),
     ("resnet20", "digits"),
     ("resnet50: {width: 4}", "digits"),
+    ("vgg11: {width: 4, hidden: 16}", "squares"),
+    ("vgg16: {width: 4, hidden: 16, batch_norm: false, pool: 2}", "squares"),
     (LAYERS, "digits"),
     ("tagger: {hidden: 16}", "grammar"),
     ("tagger: {hidden: 8, cell: lstm, bidirectional: true}", "grammar"),
@@ -115,6 +117,17 @@ const MODELS: [(&str, &str); 13] = [
     ("sentiment: {cell: gru, classes: 5, read: last_step}", "reviews"),
     ("mlp: {hidden: [8]}", "numbers"),
 ];
+
+/// Images of 32×32 of any bytes, of two classes: digits are too small for some.
+fn write_squares(dir: &Dir) {
+    for (half, count) in [("train", 80u8), ("t10k", 20)] {
+        let mut images = [[0, 0, 8, 3], [0, 0, 0, count], [0, 0, 0, 32], [0, 0, 0, 32]].concat();
+        images.extend((0..u32::from(count) * 1024).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8));
+        dir.write(&format!("files/{half}-images-idx3-ubyte"), images);
+        let labels = [&[0, 0, 8, 1, 0, 0, 0, count][..], &[0, 1].repeat(usize::from(count / 2))].concat();
+        dir.write(&format!("files/{half}-labels-idx1-ubyte"), labels);
+    }
+}
 
 /// Trains every model a little, and has a script compare what another program makes of it with what `predict` says.
 fn compare_scores(python: &str, script: &str, export: impl Fn(&Dir)) {
@@ -125,6 +138,9 @@ fn compare_scores(python: &str, script: &str, export: impl Fn(&Dir)) {
                 |i: u32| format!("{},{},{}\n", i % 7, i % 11, f64::from(i % 7) - 0.5 * f64::from(i % 11));
             dir.write("table.csv", format!("a,b,c\n{}", (0..100).map(row).collect::<String>()));
             "{name: table.csv, value: c, normalize: false}"
+        } else if data == "squares" {
+            write_squares(&dir);
+            "files"
         } else {
             dir.bonfire("data make -o files --train 80 --test 20").arg(data).succeed();
             "files"

@@ -24,7 +24,8 @@ def softmax(x):
 def images():
     path = folder / "files/t10k-images-idx3-ubyte"
     data = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
-    return np.frombuffer(data, np.uint8, offset=16).reshape(-1, 1, 28, 28).astype(np.float32) / 255
+    size = np.frombuffer(data[8:16], ">i4")
+    return np.frombuffer(data, np.uint8, offset=16).reshape(-1, 1, *size).astype(np.float32) / 255
 
 
 def numbers(texts):

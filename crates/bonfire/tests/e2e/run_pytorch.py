@@ -31,7 +31,8 @@ def weights():
 def images():
     path = folder / "files/t10k-images-idx3-ubyte"
     data = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
-    return torch.frombuffer(bytearray(data[16:]), dtype=torch.uint8).reshape(-1, 1, 28, 28).float() / 255
+    size = struct.unpack(">ii", data[8:16])
+    return torch.frombuffer(bytearray(data[16:]), dtype=torch.uint8).reshape(-1, 1, *size).float() / 255
 
 
 def numbers(texts):

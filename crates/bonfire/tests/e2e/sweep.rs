@@ -182,7 +182,10 @@ fn what_cannot_be_is_refused_and_nothing_is_started() {
         dir.bonfire("sweep sweep.yml").run().refuse(expect);
         assert_eq!(dir.entries(), ["sweep.yml"], "nothing is left behind");
     };
-    check("grid: {optimizer.sgd.rate: [0.1]}", "unknown key `rate`");
+    check(
+        "grid: {optimizer.sgd.rate: [0.1]}",
+        "sweep.yml: --set optimizer.sgd.rate=0.1: optimizer.sgd: unknown key `rate`",
+    );
     check("grid: {epoch: [1, 2]}", "unknown key `epoch`; did you mean `epochs`?");
     check("{run: gone.yml}", "cannot read gone.yml");
     check("{run: {validation: 1.5}}", "validation: must be above 0 and below 1");

@@ -58,7 +58,7 @@ fn the_hundred_classes_and_their_groups_are_read() {
 }
 
 #[test]
-fn a_large_file_is_mapped() {
+fn a_large_file_is_in_files() {
     let folder = tempfile::tempdir().unwrap();
     let records: Vec<Vec<u8>> = (0..400).map(|i| record(&[(i % 10) as u8], i as u8)).collect();
     write(folder.path(), "data_batch_1.bin", &records);
@@ -66,7 +66,7 @@ fn a_large_file_is_mapped() {
     let source = Source { train: Some(390), ..Source::new(folder.path().to_str().unwrap()) };
     let dataset = source.load().unwrap();
     let train = images(&dataset.train);
-    assert!(train.pixels.is_mapped() && !images(&dataset.test).pixels.is_mapped());
+    assert!(train.pixels.is_in_files() && !images(&dataset.test).pixels.is_in_files());
     assert_eq!(train.labels.len(), 390);
     let mut image = vec![0.0; 3072];
     train.draw(389, Some(EpochSeed { seed: 1, epoch: 1 }), &mut image);

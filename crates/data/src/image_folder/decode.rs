@@ -1,9 +1,8 @@
 use super::resize::Resize;
-use super::{Labelled, MEMORY_LIMIT};
 use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::sync::Mutex;
-use std::thread;
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
@@ -12,6 +11,9 @@ use zune_png::PngDecoder;
 
 /// No side of an image is longer: what claims more is damaged, or meant to fill the memory.
 const SIDE_LIMIT: usize = 16_384;
+
+/// How every PNG begins.
+const PNG: &[u8] = b"\x89PNG";
 
 /// An image in memory, `(H, W, 3)`.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,115 +25,59 @@ pub(crate) struct Picture {
     pub is_gray: bool,
 }
 
-/// All images of some files, one after the other.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Album {
-    /// Height, width and channels of each.
-    pub size: [usize; 3],
-    pub pixels: Vec<u8>,
+/// What a file says of its image before that is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sight {
+    pub height: usize,
+    pub width: usize,
+    pub is_gray: bool,
 }
 
-/// What cannot be part of an album.
-enum Misfit {
-    /// Gray was expected.
-    Colored,
-    Wrong(Error),
-}
+/// How much of a file is read to see its size, and to see its end. A head is longer if a camera put a preview there.
+const HEAD: u64 = 1 << 15;
+const END: u64 = 1 << 11;
 
-/// Decodes files with all cores, each to its place: besides the album, every core holds one image. All must be of one
-/// size; they have one channel if all are gray.
-pub(super) fn all(files: &[Labelled], resize: Option<Resize>) -> Result<Album> {
-    let Some((path, _)) = files.first() else { return Ok(Album { size: [1, 1, 1], ..Album::default() }) };
-    let first = read(path, resize)?;
-    let guess = if first.is_gray { 1 } else { 3 };
-    match with_channels(files, resize, &first, guess) {
-        Ok(album) => Ok(album),
-        Err(Misfit::Colored) => with_channels(files, resize, &first, 3).map_err(|misfit| match misfit {
-            Misfit::Wrong(error) => error,
-            Misfit::Colored => Error::Mismatch("data: an image has changed while it was read".to_owned()),
-        }),
-        Err(Misfit::Wrong(error)) => Err(error),
-    }
-}
-
-fn with_channels(
-    files: &[Labelled],
-    resize: Option<Resize>,
-    first: &Picture,
-    channels: usize,
-) -> Result<Album, Misfit> {
-    let size = [first.height, first.width, channels];
-    let values: usize = size.iter().product();
-    let room = values.checked_mul(files.len()).filter(|bytes| *bytes <= MEMORY_LIMIT).ok_or_else(|| {
-        let message = format!(
-            "{} images of {}×{} do not fit into memory; `resize` makes them smaller",
-            files.len(),
-            first.height,
-            first.width
-        );
-        Misfit::Wrong(Error::format(files[0].0.parent().unwrap_or(&files[0].0), message))
-    })?;
-    let mut pixels = vec![0; room];
-    let work = Mutex::new(pixels.chunks_exact_mut(values).zip(files).enumerate());
-    let worst: Mutex<Option<(usize, Misfit)>> = Mutex::new(None);
-    let next = || {
-        // Places are handed out in order: whatever comes before the first misfit is looked at.
-        let is_over = worst.lock().map_or(true, |worst| worst.is_some());
-        if is_over { None } else { work.lock().ok()?.next() }
-    };
-    let decode_some = || {
-        while let Some((number, (place, (path, _)))) = next() {
-            let fitted = read(path, resize)
-                .map_err(Misfit::Wrong)
-                .and_then(|picture| fit(&picture, first, path, &files[0].0, channels, place));
-            if let (Err(misfit), Ok(mut worst)) = (fitted, worst.lock())
-                && worst.as_ref().is_none_or(|(other, _)| number < *other)
-            {
-                *worst = Some((number, misfit));
-            }
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
-    let is_whole = thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(decode_some)).collect();
-        handles.into_iter().all(|handle| handle.join().is_ok())
-    });
-    match worst.into_inner().ok().flatten() {
-        Some((_, misfit)) => Err(misfit),
-        None if is_whole => Ok(Album { size, pixels }),
-        None => {
-            Err(Misfit::Wrong(Error::Mismatch("data: a thread that decodes images broke down".to_owned())))
+/// What a file claims to hold. One that does not end as it should is decoded, to be sure.
+pub(super) fn look(path: &Path) -> Result<Sight> {
+    let wrong = |message: String| Error::format(path, message);
+    let mut file = File::open(path).map_err(Error::io(path))?;
+    let mut head = Vec::new();
+    file.by_ref().take(HEAD).read_to_end(&mut head).map_err(Error::io(path))?;
+    let length = file.metadata().map_err(Error::io(path))?.len();
+    let seen = sight(&head);
+    let mut end = Vec::new();
+    file.seek(SeekFrom::Start(length.saturating_sub(END))).map_err(Error::io(path))?;
+    file.take(END).read_to_end(&mut end).map_err(Error::io(path))?;
+    let mark: &[u8] = if head.starts_with(PNG) { b"IEND" } else { &[0xFF, 0xD9] };
+    match seen {
+        Some(sight) if memchr::memmem::find(&end, mark).is_some() => Ok(sight),
+        _ => {
+            let Picture { height, width, is_gray, .. } =
+                decode(&std::fs::read(path).map_err(Error::io(path))?).map_err(wrong)?;
+            Ok(Sight { height, width, is_gray })
         }
     }
 }
 
-/// Puts a picture into its place.
-fn fit(
-    picture: &Picture,
-    first: &Picture,
-    path: &Path,
-    first_path: &Path,
-    channels: usize,
-    place: &mut [u8],
-) -> Result<(), Misfit> {
-    let of = |picture: &Picture| format!("{}×{}", picture.height, picture.width);
-    if (picture.height, picture.width) != (first.height, first.width) {
-        let message = format!(
-            "is {}, but {} is {}; make all alike: `data: {{name: …, resize: 64}}`",
-            of(picture),
-            first_path.display(),
-            of(first)
-        );
-        return Err(Misfit::Wrong(Error::format(path, message)));
-    }
-    match channels {
-        1 if !picture.is_gray => return Err(Misfit::Colored),
-        1 => {
-            place.iter_mut().zip(picture.pixels.iter().step_by(3)).for_each(|(place, &value)| *place = value)
-        }
-        _ => place.copy_from_slice(&picture.pixels),
-    }
-    Ok(())
+/// What the first bytes of an image say of it, if they do.
+fn sight(head: &[u8]) -> Option<Sight> {
+    let sight = if head.starts_with(PNG) { png_sight(head)? } else { jpeg_sight(head)? };
+    let is_side = |side: usize| (1..=SIDE_LIMIT).contains(&side);
+    (is_side(sight.height) && is_side(sight.width)).then_some(sight)
+}
+
+/// Signature, length and name of the first chunk, then width, height, bits and the kind of colours.
+fn png_sight(head: &[u8]) -> Option<Sight> {
+    let number = |at: usize| Some(u32::from_be_bytes(*head.get(at..)?.first_chunk()?) as usize);
+    let is_gray = matches!(head.get(25)?, 0 | 4);
+    Some(Sight { height: number(20)?, width: number(16)?, is_gray })
+}
+
+fn jpeg_sight(head: &[u8]) -> Option<Sight> {
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(head), options());
+    decoder.decode_headers().ok()?;
+    let (info, colors) = (decoder.info()?, decoder.input_colorspace()?);
+    Some(Sight { height: info.height.into(), width: info.width.into(), is_gray: colors == ColorSpace::Luma })
 }
 
 /// Reads one file.
@@ -146,7 +92,7 @@ pub(crate) fn read(path: &Path, resize: Option<Resize>) -> Result<Picture> {
 
 /// Decodes PNG or JPEG; the content tells which.
 pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Picture, String> {
-    if bytes.starts_with(b"\x89PNG") {
+    if bytes.starts_with(PNG) {
         png(bytes)
     } else if bytes.starts_with(&[0xFF, 0xD8]) {
         jpeg(bytes)

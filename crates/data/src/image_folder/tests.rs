@@ -104,8 +104,9 @@ fn one_in_colour_makes_all_so_and_the_first_wrong_one_is_named() {
     write(folder.path(), "train/a/30.png", PNG);
     let data = load_from(folder.path(), None).unwrap();
     let images = of(&data.train);
-    assert_eq!((images.channels, images.pixels.as_ref().len()), (3, 40 * 18));
+    assert_eq!((images.channels, images.labels.len()), (3, 40));
     assert_eq!(images.pixels.image(30, 18)[..3], [250, 0, 10]);
+    assert_eq!(images.pixels.image(31, 18)[..6], [0, 0, 0, 40, 40, 40]);
     for i in [33, 12, 25] {
         write(folder.path(), &format!("train/a/{i}.png"), &PNG[..40]);
         let error = load_from(folder.path(), None).unwrap_err().to_string();
@@ -116,16 +117,49 @@ fn one_in_colour_makes_all_so_and_the_first_wrong_one_is_named() {
 
 const LARGER: &[u8] = include_bytes!("../../fixtures/larger.png");
 
-/// At least 300 photographs of 500×375 a second and core: run by hand with `--ignored`.
+/// A file that looks whole and is not, and one that changes: found when its image is wanted, and named.
 #[test]
-#[ignore = "takes a folder of photographs"]
-fn photographs_are_decoded_fast() {
-    let folder = std::env::var("BONFIRE_TEST_PHOTOGRAPHS").expect("a folder of JPEGs");
-    let files: Vec<Labelled> = files(Path::new(&folder)).into_iter().map(|file| (file, 0)).collect();
-    let start = std::time::Instant::now();
-    let count = decode::all(&files, Some(Resize([224, 224]))).unwrap().pixels.len() / (224 * 224 * 3);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let speed = count as f64 / start.elapsed().as_secs_f64() / cores as f64;
-    eprintln!("{speed:.0} photographs a second and core");
-    assert!(speed > 300.0, "{speed} a second and core");
+fn what_cannot_be_decoded_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    for i in 0..10 {
+        write(folder.path(), &format!("train/a/{i}.png"), PNG);
+        write(folder.path(), &format!("test/a/{i}.png"), PNG);
+    }
+    let mut spoilt = PNG.to_vec();
+    let middle = spoilt.windows(4).position(|name| name == b"IDAT").unwrap() + 6;
+    spoilt[middle..middle + 4].fill(0xFF);
+    write(folder.path(), "train/a/3.png", &spoilt);
+    let data = load_from(folder.path(), None).unwrap();
+    let mut batch = bonfire_learn::Batch::default();
+    data.train.fill(&mut batch, &[0, 1, 2, 4]);
+    assert!(data.train.failure().is_none());
+    data.train.fill(&mut batch, &[5, 3, 0, 6]);
+    let failure = data.train.failure().expect("a failure").to_string();
+    assert!(failure.contains("train/a/3.png: is not a whole PNG"), "{failure}");
+    write(folder.path(), "test/a/7.png", LARGER);
+    data.test.fill(&mut batch, &[7]);
+    let failure = data.test.failure().expect("a failure").to_string();
+    assert!(failure.contains("test/a/7.png: has changed since the run began"), "{failure}");
+    let error = crate::pack::write(&data, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("train/a/3.png: is not a whole PNG"), "{error}");
+}
+
+/// What is kept and what is decoded again are the same.
+#[test]
+fn memory_for_decoded_images_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    for i in 0..10 {
+        write(folder.path(), &format!("train/a/{i}.png"), if i % 2 == 0 { PNG } else { GRAY_PNG });
+    }
+    let files = labelled(&folder.path().join("train"), &["a".to_owned()]).unwrap();
+    let [plenty, _] = Album::open([&files, &[]], None).unwrap();
+    let [little, _] = Album::open([&files, &[]], None).unwrap();
+    little.keep_at_most(4 * 18);
+    for _ in 0..2 {
+        for number in 0..10 {
+            assert_eq!(plenty.image(number), little.image(number));
+        }
+    }
+    let kept = |album: &Album| (0..10).filter(|&number| album.is_kept(number)).count();
+    assert_eq!((kept(&plenty), kept(&little)), (10, 4));
 }

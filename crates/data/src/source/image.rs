@@ -76,6 +76,9 @@ fn normalize(source: &Source, train: &mut Images, test: &mut Images) -> Result<(
         None if is_table => train.moments(),
         Some(Normalize::Off) | None => return Ok(()),
     };
+    if let Some(error) = train.failure() {
+        return Err(Error::Mismatch(error.to_string()));
+    }
     if let Some(wrong) = moments.wrong(train.channels) {
         return Err(Error::Mismatch(format!("data: normalize: {wrong}")));
     }

@@ -132,15 +132,15 @@ fn a_part_of_a_large_file_stays_there() {
     let (Samples::Images(train), Samples::Images(held)) = (&*dataset.train, &*dataset.test) else {
         panic!("images")
     };
-    assert!(train.pixels.is_mapped() && held.pixels.is_mapped());
+    assert!(train.pixels.is_in_files() && held.pixels.is_in_files());
     assert_eq!((train.augment, held.augment), (augment, None));
     let (kept, drawn) = draw(500, 0.2, 5).unwrap();
     for (images, numbers) in [(train, kept), (held, drawn)] {
         for (i, &number) in numbers.iter().enumerate() {
             let expect: Vec<u8> = record(number as usize).skip(2).collect();
-            assert_eq!(images.pixels.image(i, 3072), expect, "image {i}");
+            assert_eq!(*images.pixels.image(i, 3072), expect, "image {i}");
         }
-        let pieces: usize = images.pieces().map(<[u8]>::len).sum();
+        let pieces: usize = images.pieces().map(|piece| piece.len()).sum();
         assert_eq!(pieces, numbers.len() * 3072);
     }
     let mut packed = Vec::new();
