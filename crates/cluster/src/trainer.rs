@@ -243,6 +243,19 @@ impl Trainer {
         self.phases.add(Phase::Apply, begun.elapsed());
     }
 
+    /// What a step of all others does to the first `len` parameters, of which alone the trainer has the state: by a
+    /// sum of gradients and a rate, or without one by how far they went.
+    pub(crate) fn step_first(&mut self, len: usize, lr: Option<f32>) {
+        let (replica, sum) = (&mut self.replica, std::slice::from_ref(&self.gradient));
+        let clip = self.settings.file.clip_norm;
+        let begun = Instant::now();
+        self.pool.install(|| match lr {
+            Some(lr) => replica.step_first(len, sum, StepSize { lr, clip }),
+            None => replica.step_together_first(len, sum),
+        });
+        self.phases.add(Phase::Apply, begun.elapsed());
+    }
+
     /// One step by the sum of how far the members of a group went, each by itself.
     pub(crate) fn step_together(&mut self) {
         let (replica, gradient) = (&mut self.replica, &self.gradient);

@@ -10,6 +10,14 @@ pub fn parts(members: usize, servers: usize) -> Vec<f64> {
     [vec![own; members], vec![server; servers]].concat()
 }
 
+/// The same with learners between members and servers, who carry nothing.
+pub fn parts_with_learners(members: usize, learners: usize, servers: usize) -> Vec<f64> {
+    // One alone would sum nothing; beside learners it does.
+    let parts = parts(members.max(2), servers);
+    let (own, sums) = (&parts[..members], &parts[members.max(2)..]);
+    [own, &vec![0.0; learners], sums].concat()
+}
+
 /// The same for members with links of such speeds in bytes a second, without servers: the one that is done last is done
 /// as soon as can be. Speeds that differ little count as equal, and so do all that are fast.
 pub fn parts_by_speed(speeds: &[f64]) -> Vec<f64> {
@@ -91,6 +99,18 @@ mod tests {
         near(&[1000.0, 100.0, 100.0], &[1.0, 0.0, 0.0]);
         // 1 + 2 w is as long on each.
         near(&[100.0, 100.0, 60.0, 60.0], &[0.4375, 0.4375, 0.0625, 0.0625]);
+    }
+
+    #[test]
+    fn learners_carry_nothing() {
+        assert_eq!(parts_with_learners(2, 1, 0), [0.5, 0.5, 0.0]);
+        assert_eq!(parts_with_learners(4, 0, 2), parts(4, 2));
+        for (members, learners, servers) in [(1, 1, 0), (1, 2, 1), (1, 1, 2), (3, 2, 2)] {
+            let parts = parts_with_learners(members, learners, servers);
+            assert_eq!(parts.len(), members + learners + servers);
+            let owners = owners(&[100; 64], &parts);
+            assert!(owners.iter().all(|owner| !(members..members + learners).contains(owner)), "{owners:?}");
+        }
     }
 
     #[test]

@@ -93,6 +93,11 @@ impl Intake {
         Self { is_moving: true, ..Self::new(replica, 0, false) }
     }
 
+    /// How many more pieces there are to take.
+    pub fn left(&self) -> usize {
+        (self.len - self.have).div_ceil(PIECE)
+    }
+
     /// What to ask for now.
     pub fn wanted(&mut self) -> Vec<proto::StateWanted> {
         let mut wanted = Vec::new();

@@ -74,16 +74,21 @@ impl Replica {
         lanes.into_iter().fold(0, |digest, lane| mix(digest ^ lane))
     }
 
-    /// The same of the first `len` parameters alone: the others are yet to come from elsewhere.
+    /// One update of the first `len` parameters alone: the others are yet to come from elsewhere.
     pub fn step_first<A: Addend>(&mut self, len: usize, gradients: &[A], step: StepSize) {
         self.optimizer.step_first(len, &mut self.parameters, gradients, step.lr, step.clip);
     }
 
     /// One step by how far the members of a group went on the mean, each by itself.
     pub fn step_together<A: Addend>(&mut self, gradients: &[A]) {
+        self.step_together_first(self.parameters.len(), gradients);
+    }
+
+    /// The same of the first `len` parameters alone.
+    pub fn step_together_first<A: Addend>(&mut self, len: usize, gradients: &[A]) {
         if let Some(outer) = &mut self.outer {
             let lr = outer.lr();
-            outer.step(&mut self.parameters, gradients, lr, None);
+            outer.step_first(len, &mut self.parameters, gradients, lr, None);
         }
     }
 

@@ -34,20 +34,32 @@ pub struct Group {
     start: Option<u64>,
     /// The group that was formed last.
     view: Option<View>,
-    /// The last group in which everybody had the state it began with. What is reported is counted from there, and the
-    /// group goes back there if the only one that was ahead is lost before the others have its state.
+    /// The last group in which everybody had the state it began with. What is reported is counted from there.
     settled: Option<View>,
     /// Who has a state that this group has made, if perhaps an older one. A state from elsewhere, or of one that was
     /// out while a group was formed, may be of a round that the others have done differently.
     holders: BTreeSet<u64>,
-    /// The members of the view that have not taken its state yet.
+    /// The members of the view that have not taken the state of the start yet.
     behind: BTreeSet<u64>,
     /// How far each member of the view is.
     done: BTreeMap<u64, u64>,
+    /// Those who take the state while the members of the view go on.
+    learners: BTreeMap<u64, Learner>,
+    /// The last round of the view that all members and learners have done.
+    in_step: u64,
     /// The last round that was reported as done.
     round: u64,
     /// How many members were missing when it was last said.
     missing: usize,
+}
+
+/// One who takes the state piece by piece, and hears the sums of all rounds meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Learner {
+    /// Up to which round it has heard them.
+    round: u64,
+    /// It has all of the state, and waits to be named a member: until then no round is done.
+    is_whole: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +95,8 @@ impl Group {
             holders: BTreeSet::new(),
             behind: BTreeSet::new(),
             done: BTreeMap::new(),
+            learners: BTreeMap::new(),
+            in_step: 0,
             round: 0,
             missing: 0,
         }
@@ -93,19 +107,30 @@ impl Group {
         let mut actions = Vec::new();
         match event {
             Event::Joined { member } => {
-                self.live.insert(member);
-                self.halt(format!("member {member} joins"), now, &mut actions);
+                let is_new = self.live.insert(member);
+                // Who has to take a state anyway waits for the end of a round.
+                if !is_new || self.phase != Phase::Running || self.start.is_some() {
+                    self.halt(format!("member {member} joins"), now, &mut actions);
+                }
             }
             Event::Start { round, units_done } => self.start(round, units_done),
             Event::Lost { member, reason } => {
-                if self.live.remove(&member) {
+                let is_missed = self.phase != Phase::Running || self.takes_part(member);
+                if self.live.remove(&member) && is_missed {
                     self.halt(format!("member {member} is lost: {reason}"), now, &mut actions);
                 }
             }
             Event::Broken { member, generation, round } => {
                 self.broken(member, generation, round, now, &mut actions);
             }
-            Event::Done { member, generation, round } => self.done(member, generation, round, &mut actions),
+            Event::Done { member, generation, round } => {
+                self.done(member, generation, round, &mut actions);
+                self.take_in(now, &mut actions);
+            }
+            Event::Learned { member, generation, round, whole } => {
+                self.learned(member, generation, Learner { round, is_whole: whole });
+                self.take_in(now, &mut actions);
+            }
             Event::Changed { pace } => {
                 self.pace = pace.or(self.pace);
                 self.halt(String::new(), now, &mut actions);
@@ -196,6 +221,43 @@ impl Group {
         self.report(actions);
     }
 
+    /// A learner has heard another round.
+    fn learned(&mut self, member: u64, generation: u64, now: Learner) {
+        if self.view.as_ref().is_none_or(|view| view.generation != generation) || !self.live.contains(&member)
+        {
+            return;
+        }
+        if let Some(learner) = self.learners.get_mut(&member).filter(|before| before.round + 1 == now.round) {
+            *learner = now;
+            if now.is_whole {
+                self.holders.insert(member);
+            }
+        }
+    }
+
+    /// Whether somebody is in the group that was formed last.
+    fn takes_part(&self, id: u64) -> bool {
+        self.done.contains_key(&id) || self.learners.contains_key(&id)
+    }
+
+    /// Forms the group anew when all have done a round, if that makes a learner a member or takes a newcomer in: then
+    /// the least is lost.
+    fn take_in(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let learners = self.learners.values().map(|learner| learner.round);
+        let by_all = self.done.values().copied().chain(learners).min().unwrap_or(0);
+        if self.phase != Phase::Running || !self.behind.is_empty() || by_all <= self.in_step {
+            return;
+        }
+        self.in_step = by_all;
+        let whole = self.learners.iter().find(|(_, learner)| learner.is_whole && learner.round == by_all);
+        let reason = match (whole, self.members().find(|&id| !self.takes_part(id))) {
+            (Some((id, _)), _) => format!("member {id} has the state"),
+            (None, Some(id)) => format!("member {id} joins"),
+            (None, None) => return,
+        };
+        self.halt(reason, now, actions);
+    }
+
     /// Reports what all members of the view have done, and the end when that is all there is to do.
     fn report(&mut self, actions: &mut Vec<Action>) {
         if !self.behind.is_empty() {
@@ -272,27 +334,25 @@ impl Group {
     /// Begins from the state that the run was started from, which nobody is known to have yet.
     fn form_first(&mut self, actions: &mut Vec<Action>) {
         let Some(units_done) = self.start else { return self.lose_state(actions) };
-        let view = self.view_at(self.round, units_done);
+        let view = self.view_at(self.round, units_done, self.members().collect());
         self.holders.clear();
         self.settled = None;
-        let behind = view.members.clone();
-        self.form(view, None, behind, actions);
+        self.form(view, None, Vec::new(), actions);
     }
 
-    /// Goes on from the member that is farthest of those that have the ring's state.
+    /// Goes on from the members that are farthest of those that have the group's state. All others learn it.
     fn form_again(&mut self, answers: &BTreeMap<u64, u64>, actions: &mut Vec<Action>) {
         let Some(round) =
             answers.iter().filter(|&(&id, &at)| self.has_state(id, at)).map(|(_, &at)| at).max()
         else {
             return self.form_first(actions);
         };
-        let (ahead, behind): (Vec<_>, Vec<_>) =
-            answers.iter().partition(|&(&id, &at)| self.has_state(id, at) && at == round);
-        let source = ahead.first().map(|&(&id, _)| id);
-        let behind = behind.into_iter().map(|(&id, _)| id).collect();
+        let (ahead, learners): (Vec<u64>, Vec<u64>) =
+            self.members().partition(|id| answers.get(id) == Some(&round) && self.has_state(*id, round));
+        let source = ahead.first().copied();
         let units_done = self.units_done_after(round, actions);
-        let view = self.view_at(round, units_done);
-        self.form(view, source, behind, actions);
+        let view = self.view_at(round, units_done, ahead);
+        self.form(view, source, learners, actions);
     }
 
     /// Whether a member that says it is after `round` can hand on that state. One that says 0 has none, and one that
@@ -321,28 +381,33 @@ impl Group {
         began.map_or(0, |view| self.plan.units_done(view, round))
     }
 
-    fn view_at(&mut self, round: u64, units_done: u64) -> View {
+    fn view_at(&mut self, round: u64, units_done: u64, members: Vec<u64>) -> View {
         if let Some(Pace { after, steps }) = self.pace.take() {
             assert!(steps > 0, "rounds without a unit never end");
             self.plan.pace = Pace { after: after.max(round), steps };
         }
         let (generation, pace) = (self.generation, self.plan.pace);
-        View { generation, members: self.members().collect(), round, units_done, pace }
+        View { generation, members, round, units_done, pace }
     }
 
-    fn form(&mut self, view: View, source: Option<u64>, behind: Vec<u64>, actions: &mut Vec<Action>) {
+    /// Without a source all members take the state of the start first.
+    fn form(&mut self, view: View, source: Option<u64>, learners: Vec<u64>, actions: &mut Vec<Action>) {
         self.phase = Phase::Running;
-        self.holders.retain(|id| self.live.contains(id));
-        self.behind = behind.iter().copied().collect();
+        self.holders.retain(|id| view.members.contains(id));
+        self.behind = view.members.iter().copied().filter(|_| source.is_none()).collect();
         self.done = view.members.iter().map(|&id| (id, view.round)).collect();
+        let learner = Learner { round: view.round, is_whole: false };
+        self.learners = learners.iter().map(|&id| (id, learner)).collect();
+        self.in_step = view.round;
         self.view = Some(view.clone());
-        let reason = format!(
-            "{} after round {}, {} to take the state first",
-            counted(view.members.len() as u64, "member"),
-            view.round,
-            behind.len()
-        );
-        actions.push(Action::Form { view, source, behind, reason });
+        let meanwhile = match learners.len() {
+            0 => String::new(),
+            1 => ", 1 takes the state meanwhile".to_owned(),
+            count => format!(", {count} take the state meanwhile"),
+        };
+        let members = counted(view.members.len() as u64, "member");
+        let reason = format!("{members} after round {}{meanwhile}", view.round);
+        actions.push(Action::Form { view, source, learners, reason });
         self.report(actions);
     }
 }

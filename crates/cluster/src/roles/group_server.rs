@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use bonfire_exchange::codec::Coding;
-use bonfire_exchange::owners::parts;
+use bonfire_exchange::owners::parts_with_learners;
 use bonfire_exchange::sharded::{Early, Peers, ShardedSums};
 use bonfire_learn::Layout;
 use bonfire_report::Phases;
@@ -11,8 +11,9 @@ use bonfire_run::schedule::RunSchedule;
 use bonfire_strategy::group;
 use bonfire_wire::{Outbox, proto};
 
+use super::member::forming::{callers_of, view_of};
 use super::member::incoming::{Heard, Incoming};
-use super::member::{Break, LOOK, due_after, is_exact, plan_of, view_of};
+use super::member::{Break, LOOK, due_after, is_exact, plan_of};
 use super::node::{Connections, Next};
 
 /// Sums for the run's group until the head has something else to do for this node.
@@ -60,15 +61,16 @@ impl GroupServer {
     /// Serves the members that were named last, until something else happens.
     fn serve(&mut self, connections: &mut Connections) -> Result<(), Break> {
         // Links of the group before close when they are dropped.
-        self.incoming.members.clear();
+        self.incoming.forget_members();
         self.early.clear();
         let Some(group) = self.group.take() else {
             return self.incoming.next(connections, LOOK).and_then(named);
         };
         let place = group.servers.iter().position(|peer| peer.node == connections.node);
-        let index = group.members.len() + place.context("the head named servers without this one")?;
+        let (members, learners) = (group.members.len(), group.learners.len());
+        let index = members + learners + place.context("the head named servers without this one")?;
         let links = self.answer_calls(connections, &group)?;
-        self.sums.share_out(&parts(group.members.len(), group.servers.len()));
+        self.sums.share_out(&parts_with_learners(members, learners, group.servers.len()));
         self.sums.set_coding(if group.int8 { Coding::INT8 } else { self.coding });
         let view = view_of(&group);
         let mut round = view.round;
@@ -82,16 +84,17 @@ impl GroupServer {
         }
     }
 
-    /// Links to all members, who call.
+    /// Links to all members and learners, who call.
     fn answer_calls(
         &mut self,
         connections: &mut Connections,
         group: &proto::Group,
     ) -> Result<Vec<Option<Outbox>>, Break> {
-        let mut links = vec![None; group.members.len()];
+        let callers = callers_of(group);
+        let mut links = vec![None; callers.len()];
         while links.iter().any(Option::is_none) {
-            let (members, most) = (links.len(), self.sums.most_bytes());
-            match self.incoming.answer_call(connections, group, members, most, &mut self.early) {
+            let (first, most) = ((group.generation, callers.as_slice()), self.sums.most_bytes());
+            match self.incoming.answer_call(connections, first, most, &mut self.early) {
                 Some((member, outbox)) => links[member] = Some(outbox),
                 None => match self.incoming.next(connections, LOOK)? {
                     Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),

@@ -2,13 +2,15 @@
 
 mod ahead;
 pub(crate) mod apart;
+pub(super) mod forming;
 pub(super) mod incoming;
+mod learning;
 mod summing;
 mod tasks;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bonfire_run::run_file::{ReduceOp, Settings, Topology};
 use bonfire_run::schedule::{Due, RunSchedule};
 use bonfire_strategy::group;
@@ -20,12 +22,12 @@ use crate::trainer::{Computed, Trainer};
 use apart::Apart;
 use bonfire_exchange::codec::Coding;
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::owners::parts;
 use bonfire_exchange::sharded::Early;
-use bonfire_exchange::state::{Intake, Snapshot};
+use bonfire_exchange::state::Snapshot;
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
 use incoming::{Giver, Heard, Incoming};
+use learning::Learning;
 use tasks::LocalStep;
 
 /// Takes part in the run's sums until the head has something else to do for this node.
@@ -102,8 +104,11 @@ struct Participant<'w> {
     world: Option<&'w World>,
     plan: group::Plan,
     schedule: RunSchedule,
-    /// The last round that this member has done; 0 also as long as it lacks the state that it is to begin with.
+    /// The last round that this member has done; 0 also as long as it lacks the state that it is to begin with. Of one
+    /// that learns: to which it has brought what it has of the state.
     round: u64,
+    /// It takes the state while the others go on.
+    learning: Option<Learning>,
     formed: Option<Formed>,
     /// The newest generation that was heard of.
     generation: u64,
@@ -122,7 +127,7 @@ struct Participant<'w> {
 struct Formed {
     view: group::View,
     index: usize,
-    /// To every member; none to this one.
+    /// To every member, then to those who learn; none to this one.
     links: Vec<Option<Outbox>>,
     /// To every machine that only sums.
     servers: Vec<Outbox>,
@@ -147,6 +152,7 @@ impl<'w> Participant<'w> {
             plan: plan_of(&schedule),
             schedule,
             round: 0,
+            learning: None,
             formed: None,
             generation: 0,
             coding: Coding::of(settings.file.compression),
@@ -160,7 +166,9 @@ impl<'w> Participant<'w> {
     }
 
     fn answer(&self, connections: &Connections, generation: u64, reason: &str) -> Result<()> {
-        let broken = proto::GroupBroken { generation, round: self.round, reason: reason.to_owned() };
+        let has_state = self.learning.as_ref().is_none_or(Learning::is_whole);
+        let round = if has_state { self.round } else { 0 };
+        let broken = proto::GroupBroken { generation, round, reason: reason.to_owned() };
         // A head that is gone is heard of in the mail.
         let _ = connections.head.send(Body::GroupBroken(broken));
         Ok(())
@@ -177,130 +185,15 @@ impl<'w> Participant<'w> {
         }
     }
 
-    /// Connects to all other members, and takes the state if this member is behind.
-    fn form(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        group: &proto::Group,
-    ) -> Result<(), Break> {
-        let members: Vec<u64> = group.members.iter().map(|peer| peer.node).collect();
-        let index = members.iter().position(|&node| node == connections.node);
-        let index = index.context("the head named members without this one")?;
-        let parts = parts(members.len(), group.servers.len());
-        let view = view_of(group);
-        if group.behind {
-            self.round = 0;
-        }
-        if group.behind && group.round == 0 {
-            trainer.restart();
-        }
-        self.apart.forget();
-        // Links of the group before close when they are dropped.
-        self.incoming.members.clear();
-        self.early.clear();
-        let servers = self.call(connections, group, &group.servers, group.members.len())?;
-        let links = self.connect(connections, trainer, group, index)?;
-        if group.behind && group.round > 0 {
-            self.take_state(connections, trainer, group.round)?;
-        }
-        self.sums.share_out(&parts);
-        self.sums.set_coding(if group.int8 { Coding::INT8 } else { self.coding });
-        self.round = group.round;
-        let shares = Some(group.shares.clone()).filter(|shares| shares.len() == view.members.len());
-        let formed = Formed { view, index, links, servers, is_measured: group.measured, shares };
-        if group.behind {
-            // The head counts on this member only from here on.
-            let _ = connections.head.send(Body::GroupRound(self.done(&formed, Computed::default())));
-        }
-        self.formed = Some(formed);
-        Ok(())
-    }
-
-    /// Calls others, the first of whom has this number.
-    fn call(
-        &mut self,
-        connections: &mut Connections,
-        group: &proto::Group,
-        peers: &[proto::Peer],
-        first: usize,
-    ) -> Result<Vec<Outbox>, Break> {
-        let mut links = Vec::with_capacity(peers.len());
-        for (other, peer) in (first..).zip(peers) {
-            let link = connections.post.number();
-            let outbox = connections
-                .network
-                .connect(peer, connections.post.sink(link))
-                .map_err(|error| Break::Neighbour(format!("{error:#}")))?;
-            outbox
-                .send(Body::Hello(proto::Hello { node: connections.node, generation: group.generation }))?;
-            outbox.accept_payloads_up_to(self.sums.most_bytes());
-            self.incoming.members.insert(link, (other, peer.node));
-            links.push(outbox);
-        }
-        Ok(links)
-    }
-
-    /// Links to all others: those with a higher number are called, those with a lower one call.
-    fn connect(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &Trainer,
-        group: &proto::Group,
-        index: usize,
-    ) -> Result<Vec<Option<Outbox>>, Break> {
-        let mut links = vec![None; group.members.len()];
-        if self.world.is_some() {
-            return Ok(links);
-        }
-        let after = &group.members[index + 1..];
-        let called = self.call(connections, group, after, index + 1)?;
-        links[index + 1..].iter_mut().zip(called).for_each(|(link, called)| *link = Some(called));
-        while links[..index].iter().any(Option::is_none) {
-            let most = self.sums.most_bytes();
-            if let Some((other, outbox)) =
-                self.incoming.answer_call(connections, group, index, most, &mut self.early)
-            {
-                links[other] = Some(outbox);
-                continue;
-            }
-            self.giver.give(&mut self.incoming, connections, &trainer.replica, self.round);
-            if let Heard::Piece(from, piece, payload) = self.incoming.next(connections, LOOK)? {
-                self.early.push_back((from, piece, payload));
-            }
-        }
-        Ok(links)
-    }
-
-    /// Takes the state of a round from the head.
-    fn take_state(
-        &mut self,
-        connections: &mut Connections,
-        trainer: &mut Trainer,
-        round: u64,
-    ) -> Result<(), Break> {
-        let mut intake = Intake::new(&trainer.replica, round, false);
-        while !intake.is_whole() {
-            for wanted in intake.wanted() {
-                let _ = connections.head.send(Body::StateWanted(wanted));
-            }
-            match self.incoming.next(connections, LOOK)? {
-                Heard::State(state, payload) => {
-                    intake.take(&mut trainer.replica, &state, &payload)?;
-                }
-                Heard::Piece(from, piece, payload) => self.early.push_back((from, piece, payload)),
-                Heard::Silence | Heard::Nothing | Heard::Group(_) => {}
-            }
-        }
-        Ok(())
-    }
-
     /// One round, or after the last one a wait for the end.
     fn round(&mut self, connections: &mut Connections, trainer: &mut Trainer) -> Result<(), Break> {
         self.giver.give(&mut self.incoming, connections, &trainer.replica, self.round);
         let Some(formed) = self.formed.take() else { return Ok(()) };
-        let outcome = match self.plan.is_last(&formed.view, self.round) {
+        self.incoming.teach(&formed.links, &trainer.replica, self.round);
+        let waits = self.learning.as_ref().is_some_and(Learning::is_whole);
+        let outcome = match waits || self.plan.is_last(&formed.view, self.round) {
             true => self.incoming.next(connections, LOOK).map(drop),
+            false if self.learning.is_some() => self.learn(connections, trainer, &formed),
             false => self.work(connections, trainer, &formed),
         };
         // Kept also when a link broke: its generation is part of the answer.
@@ -449,17 +342,6 @@ const FETCHED: Duration = Duration::from_secs(120);
 
 /// How long a wait lasts at a time.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
-
-/// The members of a group, and where they begin.
-pub(super) fn view_of(group: &proto::Group) -> group::View {
-    group::View {
-        generation: group.generation,
-        members: group.members.iter().map(|peer| peer.node).collect(),
-        round: group.round,
-        units_done: group.units_done,
-        pace: group::Pace { after: group.steps_after, steps: group.steps.max(1) },
-    }
-}
 
 /// What is due after a round of a view.
 pub(super) fn due_after(schedule: &RunSchedule, plan: &group::Plan, view: &group::View, round: u64) -> Due {

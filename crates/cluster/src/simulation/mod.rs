@@ -10,6 +10,8 @@ mod cast;
 #[cfg(test)]
 mod chosen;
 mod fault;
+#[cfg(test)]
+mod joining;
 mod link;
 #[cfg(test)]
 mod shares;
@@ -47,7 +49,6 @@ struct Kind {
 
 /// Two epochs of as small a run as has everything, several chunks of a gradient included.
 const SMALL: &str = "
-model: {mlp: {hidden: [12]}}
 batch_size: 4
 epochs: 2
 eval_every: 1 epoch
@@ -62,7 +63,8 @@ impl Kind {
         let data = format!("data: {{name: digits, train: {}, test: 10}}", self.samples);
         let optimizer = if self.arch.contains("top_k") { "sgd: {lr: 0.05}" } else { "adam: {lr: 0.01}" };
         let keys = format!("{data}\noptimizer: {{{optimizer}}}\n{}", self.arch);
-        let text = format!("{SMALL}{keys}\nevaluator: {evaluator}\n");
+        let model = if self.arch.contains("model:") { "" } else { "model: {mlp: {hidden: [12]}}" };
+        let text = format!("{model}{SMALL}{keys}\nevaluator: {evaluator}\n");
         Settings::read("simulated.yml", &text, &Overrides::default(), 1).expect("a run file")
     }
 

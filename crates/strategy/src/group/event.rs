@@ -22,12 +22,15 @@ pub enum Event {
     /// A member is gone; `reason` says how that was noticed.
     Lost { member: u64, reason: String },
     /// A member has stopped. It has done `round` and no more: because it was halted in this generation, or because
-    /// the group of this generation broke under it. A member without a state says 0; one that was to take a state
-    /// and has not got all of it says how far its old one is.
+    /// the group of this generation broke under it. A member without a state says 0, and so does one that has not got
+    /// all of it yet.
     Broken { member: u64, generation: u64, round: u64 },
-    /// A member has done a round; or, named behind, it has taken the state of `view.round`, which it reports as this
-    /// round.
+    /// A member has done a round; or, in a group without a source, it has taken the state of the start, which it
+    /// reports as the round of that.
     Done { member: u64, generation: u64, round: u64 },
+    /// A learner has brought what it has of the state to this round. One that has the whole of it keeps the others from
+    /// doing another round until it is a member.
+    Learned { member: u64, generation: u64, round: u64, whole: bool },
     /// Members are to exchange in another way: they form anew, at this pace if it is another one. Rounds that are done
     /// by then were of the pace before.
     Changed { pace: Option<Pace> },
@@ -42,11 +45,12 @@ pub enum Action {
     /// Tell these members to stop and to answer with [`Event::Broken`] in this generation. Without a reason the caller
     /// has asked for it.
     Halt { generation: u64, members: Vec<u64>, reason: String },
-    /// Tell the members of `view` to go on as this group. Those `behind` first take the state of `view.round` from
-    /// `source` and say so by [`Event::Done`] of that round. Without a source it is the state that [`Event::Start`] has
-    /// named, which everybody takes.
-    Form { view: View, source: Option<u64>, behind: Vec<u64>, reason: String },
-    /// All members of the group have this round, by doing it or by taking the state.
+    /// Tell the members of `view` to go on as this group. They have the state of `view.round`, the `source` is one of
+    /// them. Meanwhile `learners` take the state from them, and say how far they are by [`Event::Learned`]. Without a
+    /// source everybody first takes the state that [`Event::Start`] has named, and says so by [`Event::Done`] of its
+    /// round.
+    Form { view: View, source: Option<u64>, learners: Vec<u64>, reason: String },
+    /// All members of the group have this round.
     RoundDone { round: u64, epoch_done: Option<u64> },
     /// Close the connection of a member: it is out.
     Expel { member: u64, reason: String },

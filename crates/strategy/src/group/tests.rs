@@ -6,10 +6,11 @@ struct Bench(Group);
 fn line(action: Action) -> String {
     match action {
         Action::Halt { generation, members, reason } => format!("halt g{generation} {members:?}: {reason}"),
-        Action::Form { view, source, behind, reason: _ } => {
+        Action::Form { view, source, learners, reason: _ } => {
             let from = source.map_or("start".to_owned(), |id| id.to_string());
             let View { generation, members, round, units_done, pace: _ } = view;
-            format!("form g{generation} {members:?} r{round} u{units_done} from {from} behind {behind:?}")
+            let learn = if learners.is_empty() { String::new() } else { format!(", {learners:?} learn") };
+            format!("form g{generation} {members:?} r{round} u{units_done} from {from}{learn}")
         }
         Action::RoundDone { round, epoch_done: None } => format!("done r{round}"),
         Action::RoundDone { round, epoch_done: Some(epoch) } => format!("done r{round} epoch {epoch}"),
@@ -33,7 +34,7 @@ impl Bench {
     /// A group of members 1 to 3 that has started, with 5 units an epoch.
     fn started() -> Self {
         let mut bench = Self::new(3, 5, 2);
-        bench.check(0, start(), &["form g1 [1, 2, 3] r0 u0 from start behind [1, 2, 3]"]);
+        bench.check(0, start(), &["form g1 [1, 2, 3] r0 u0 from start"]);
         bench.begun([1, 2, 3], 0);
         bench
     }
@@ -51,12 +52,24 @@ impl Bench {
         }
     }
 
+    /// Members 1 to 3 have done round 1.
+    fn first_round(&mut self) {
+        for member in 1..=3 {
+            self.done(member, 1, 1, if member == 3 { &["done r1"] } else { &[] });
+        }
+    }
+
     fn done(&mut self, member: u64, generation: u64, round: u64, expect: &[&str]) {
         self.check(1, Event::Done { member, generation, round }, expect);
     }
 
     fn broken(&mut self, member: u64, generation: u64, round: u64, expect: &[&str]) {
         self.check(1, Event::Broken { member, generation, round }, expect);
+    }
+
+    /// A learner has heard a round, and has all of the state if it is `whole`.
+    fn learned(&mut self, member: u64, generation: u64, round: u64, whole: bool, expect: &[&str]) {
+        self.check(1, Event::Learned { member, generation, round, whole }, expect);
     }
 
     fn lose(&mut self, member: u64, expect: &[&str]) {
@@ -90,50 +103,101 @@ fn rounds_are_done_when_all_have_done_them() {
 #[test]
 fn a_loss_repeats_the_round_it_was_in() {
     let mut bench = Bench::started();
-    for member in 1..=3 {
-        bench.0.on(Event::Done { member, generation: 1, round: 1 }, Duration::ZERO);
-    }
+    bench.first_round();
     bench.lose(2, &["halt g2 [1, 3]: member 2 is lost: closed"]);
     bench.broken(1, 1, 1, &[]);
     bench.broken(1, 2, 1, &[]);
-    bench.broken(3, 2, 1, &["form g2 [1, 3] r1 u3 from 1 behind []"]);
+    bench.broken(3, 2, 1, &["form g2 [1, 3] r1 u3 from 1"]);
     bench.done(1, 1, 2, &[]);
     bench.done(1, 2, 2, &[]);
     bench.done(3, 2, 2, &["done r2 epoch 0"]);
 }
 
 #[test]
-fn who_is_ahead_hands_its_state_to_the_others() {
+fn who_is_ahead_goes_on_and_the_others_learn() {
     let mut bench = Bench::started();
     bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
     bench.broken(2, 2, 0, &[]);
-    bench.broken(3, 2, 1, &["form g2 [2, 3] r1 u3 from 3 behind [2]"]);
+    bench.broken(3, 2, 1, &["form g2 [3] r1 u3 from 3, [2] learn", "done r1"]);
     bench.done(2, 2, 2, &[]);
-    bench.done(2, 2, 1, &["done r1"]);
+    bench.learned(2, 2, 2, false, &[]);
+    bench.done(3, 2, 2, &["done r2"]);
+    bench.done(3, 2, 3, &["done r3 epoch 0"]);
+    bench.learned(2, 2, 4, true, &[]);
+    bench.learned(2, 2, 3, true, &["halt g3 [2, 3]: member 2 has the state"]);
+    bench.broken(2, 3, 3, &[]);
+    bench.broken(3, 3, 3, &["form g3 [2, 3] r3 u5 from 2"]);
 }
 
 #[test]
 fn a_loss_during_a_halt_asks_again() {
     let mut bench = Bench::new(4, 5, 1);
-    bench.check(0, start(), &["form g1 [1, 2, 3, 4] r0 u0 from start behind [1, 2, 3, 4]"]);
+    bench.check(0, start(), &["form g1 [1, 2, 3, 4] r0 u0 from start"]);
     bench.begun([1, 2, 3, 4], 0);
     bench.lose(1, &["halt g2 [2, 3, 4]: member 1 is lost: closed"]);
     bench.broken(2, 2, 0, &[]);
     bench.lose(3, &["halt g3 [2, 4]: member 3 is lost: closed"]);
     bench.broken(4, 2, 0, &[]);
     bench.broken(4, 3, 0, &[]);
-    bench.broken(2, 3, 0, &["form g3 [2, 4] r0 u0 from start behind [2, 4]"]);
+    bench.broken(2, 3, 0, &["form g3 [2, 4] r0 u0 from start"]);
 }
 
 #[test]
-fn a_joiner_takes_the_state_whatever_it_says() {
+fn before_the_first_round_a_joiner_need_not_wait() {
     let mut bench = Bench::started();
     bench.check(1, Event::Joined { member: 9 }, &["halt g2 [1, 2, 3, 9]: member 9 joins"]);
     for member in 1..=3 {
-        bench.broken(member, 2, 1, &[]);
+        bench.broken(member, 2, 0, &[]);
     }
-    bench.broken(9, 2, 7, &["form g2 [1, 2, 3, 9] r1 u3 from 1 behind [9]"]);
-    bench.done(9, 2, 1, &["done r1"]);
+    bench.broken(9, 2, 7, &["form g2 [1, 2, 3, 9] r0 u0 from start"]);
+}
+
+#[test]
+fn a_joiner_learns_whatever_it_says() {
+    let mut bench = Bench::started();
+    bench.first_round();
+    bench.check(1, Event::Joined { member: 9 }, &[]);
+    bench.done(1, 1, 2, &[]);
+    bench.done(2, 1, 2, &[]);
+    bench.done(3, 1, 2, &["done r2 epoch 0", "halt g2 [1, 2, 3, 9]: member 9 joins"]);
+    for member in 1..=3 {
+        bench.broken(member, 2, 2, &[]);
+    }
+    bench.broken(9, 2, 7, &["form g2 [1, 2, 3] r2 u6 from 1, [9] learn"]);
+}
+
+#[test]
+fn who_waits_to_join_is_not_missed() {
+    let mut bench = Bench::started();
+    bench.first_round();
+    bench.check(1, Event::Joined { member: 9 }, &[]);
+    bench.lose(9, &[]);
+    for member in 1..=3 {
+        bench.done(member, 1, 2, if member == 3 { &["done r2 epoch 0"] } else { &[] });
+    }
+}
+
+#[test]
+fn learners_are_waited_for_between_two_rounds() {
+    let mut bench = Bench::new(1, 50, 1);
+    bench.check(0, start(), &["form g1 [1] r0 u0 from start"]);
+    bench.begun([1], 0);
+    bench.done(1, 1, 1, &["done r1"]);
+    bench.check(1, Event::Joined { member: 2 }, &[]);
+    bench.check(1, Event::Joined { member: 3 }, &[]);
+    bench.done(1, 1, 2, &["done r2", "halt g2 [1, 2, 3]: member 2 joins"]);
+    bench.broken(2, 2, 0, &[]);
+    bench.broken(3, 2, 0, &[]);
+    bench.broken(1, 2, 2, &["form g2 [1] r2 u2 from 1, [2, 3] learn"]);
+    bench.learned(2, 2, 3, true, &[]);
+    bench.done(1, 2, 3, &["done r3"]);
+    bench.check(1, Event::Joined { member: 4 }, &[]);
+    bench.learned(3, 2, 3, false, &["halt g3 [1, 2, 3, 4]: member 2 has the state"]);
+    bench.broken(1, 3, 3, &[]);
+    bench.broken(2, 3, 3, &[]);
+    bench.broken(3, 3, 0, &[]);
+    bench.broken(4, 3, 0, &["form g3 [1, 2] r3 u3 from 1, [3, 4] learn"]);
+    bench.lose(4, &["halt g4 [1, 2, 3]: member 4 is lost: closed"]);
 }
 
 #[test]
@@ -143,33 +207,30 @@ fn a_broken_link_re_forms_the_same_group() {
     for member in 1..=2 {
         bench.broken(member, 2, 0, &[]);
     }
-    bench.broken(3, 2, 0, &["form g2 [1, 2, 3] r0 u0 from start behind [1, 2, 3]"]);
+    bench.broken(3, 2, 0, &["form g2 [1, 2, 3] r0 u0 from start"]);
 }
 
 #[test]
 fn a_group_changes_its_pace_between_two_rounds() {
     let pace = |bench: &Bench| bench.0.view().unwrap().pace;
     let mut bench = Bench::started();
-    for member in [1, 2, 3] {
-        bench.0.on(Event::Done { member, generation: 1, round: 1 }, Duration::ZERO);
-    }
+    bench.first_round();
     let sooner = Pace { after: 0, steps: 4 };
     bench.check(1, Event::Changed { pace: Some(sooner) }, &["halt g2 [1, 2, 3]: "]);
     // One is lost meanwhile, another has done a round more than was told.
     bench.lose(1, &["halt g3 [2, 3]: member 1 is lost: closed"]);
     assert_eq!(pace(&bench), Pace::UNIT);
     bench.broken(2, 3, 1, &[]);
-    bench.broken(3, 3, 2, &["form g3 [2, 3] r2 u6 from 3 behind [2]"]);
+    bench.broken(3, 3, 2, &["form g3 [3] r2 u6 from 3, [2] learn", "done r2 epoch 0"]);
     assert_eq!(pace(&bench), Pace { after: 2, steps: 4 }, "what is done was of one step");
-    bench.done(2, 3, 2, &["done r2 epoch 0"]);
     bench.lose(2, &["halt g4 [3]: member 2 is lost: closed"]);
     bench.check(2, Event::Joined { member: 7 }, &["halt g5 [3, 7]: member 7 joins"]);
     bench.broken(3, 5, 2, &[]);
-    bench.broken(7, 5, 0, &["form g5 [3, 7] r2 u6 from 3 behind [7]"]);
+    bench.broken(7, 5, 0, &["form g5 [3] r2 u6 from 3, [7] learn"]);
     assert_eq!(pace(&bench), Pace { after: 2, steps: 4 }, "it stays");
     bench.check(2, Event::Changed { pace: None }, &["halt g6 [3, 7]: "]);
     bench.broken(3, 6, 2, &[]);
-    bench.broken(7, 6, 2, &["form g6 [3, 7] r2 u6 from 3 behind [7]"]);
+    bench.broken(7, 6, 2, &["form g6 [3] r2 u6 from 3, [7] learn"]);
     assert_eq!(pace(&bench), Pace { after: 2, steps: 4 });
 }
 
@@ -193,36 +254,28 @@ fn who_does_not_answer_is_put_out() {
 fn too_few_members_wait() {
     let mut bench = Bench::new(1, 5, 2);
     bench.check(0, start(), &["waiting: 1 of at least 2 members are there"]);
-    bench.check(1, Event::Joined { member: 5 }, &["form g1 [1, 5] r0 u0 from start behind [1, 5]"]);
+    bench.check(1, Event::Joined { member: 5 }, &["form g1 [1, 5] r0 u0 from start"]);
     bench.begun([1, 5], 0);
     bench.lose(1, &["halt g2 [5]: member 1 is lost: closed"]);
     bench.broken(5, 2, 1, &["waiting: 1 of at least 2 members are there"]);
     bench.check(2, Event::Joined { member: 1 }, &["halt g3 [1, 5]: member 1 joins"]);
     bench.broken(5, 3, 1, &[]);
-    bench.broken(1, 3, 0, &["form g3 [1, 5] r1 u2 from 5 behind [1]"]);
+    bench.broken(1, 3, 0, &["form g3 [5] r1 u2 from 5, [1] learn", "done r1"]);
 }
 
 #[test]
 fn before_the_first_round_the_start_is_as_good_as_a_member() {
     let mut bench = Bench::new(2, 5, 1);
-    bench.check(
-        0,
-        Event::Start { round: 4, units_done: 3 },
-        &["form g1 [1, 2] r4 u3 from start behind [1, 2]"],
-    );
+    bench.check(0, Event::Start { round: 4, units_done: 3 }, &["form g1 [1, 2] r4 u3 from start"]);
     bench.lose(1, &["halt g2 [2]: member 1 is lost: closed"]);
     // It has a state from elsewhere and has not taken the ring's.
-    bench.broken(2, 2, 7, &["form g2 [2] r4 u3 from start behind [2]"]);
+    bench.broken(2, 2, 7, &["form g2 [2] r4 u3 from start"]);
 }
 
 #[test]
 fn nobody_has_the_parameters() {
     let mut bench = Bench::new(2, 5, 1);
-    bench.check(
-        0,
-        Event::Start { round: 4, units_done: 3 },
-        &["form g1 [1, 2] r4 u3 from start behind [1, 2]"],
-    );
+    bench.check(0, Event::Start { round: 4, units_done: 3 }, &["form g1 [1, 2] r4 u3 from start"]);
     bench.begun([1, 2], 4);
     bench.done(1, 1, 5, &[]);
     bench.done(2, 1, 5, &["done r5 epoch 0"]);
@@ -230,63 +283,48 @@ fn nobody_has_the_parameters() {
     bench.lose(2, &["waiting: 0 of at least 1 members are there"]);
     bench.check(1, Event::Joined { member: 2 }, &["halt g4 [2]: member 2 joins"]);
     bench.broken(2, 4, 0, &["state lost r5: no member of the group is left that has the parameters"]);
-    bench.check(1, Event::Start { round: 2, units_done: 1 }, &["form g5 [2] r2 u1 from start behind [2]"]);
+    bench.check(1, Event::Start { round: 2, units_done: 1 }, &["form g5 [2] r2 u1 from start"]);
 }
 
 #[test]
-fn the_last_round_reaches_all() {
+fn after_the_last_round_nobody_has_to_learn() {
     let mut bench = Bench::new(3, 1, 1);
-    bench.check(0, start(), &["form g1 [1, 2, 3] r0 u0 from start behind [1, 2, 3]"]);
+    bench.check(0, start(), &["form g1 [1, 2, 3] r0 u0 from start"]);
     bench.begun([1, 2, 3], 0);
     bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
     bench.broken(2, 2, 0, &[]);
-    bench.broken(3, 2, 1, &["form g2 [2, 3] r1 u2 from 3 behind [2]"]);
-    bench.done(2, 2, 1, &["done r1 epoch 1", "finished [2, 3]"]);
+    let end = ["form g2 [3] r1 u2 from 3, [2] learn", "done r1 epoch 1", "finished [3]"];
+    bench.broken(3, 2, 1, &end);
 }
 
 #[test]
-fn who_was_ahead_is_lost_before_it_could_hand_on_its_state() {
+fn who_was_ahead_is_lost_before_the_others_have_its_state() {
     let mut bench = Bench::started();
     bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
     bench.broken(2, 2, 0, &[]);
-    bench.broken(3, 2, 1, &["form g2 [2, 3] r1 u3 from 3 behind [2]"]);
+    bench.broken(3, 2, 1, &["form g2 [3] r1 u3 from 3, [2] learn", "done r1"]);
     bench.lose(3, &["halt g3 [2]: member 3 is lost: closed"]);
     bench.check(1, Event::Joined { member: 9 }, &["halt g4 [2, 9]: member 9 joins"]);
     bench.broken(9, 4, 1, &[]);
-    bench.broken(2, 4, 0, &["form g4 [2, 9] r0 u0 from start behind [2, 9]"]);
+    // It may not have heard yet that it is to learn: what it has is of a round that counts no more.
+    bench.broken(2, 4, 1, &["state lost r1: no member of the group is left that has the parameters"]);
 }
 
 #[test]
-fn the_group_goes_back_a_round_when_nobody_else_has_it() {
+fn a_joiner_that_has_the_state_can_hand_it_on() {
     let mut bench = Bench::started();
-    for member in [1, 2, 3] {
-        bench.0.on(Event::Done { member, generation: 1, round: 1 }, Duration::ZERO);
-    }
-    bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
+    bench.first_round();
+    bench.check(1, Event::Joined { member: 9 }, &[]);
+    bench.lose(1, &["halt g2 [2, 3, 9]: member 1 is lost: closed"]);
     bench.broken(2, 2, 1, &[]);
-    bench.broken(3, 2, 2, &["form g2 [2, 3] r2 u6 from 3 behind [2]"]);
-    bench.check(1, Event::Joined { member: 9 }, &["halt g3 [2, 3, 9]: member 9 joins"]);
-    bench.lose(3, &["halt g4 [2, 9]: member 3 is lost: closed"]);
-    bench.broken(9, 4, 2, &[]);
-    bench.broken(2, 4, 1, &["form g4 [2, 9] r1 u3 from 2 behind [9]"]);
-}
-
-#[test]
-fn a_joiner_that_has_taken_the_state_can_hand_it_on() {
-    let mut bench = Bench::started();
-    bench.check(1, Event::Joined { member: 9 }, &["halt g2 [1, 2, 3, 9]: member 9 joins"]);
-    for member in [1, 2, 3] {
-        bench.broken(member, 2, 1, &[]);
-    }
-    bench.broken(9, 2, 0, &["form g2 [1, 2, 3, 9] r1 u3 from 1 behind [9]"]);
-    bench.lose(1, &["halt g3 [2, 3, 9]: member 1 is lost: closed"]);
-    bench.done(9, 2, 1, &["done r1"]);
-    bench.lose(2, &["halt g4 [3, 9]: member 2 is lost: closed"]);
-    bench.lose(3, &["halt g5 [9]: member 3 is lost: closed"]);
-    bench.check(1, Event::Joined { member: 2 }, &["halt g6 [2, 9]: member 2 joins"]);
-    bench.broken(2, 6, 0, &[]);
-    bench.broken(9, 6, 2, &["form g6 [2, 9] r2 u7 from 9 behind [2]"]);
-    bench.done(2, 6, 2, &["done r2 epoch 0"]);
+    bench.broken(3, 2, 1, &[]);
+    bench.broken(9, 2, 0, &["form g2 [2, 3] r1 u3 from 2, [9] learn"]);
+    bench.lose(2, &["halt g3 [3, 9]: member 2 is lost: closed"]);
+    bench.learned(9, 2, 2, true, &[]);
+    bench.lose(3, &["halt g4 [9]: member 3 is lost: closed"]);
+    bench.check(1, Event::Joined { member: 2 }, &["halt g5 [2, 9]: member 2 joins"]);
+    bench.broken(2, 5, 0, &[]);
+    bench.broken(9, 5, 2, &["form g5 [9] r2 u5 from 9, [2] learn", "done r2 epoch 0"]);
 }
 
 #[test]
@@ -294,5 +332,5 @@ fn an_impossible_round_is_not_a_state() {
     let mut bench = Bench::started();
     bench.lose(1, &["halt g2 [2, 3]: member 1 is lost: closed"]);
     bench.broken(2, 2, u64::MAX, &[]);
-    bench.broken(3, 2, 1, &["form g2 [2, 3] r1 u3 from 3 behind [2]"]);
+    bench.broken(3, 2, 1, &["form g2 [3] r1 u3 from 3, [2] learn", "done r1"]);
 }

@@ -14,21 +14,37 @@ type State = Vec<Vec<Unit>>;
 #[derive(Clone, Debug)]
 enum Order {
     Halt(u64),
-    Form { view: group::View, source: Option<u64>, is_behind: bool },
+    Form { view: group::View, learners: Vec<u64>, is_first: bool },
 }
 
 #[derive(Debug, Default)]
 struct Member {
     alive: bool,
     state: State,
-    /// The group it is in, if it was not halted.
-    view: Option<group::View>,
-    /// Whom it has to take the state from before it can go on.
-    source: Option<u64>,
+    /// The group it is in with who learns there, if it was not halted.
+    view: Option<(group::View, Vec<u64>)>,
+    /// Up to which round it has heard sums, as long as it does not have all of the state.
+    learns: Option<u64>,
+    /// It has learnt the state, and does nothing until it is named a member.
+    waits: bool,
     /// Whether it has sent its part of the next round.
     entered: bool,
     orders: VecDeque<Order>,
     notes: VecDeque<group::Event>,
+}
+
+impl Member {
+    /// Leaves its group. The last round of which it has the state.
+    fn stop(&mut self) -> u64 {
+        (self.view, self.entered, self.waits) = (None, false, false);
+        match self.learns.take() {
+            Some(_) => {
+                self.state.clear();
+                0
+            }
+            None => self.state.len() as u64,
+        }
+    }
 }
 
 struct Loop {
@@ -36,8 +52,8 @@ struct Loop {
     plan: group::Plan,
     group: Group,
     members: Vec<Member>,
-    /// Who has sent its part of a round: (generation, round) to members and the state they sent it in.
-    parts: BTreeMap<(u64, u64), BTreeMap<u64, State>>,
+    /// Who has sent its part of a round: (generation, round) to members and the state they sent it in. Learners have none.
+    parts: BTreeMap<(u64, u64), BTreeMap<u64, Option<State>>>,
     /// The newest state that all had done, which the head could have saved.
     saved: State,
     round: u64,
@@ -145,9 +161,7 @@ impl Loop {
             member.state.clear();
         }
         member.alive = false;
-        member.view = None;
-        member.source = None;
-        member.entered = false;
+        member.stop();
         member.orders.clear();
         let kept = self.chance.index(member.notes.len() + 1);
         member.notes.truncate(kept);
@@ -160,60 +174,67 @@ impl Loop {
         match member.orders.pop_front() {
             None => {}
             Some(Order::Halt(generation)) => {
-                let round = member.state.len() as u64;
-                member.view = None;
-                member.source = None;
-                member.entered = false;
+                let round = member.stop();
                 member.notes.push_back(group::Event::Broken { member: id as u64, generation, round });
             }
-            Some(Order::Form { view, source, is_behind }) => {
-                member.source = if is_behind { source } else { None };
-                if source.is_none() {
+            Some(Order::Form { view, learners, is_first }) => {
+                member.learns = learners.contains(&(id as u64)).then_some(view.round);
+                if is_first {
                     member.state = self.saved.clone();
                     let (generation, round) = (view.generation, view.round);
                     member.notes.push_back(group::Event::Done { member: id as u64, generation, round });
                 }
-                assert!(is_behind || member.state.len() as u64 == view.round, "it is where the group is");
-                member.view = Some(view);
-                member.entered = false;
+                let is_there = member.state.len() as u64 == view.round;
+                assert!(member.learns.is_some() || is_there, "it is where the group is");
+                member.view = Some((view, learners));
             }
         }
     }
 
-    /// A member takes its state, sends its part of a round, or ends the round when all parts are there.
+    /// A member sends its part of a round, or ends the round when all parts are there.
     fn progress(&mut self, id: usize) {
-        let Some(view) = self.members[id].view.clone() else { return };
-        if let Some(source) = self.members[id].source {
-            let other = &self.members[source as usize];
-            let has_it = other.alive && other.state.len() as u64 == view.round;
-            if has_it && other.view.as_ref() == Some(&view) {
-                self.members[id].state = other.state.clone();
-                self.members[id].source = None;
-                let done =
-                    group::Event::Done { member: id as u64, generation: view.generation, round: view.round };
-                self.members[id].notes.push_back(done);
-            }
-            return;
-        }
-        let last = self.members[id].state.len() as u64;
-        if self.plan.is_last(&view, last) {
+        let Some((view, learners)) = self.members[id].view.clone() else { return };
+        let member = &mut self.members[id];
+        let last = member.learns.unwrap_or(member.state.len() as u64);
+        if member.waits || self.plan.is_last(&view, last) {
             return;
         }
         let round = last + 1;
         let parts = self.parts.entry((view.generation, round)).or_default();
-        if !self.members[id].entered {
-            parts.insert(id as u64, self.members[id].state.clone());
-            self.members[id].entered = true;
-        } else if parts.len() == view.members.len() {
-            let agree = parts.values().all(|state| *state == self.members[id].state);
-            assert!(agree, "round {round} of generation {} from unequal states", view.generation);
-            let units = self.units_in(&view, round);
-            let member = &mut self.members[id];
-            member.state.push(units);
-            member.entered = false;
+        if !member.entered {
+            parts.insert(id as u64, member.learns.is_none().then(|| member.state.clone()));
+            member.entered = true;
+        } else if parts.len() == view.members.len() + learners.len() {
+            let states: BTreeSet<&State> = parts.values().flatten().collect();
             let generation = view.generation;
-            member.notes.push_back(group::Event::Done { member: id as u64, generation, round });
+            assert_eq!(states.len(), 1, "round {round} of generation {generation} from unequal states");
+            let state = states.first().map(|state| (*state).clone()).unwrap_or_default();
+            let units = self.units_in(&view, round);
+            self.end_round(id, (generation, round), [state, vec![units]].concat());
         }
+    }
+
+    /// A member has done a round, after which all who have the state have this one. A learner may have it, too.
+    fn end_round(&mut self, id: usize, (generation, round): (u64, u64), state: State) {
+        let whole = self.chance.percent(40);
+        let member = &mut self.members[id];
+        member.entered = false;
+        let id = id as u64;
+        let note = match &mut member.learns {
+            Some(learns) if !whole => {
+                *learns = round;
+                group::Event::Learned { member: id, generation, round, whole }
+            }
+            Some(_) => {
+                (member.learns, member.waits) = (None, true);
+                group::Event::Learned { member: id, generation, round, whole }
+            }
+            None => group::Event::Done { member: id, generation, round },
+        };
+        if member.learns.is_none() {
+            member.state = state;
+        }
+        member.notes.push_back(note);
     }
 
     /// The units of all members in a round: the first ones of all, the second ones of all, and so on.
@@ -227,18 +248,16 @@ impl Loop {
 
     /// A member sees its neighbour gone before the head does; or a link fails between two that are well.
     fn notice_break(&mut self, id: usize) {
-        let Some(view) = self.members[id].view.clone() else { return };
-        let neighbour_gone = view.members.iter().any(|&other| !self.members[other as usize].alive);
+        let Some((view, learners)) = self.members[id].view.clone() else { return };
+        let mut others = view.members.iter().chain(&learners);
+        let neighbour_gone = others.any(|&other| !self.members[other as usize].alive);
         let link_fails = self.faults > 0 && self.chance.percent(5);
         if !(neighbour_gone || link_fails) || self.group.is_finished() {
             return;
         }
         self.faults -= u64::from(!neighbour_gone);
         let member = &mut self.members[id];
-        let round = member.state.len() as u64;
-        let generation = view.generation;
-        member.view = None;
-        member.source = None;
+        let (generation, round) = (view.generation, member.stop());
         member.notes.push_back(group::Event::Broken { member: id as u64, generation, round });
     }
 
@@ -255,11 +274,11 @@ impl Loop {
                     self.order(id, Order::Halt(generation));
                 }
             }
-            group::Action::Form { view, source, behind, .. } => {
-                assert!(view.members.len() >= self.needed);
-                for &id in &view.members {
-                    let is_behind = behind.contains(&id);
-                    self.order(id, Order::Form { view: view.clone(), source, is_behind });
+            group::Action::Form { view, source, learners, .. } => {
+                assert!(view.members.len() + learners.len() >= self.needed);
+                for &id in view.members.iter().chain(&learners) {
+                    let (view, learners, is_first) = (view.clone(), learners.clone(), source.is_none());
+                    self.order(id, Order::Form { view, learners, is_first });
                 }
             }
             group::Action::RoundDone { round, epoch_done } => {
@@ -268,7 +287,10 @@ impl Loop {
                 self.epochs_done.extend(epoch_done);
                 // Only a member of this group has its state; another may have done the round differently.
                 let view = self.group.view();
-                let has_it = |m: &&Member| m.view.as_ref() == view && m.state.len() as u64 >= round;
+                let has_it = |m: &&Member| {
+                    let is_in = m.view.as_ref().map(|(view, _)| view) == view && m.learns.is_none();
+                    is_in && m.state.len() as u64 >= round
+                };
                 if let Some(member) = self.members.iter().find(has_it) {
                     self.saved = member.state[..round as usize].to_vec();
                 }
@@ -280,9 +302,7 @@ impl Loop {
                 let units_done = self.saved.iter().map(|units| units.len() as u64).sum();
                 self.tell(group::Event::Start { round: self.round, units_done });
             }
-            group::Action::Finished { members, .. } => {
-                assert!(members.len() >= self.needed);
-            }
+            group::Action::Finished { members, .. } => assert!(!members.is_empty()),
             group::Action::Expel { .. } => panic!("no time passes here"),
             group::Action::Waiting { .. } => {}
         }
@@ -298,13 +318,13 @@ impl Loop {
     }
 
     fn is_catching_up(&self) -> bool {
-        let waits = |member: &&Member| member.source.is_some() || !member.orders.is_empty();
-        self.members.iter().filter(|member| member.alive).any(|member| waits(&member))
+        self.members.iter().any(|member| member.alive && !member.orders.is_empty())
     }
 
     fn check_end(&self) {
         let last = self.group.view().expect("a group was formed");
-        let at_the_end = |member: &&Member| member.alive && member.view.as_ref() == Some(last);
+        let at_the_end =
+            |member: &&Member| member.alive && member.view.as_ref().is_some_and(|(view, _)| view == last);
         let survivors = last.members.iter().map(|&id| &self.members[id as usize]).filter(at_the_end);
         let states: BTreeSet<&State> = survivors.map(|member| &member.state).collect();
         assert!(states.len() <= 1, "survivors are equal");

@@ -230,7 +230,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Shaking<IO> {
                 Next::Again
             }
             _ => {
-                return Err(rustls::Error::General("said something before the handshake was done".to_owned()));
+                return Err(rustls::Error::General(
+                    "said something before the handshake was done".to_owned(),
+                ));
             }
         };
         self.incoming.drain(..discard);

@@ -17,7 +17,7 @@ use bonfire_wire::{Frame, proto};
 use super::super::member::plan_of;
 use super::super::registry::{Node, Notice, Role};
 use super::Head;
-use bonfire_exchange::state::{Intake, PIECE, piece_of};
+use bonfire_exchange::state::{Intake, piece_of};
 use bonfire_run::run::Update;
 use bonfire_run::schedule::Due;
 use rounds::{FirstRounds, Round};
@@ -40,6 +40,8 @@ struct Leading<'h, 'a> {
     head: &'h mut Head<'a>,
     group: Group,
     view: Option<group::View>,
+    /// Whether somebody takes the state while the members go on.
+    teaches: bool,
     /// What the members said of rounds that not all have done.
     rounds: BTreeMap<u64, Round>,
     /// Rounds that all have done and that are not counted yet: before them, something is due with the state of an
@@ -53,8 +55,6 @@ struct Leading<'h, 'a> {
     has_moments: bool,
     /// The state that is on its way from a member into the head's replica.
     fetch: Option<Fetch>,
-    /// What members that are behind have asked for and the head does not have yet.
-    asked: Vec<(u64, proto::StateWanted)>,
     first_rounds: FirstRounds,
     /// How members are to exchange as soon as the group is formed anew.
     choosing: Option<Choice>,
@@ -96,13 +96,13 @@ impl<'h, 'a> Leading<'h, 'a> {
         Self {
             group: new_group(head),
             view: None,
+            teaches: false,
             rounds: BTreeMap::new(),
             uncounted: VecDeque::new(),
             due: None,
             has: Some(head.run.progress.round),
             has_moments: true,
             fetch: None,
-            asked: Vec::new(),
             first_rounds: FirstRounds::after(head.run.progress.round),
             choosing: None,
             reshares: false,
@@ -183,9 +183,12 @@ impl<'h, 'a> Leading<'h, 'a> {
                     self.decide(group::Event::Broken { member: node, generation, round })
                 }
                 Body::State(state) => self.take_piece(node, &state, &payload),
+                Body::Learned(learned) => {
+                    let proto::Learned { generation, round, whole } = learned;
+                    self.decide(group::Event::Learned { member: node, generation, round, whole })
+                }
                 Body::StateWanted(wanted) => {
-                    self.asked.push((node, wanted));
-                    self.give_state();
+                    self.give_state(node, &wanted);
                     Ok(())
                 }
                 _ => Ok(()),
@@ -229,7 +232,6 @@ impl<'h, 'a> Leading<'h, 'a> {
         if let Some(node) = self.head.recruit(Role::GroupMember { number: 0 }) {
             self.decide(group::Event::Joined { member: node })?;
         }
-        self.asked.retain(|(asking, _)| *asking != node.number);
         if self.fetch.as_ref().is_some_and(|fetch| fetch.from == node.number) {
             self.fetch = None;
             self.fetch_from_another()?;
@@ -267,13 +269,13 @@ impl<'h, 'a> Leading<'h, 'a> {
                     }
                     self.send(&members, &Body::Halt(proto::Halt { generation }));
                 }
-                group::Action::Form { view, source, behind, reason } => {
+                group::Action::Form { view, source, learners, reason } => {
                     // Of the first ones the joins tell, of a change what was chosen.
                     if self.view.is_some() && self.choosing.is_none() && !self.reshares {
                         let message = format!("the group goes on: {reason}");
                         self.head.run.tell(report::Event::Noted { message });
                     }
-                    self.form(view, source, behind);
+                    self.form(view, source, &learners);
                 }
                 group::Action::RoundDone { round, epoch_done } => {
                     let plan = plan_of(&self.head.run.job.schedule);
@@ -304,7 +306,6 @@ impl<'h, 'a> Leading<'h, 'a> {
         self.head.run.go_back(reason)?;
         self.rounds.clear();
         self.uncounted.clear();
-        self.asked.clear();
         (self.due, self.fetch) = (None, None);
         let progress = &self.head.run.progress;
         (self.has, self.has_moments) = (Some(progress.round), true);
@@ -343,7 +344,7 @@ impl<'h, 'a> Leading<'h, 'a> {
     fn take_piece(&mut self, node: u64, state: &proto::State, payload: &[u8]) -> Result<()> {
         let Some(fetch) = self.fetch.as_mut().filter(|fetch| fetch.from == node) else { return Ok(()) };
         if payload.is_empty() && !fetch.intake.is_whole() {
-            // It has gone on meanwhile. What is due is lost; those that are behind will hear of other members.
+            // It has gone on meanwhile. What is due is lost.
             self.fetch = None;
             self.due = None;
             return self.count_rounds();
@@ -357,35 +358,20 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
         if !fetch.intake.is_whole() {
             self.ask();
-            self.give_state();
             return Ok(());
         }
         self.has = Some(fetch.intake.round);
         self.fetch = None;
         self.head.run.progress.optimizer_steps = state.steps;
-        self.give_state();
         self.use_state()
     }
 
-    /// Answers the members that are behind, as far as what they want is here.
-    fn give_state(&mut self) {
-        let Some(round) = self.view.as_ref().map(|view| view.round) else { return };
-        let have = match &self.fetch {
-            Some(fetch) if fetch.intake.round == round && self.has_moments => fetch.intake.have as u64,
-            None if self.has == Some(round) && self.has_moments => u64::MAX,
-            _ => return,
-        };
-        let replica = &self.head.run.job.replica;
-        let (here, later) = std::mem::take(&mut self.asked)
-            .into_iter()
-            .partition(|(_, wanted)| wanted.offset.saturating_add(PIECE as u64) <= have || have == u64::MAX);
-        self.asked = later;
-        let here: Vec<(u64, proto::StateWanted)> = here;
-        for (node, wanted) in here.iter().filter(|(_, wanted)| wanted.round == round) {
-            let (state, payload) = piece_of(replica, round, wanted);
-            if let Some(node) = self.head.registry.get(*node) {
-                let _ = node.outbox.send(Frame { body: Body::State(state), payload });
-            }
+    /// Answers a member that begins with the head's state.
+    fn give_state(&self, node: u64, wanted: &proto::StateWanted) {
+        let has_it = self.has == Some(wanted.round) && self.has_moments && self.fetch.is_none();
+        if let Some(node) = self.head.registry.get(node).filter(|_| has_it) {
+            let (state, payload) = piece_of(&self.head.run.job.replica, wanted.round, wanted);
+            let _ = node.outbox.send(Frame { body: Body::State(state), payload });
         }
     }
 

@@ -1,7 +1,7 @@
 //! What comes to a member of an all-reduce, and what it answers at once.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bonfire_run::replica::Replica;
 use bonfire_wire::proto::frame::Body;
@@ -12,7 +12,7 @@ use super::Break;
 use crate::mail::{Mail, News};
 use crate::roles::node::{Caller, Connections};
 use bonfire_exchange::sharded::Early;
-use bonfire_exchange::state::{Snapshot, nothing};
+use bonfire_exchange::state::{Snapshot, nothing, piece_of};
 
 /// What comes to a member, from the head and from the others.
 #[derive(Default)]
@@ -21,9 +21,17 @@ pub(crate) struct Incoming {
     pub members: BTreeMap<u64, (usize, u64)>,
     /// What was asked for of the state of this member, and waits for the end of a round.
     state_wanted: Vec<proto::StateWanted>,
+    /// The same by learners, with the index of each.
+    learners_want: Vec<(usize, proto::StateWanted)>,
+    /// Pieces of the state that members have sent this one, which learns, and when the last one came.
+    pub states: Vec<(proto::State, Bytes)>,
+    pub states_at: Option<Instant>,
     /// How long this member has waited since that was last asked.
     waited: Duration,
 }
+
+/// No honest peer has more questions or answers on their way.
+const MOST_WAITING: usize = 1 << 12;
 
 /// What a member hears while it waits.
 pub(crate) enum Heard {
@@ -60,10 +68,49 @@ impl Incoming {
             (News::Frame(Frame { body: Body::Piece(piece), payload }), Some((from, _))) => {
                 Ok(Heard::Piece(from, piece, payload))
             }
+            (News::Frame(Frame { body: Body::StateWanted(wanted), .. }), Some((from, _)))
+                if self.learners_want.len() < MOST_WAITING =>
+            {
+                self.learners_want.push((from, wanted));
+                Ok(Heard::Nothing)
+            }
+            (News::Frame(Frame { body: Body::State(state), payload }), Some(_))
+                if self.states.len() < MOST_WAITING =>
+            {
+                self.states.push((state, payload));
+                self.states_at = Some(connections.mailbox.now());
+                Ok(Heard::Nothing)
+            }
             (News::Closed(reason), Some((_, node))) => {
                 Err(Break::Neighbour(format!("the connection to node {node} is gone: {reason}")))
             }
             (news, _) => overhear(connections, mail.link, news),
+        }
+    }
+
+    /// The members are others.
+    pub(crate) fn forget_members(&mut self) {
+        self.members.clear();
+        self.learners_want.clear();
+        self.states.clear();
+    }
+
+    /// Gives learners what they want of a replica that has done `round`. One that is a round ahead waits for it.
+    pub(crate) fn teach(&mut self, links: &[Option<Outbox>], replica: &Replica, round: u64) {
+        let (now, later) = std::mem::take(&mut self.learners_want)
+            .into_iter()
+            .partition(|(_, wanted): &(usize, proto::StateWanted)| wanted.round <= round);
+        self.learners_want = later;
+        let now: Vec<(usize, proto::StateWanted)> = now;
+        for (from, wanted) in now {
+            let (state, payload) = match wanted.round == round {
+                true => piece_of(replica, round, &wanted),
+                false => (nothing(&wanted), Bytes::new()),
+            };
+            if let Some(link) = links.get(from).and_then(Option::as_ref) {
+                // One that is gone is heard of in the mail.
+                let _ = link.send(Frame { body: Body::State(state), payload });
+            }
         }
     }
 
@@ -76,14 +123,13 @@ impl Incoming {
     pub(crate) fn answer_call(
         &mut self,
         connections: &mut Connections,
-        group: &proto::Group,
-        first: usize,
+        (generation, first): (u64, &[proto::Peer]),
         most_bytes: usize,
         early: &mut Early,
     ) -> Option<(usize, Outbox)> {
         let place = |caller: &Caller| {
-            let is_now = caller.hello.generation == group.generation;
-            group.members[..first].iter().position(|peer| is_now && peer.node == caller.hello.node)
+            let is_now = caller.hello.generation == generation;
+            first.iter().position(|peer| is_now && peer.node == caller.hello.node)
         };
         let called = connections.callers.iter().enumerate();
         let (at, other) = called.into_iter().find_map(|(at, caller)| Some((at, place(caller)?)))?;

@@ -141,7 +141,8 @@ impl Participant<'_> {
         trainer: &mut Trainer,
         formed: &Formed,
     ) -> Result<(), Break> {
-        let is_now = self.round == formed.view.round && formed.links.len() > 2 && formed.servers.is_empty();
+        let members = formed.view.members.len();
+        let is_now = self.round == formed.view.round && members > 2 && formed.servers.is_empty();
         if !is_now || self.world.is_some() || self.op != ReduceOp::Mean {
             return Ok(());
         }
@@ -168,7 +169,9 @@ impl Participant<'_> {
         let heard = heard.iter().map(|bytes| bytes.as_ref().try_into().map_or(0.0, f64::from_le_bytes));
         let heard: Vec<f64> = heard.map(|speed| if speed.is_finite() { speed } else { 0.0 }).collect();
         let speeds: Vec<f64> = (0..heard.len()).map(|i| heard[i].max(heard[(i + 1) % heard.len()])).collect();
-        self.sums.share_out(&parts_by_speed(&speeds));
+        let mut parts = parts_by_speed(&speeds[..members]);
+        parts.resize(speeds.len(), 0.0);
+        self.sums.share_out(&parts);
         Ok(())
     }
 
@@ -190,8 +193,9 @@ impl Participant<'_> {
         let Self { incoming, sums, early, giver, round: done, .. } = self;
         let Trainer { replica, gradient, pool, .. } = trainer;
         let mut receive = |_| loop {
-            // A member that is behind may wait for it.
+            // Others may wait for it.
             giver.give(incoming, connections, replica, *done);
+            incoming.teach(&formed.links, replica, *done);
             if let Heard::Piece(from, piece, payload) = incoming.next(connections, LOOK)? {
                 return Ok(Some((from, piece, payload)));
             }

@@ -1,4 +1,4 @@
-//! How a group is formed: who is told of whom, and who takes the state first.
+//! How a group is formed: who is told of whom, and who learns the state.
 
 use bonfire_run::run_file::Topology;
 use bonfire_strategy::group;
@@ -9,50 +9,49 @@ use super::super::super::registry::{Node, Role};
 use super::Leading;
 
 impl Leading<'_, '_> {
-    /// Names the members of a view to each other, and to those who sum for them.
-    pub(super) fn form(&mut self, view: group::View, source: Option<u64>, behind: Vec<u64>) {
-        let peers: Vec<proto::Peer> = view
-            .members
-            .iter()
-            .filter_map(|&member| self.head.registry.get(member))
-            .map(Node::peer)
-            .collect();
+    /// Names the members of a view to each other, to those who learn from them, and to those who sum for them.
+    pub(super) fn form(&mut self, view: group::View, source: Option<u64>, learners: &[u64]) {
         let servers = self.servers();
-        let summing: Vec<proto::Peer> =
-            servers.iter().filter_map(|&server| self.head.registry.get(server)).map(Node::peer).collect();
-        // Without a source all begin from a checkpoint, which only the head has, or from the seed, which all have.
-        let from_head = source.is_none() && view.round > 0;
+        let (members, learning, summing) =
+            (self.peers(&view.members), self.peers(learners), self.peers(&servers));
         // What is due with the state of an earlier round is lost with the member that had it.
-        self.due = self.due.take_if(|(round, _)| *round == view.round);
-        self.asked.clear();
-        self.fetch = None;
+        if self.fetch.as_ref().is_none_or(|fetch| source.is_none() || !view.members.contains(&fetch.from)) {
+            self.fetch = None;
+            self.due = self.due.take_if(|(round, _)| *round == view.round);
+        }
+        self.teaches = !learners.is_empty();
         self.settle(&view);
         self.first_rounds.begin_again(view.round);
         self.reshares = false;
         self.head.share_out(&view.members, view.round);
         let shares = self.head.balance.shares(&view.members).unwrap_or_default();
-        for &member in view.members.iter().chain(&servers) {
+        for &member in view.members.iter().chain(learners).chain(&servers) {
             let group = proto::Group {
                 generation: view.generation,
-                members: peers.clone(),
+                members: members.clone(),
                 round: view.round,
                 units_done: view.units_done,
-                behind: from_head || behind.contains(&member),
+                // From a checkpoint, which only the head has, or from the seed, which all have.
+                behind: source.is_none(),
                 steps: view.pace.steps,
                 steps_after: view.pace.after,
                 int8: self.head.run.job.schedule.int8,
                 measured: self.is_open(),
                 servers: summing.clone(),
                 shares: shares.clone(),
+                learners: learning.clone(),
             };
             self.send(&[member], &Body::Group(group));
         }
-        if let Some(source) = source.filter(|_| view.round > 0 && (!behind.is_empty() || self.due.is_some()))
-        {
+        if let Some(source) = source.filter(|_| self.due.is_some() && self.fetch.is_none()) {
             self.fetch(source, view.round, false);
         }
         self.rounds.retain(|round, _| *round <= view.round);
         self.view = Some(view);
+    }
+
+    fn peers(&self, nodes: &[u64]) -> Vec<proto::Peer> {
+        nodes.iter().filter_map(|&node| self.head.registry.get(node)).map(Node::peer).collect()
     }
 
     /// Those who only sum, in their order.

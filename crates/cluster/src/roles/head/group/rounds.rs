@@ -178,7 +178,7 @@ impl Leading<'_, '_> {
         if let Some(digest) = done.digest {
             self.compare(node, done.round, digest);
         }
-        let is_busy = self.due.is_some() || self.fetch.is_some();
+        let is_busy = self.due.is_some() || self.fetch.is_some() || self.teaches;
         let measured = self.first_rounds.take(done, members, self.head.now(), is_busy);
         self.decide(group::Event::Done { member: node, generation: done.generation, round: done.round })?;
         match measured.map(|measured| Measured { is_one_machine: self.is_one_machine(), ..measured }) {
@@ -208,7 +208,7 @@ impl Leading<'_, '_> {
         let Some(view) = &self.view else { return Ok(()) };
         let ended = plan_of(&self.head.run.job.schedule).epoch_done(view, round);
         self.ended += usize::from(ended.is_some());
-        let is_busy = self.due.is_some() || self.fetch.is_some() || self.choosing.is_some();
+        let is_busy = self.due.is_some() || self.fetch.is_some() || self.choosing.is_some() || self.teaches;
         let is_over = self.finished || self.stopping || self.head.exit.is_some();
         if is_busy || is_over || !self.head.rebalance(round, std::mem::take(&mut self.ended)) {
             return Ok(());
