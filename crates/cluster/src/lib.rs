@@ -7,6 +7,7 @@
 //! be), [`local`] (the roles as threads), [`remote`] (as processes), [`bench`](mod@bench), [`plan`].
 
 pub mod bench;
+mod exertion;
 pub mod local;
 mod mail;
 pub mod plan;

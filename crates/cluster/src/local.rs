@@ -10,7 +10,7 @@ use bonfire_report::{Exit, Summary};
 use bonfire_wire::proto;
 use bonfire_yaml::YamlError;
 
-use crate::mail::mailbox;
+use crate::mail::{mailbox, mailbox_of_one};
 use crate::roles::head;
 use crate::roles::network::{Network, Switchboard};
 use crate::roles::node::{self, Connections, Equipment};
@@ -78,7 +78,7 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
     let cores = thread::available_parallelism().map_or(1, usize::from) as u32;
     thread::scope(|scope| {
         for i in 0..nodes {
-            let (own_post, own_mail) = mailbox();
+            let (own_post, own_mail) = mailbox_of_one();
             let address = format!("node {}", i + 1);
             switchboard.register(&address, &own_post);
             let (head_link, link) = (own_post.number(), post.number());

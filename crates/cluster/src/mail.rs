@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use bonfire_wire::{Frame, Incoming, Outbox, Sink};
 
+use crate::exertion::processor_time;
+
 /// Something that came over a link.
 #[derive(Debug)]
 pub(crate) struct Mail {
@@ -45,16 +47,28 @@ pub(crate) struct Mailbox {
 pub(crate) trait Clock: std::fmt::Debug + Send {
     fn now(&self) -> Instant;
 
+    /// What this process has used of the processor so far; none where that tells nothing of one node.
+    fn used(&self) -> Option<Duration> {
+        None
+    }
+
     /// The next mail, if any comes in time.
     fn receive(&self, receiver: &Receiver<Mail>, timeout: Duration) -> Option<Mail>;
 }
 
 #[derive(Debug)]
-struct RealTime;
+struct RealTime {
+    /// Whether the process has other nodes, too.
+    is_shared: bool,
+}
 
 impl Clock for RealTime {
     fn now(&self) -> Instant {
         Instant::now()
+    }
+
+    fn used(&self) -> Option<Duration> {
+        (!self.is_shared).then(processor_time)
     }
 
     fn receive(&self, receiver: &Receiver<Mail>, timeout: Duration) -> Option<Mail> {
@@ -67,7 +81,12 @@ const ROOM: usize = 1024;
 
 /// An empty mailbox.
 pub(crate) fn mailbox() -> (Post, Mailbox) {
-    mailbox_in(Box::new(RealTime))
+    mailbox_in(Box::new(RealTime { is_shared: false }))
+}
+
+/// An empty mailbox of a node that shares its process with others.
+pub(crate) fn mailbox_of_one() -> (Post, Mailbox) {
+    mailbox_in(Box::new(RealTime { is_shared: true }))
 }
 
 /// An empty mailbox in some time.
@@ -115,5 +134,10 @@ impl Mailbox {
 
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// What this process has used of the processor so far; none where that tells nothing of one node.
+    pub(crate) fn used(&self) -> Option<Duration> {
+        self.clock.used()
     }
 }

@@ -20,6 +20,7 @@ use bonfire_run::replica::{Replica, StepSize};
 use bonfire_run::run_file::{Distribute, Settings};
 use bonfire_run::worker::{UnitSeed, Worker};
 
+use crate::exertion::{Exertion, processor_time};
 use crate::room::Room;
 
 /// A worker and all that it needs.
@@ -43,6 +44,7 @@ pub(crate) struct Trainer {
     room: Room,
     /// What it spent its time on, since that was last told.
     pub phases: Phases,
+    pub exertion: Exertion,
     /// Whether it has computed anything.
     has_begun: bool,
 }
@@ -118,6 +120,7 @@ impl Trainer {
             pool,
             room: Room::new(),
             phases: Phases::default(),
+            exertion: Exertion::default(),
             has_begun: false,
         })
     }
@@ -138,7 +141,7 @@ impl Trainer {
         task: impl Into<Task>,
         settled: &mut (dyn FnMut(&mut ChunkEncoder, &Gradient, usize) + Send),
     ) -> Computed {
-        let started = Instant::now();
+        let (started, used) = (Instant::now(), processor_time());
         let Task { unit, cut } = task.into();
         let (round, slot) = self.place(unit);
         self.shares.go_to(&self.samples, round);
@@ -165,6 +168,7 @@ impl Trainer {
         self.phases.add(Phase::Forward, turned - loaded);
         self.phases.add(Phase::Backward, (done - turned).saturating_sub(aside));
         self.phases.add(Phase::Encode, aside);
+        self.exertion.computed(processor_time().saturating_sub(used), done - started);
         self.has_begun = true;
         let mut tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
         if self.samples.failure().is_some() {

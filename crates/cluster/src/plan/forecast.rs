@@ -167,7 +167,7 @@ fn crowded(host: usize, candidate: &Candidate, pool: &[HostFigures]) -> HostFigu
 
 /// Some rounds that were played.
 pub(super) struct Played {
-    round_s: f64,
+    pub round_s: f64,
     exact_s: f64,
     /// Of every worker, in a round; their mean, and that of the busiest.
     pub busy: Vec<f64>,
@@ -175,7 +175,7 @@ pub(super) struct Played {
     most_busy_s: f64,
     bytes: f64,
     /// Of every host, which part of its machine's cores was at work.
-    utilisation: Vec<f64>,
+    pub utilisation: Vec<f64>,
 }
 
 impl Scene<'_> {

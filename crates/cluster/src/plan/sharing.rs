@@ -61,13 +61,18 @@ impl Scene<'_> {
         self.shares = (0..self.workers()).map(share).collect();
     }
 
-    /// What a worker would tell of a round.
+    /// What a worker would tell of a round: what its links take of the processor while it waits is no waiting.
     fn took(&self, worker: usize, round: u64, played: &Played) -> Took {
         let (host, share) = (self.processes[worker], self.shares[worker]);
         let (batch, steps) = self.steps(worker);
         let step = self.hosts[host].work.step(self.threads(host), batch);
-        let steps_s = steps.unwrap_or(1) as f64 * step.core_s / step.width.min(self.hosts[host].allowance);
-        let seconds = played.busy[worker];
+        let rate = step.width.min(self.hosts[host].allowance);
+        let steps_s = steps.unwrap_or(1) as f64 * step.core_s / rate;
+        let there = self.processes[..self.workers()].iter().filter(|&&other| other == host).count();
+        let cores = self.hosts[host].cores as f64 / there as f64;
+        let used_s = played.utilisation[host] * cores * played.round_s / rate;
+        let busy = played.busy[worker];
+        let seconds = used_s.clamp(busy, played.round_s.max(busy));
         let samples = share as f64 / self.samples_of_one() as f64;
         Took { round, samples, seconds, fixed_s: (seconds - steps_s).max(0.0) }
     }

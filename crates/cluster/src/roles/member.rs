@@ -209,7 +209,7 @@ impl<'w> Participant<'w> {
     ) -> Result<(), Break> {
         self.share_out_by_speed(connections, trainer, formed)?;
         let (view, round) = (&formed.view, self.round + 1);
-        let begun = connections.mailbox.now();
+        let (begun, used) = (connections.mailbox.now(), connections.mailbox.used());
         self.incoming.waited();
         let units = self.plan.units_done(view, self.round);
         let due = due_after(&self.schedule, &self.plan, view, round);
@@ -250,7 +250,9 @@ impl<'w> Participant<'w> {
             false => trainer.step(self.schedule.step(units).lr),
         }
         self.round = round;
-        let busy_s = (connections.mailbox.now() - begun).saturating_sub(self.incoming.waited()).as_secs_f64();
+        let worked = connections.mailbox.used().zip(used).map(|(now, before)| now.saturating_sub(before));
+        let passed = connections.mailbox.now() - begun;
+        let busy_s = trainer.exertion.busy_s(passed, self.incoming.waited(), worked);
         let done = proto::GroupRound {
             exchange_s,
             sent_bytes: sent_bytes(formed) - before,

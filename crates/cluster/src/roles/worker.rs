@@ -185,7 +185,8 @@ fn answer(
             if let Some(order) = go.order {
                 *push = work_on(trainer, outbox, order, &go, window)?;
                 if let Some(push) = push {
-                    push.whole.busy_s = (connections.mailbox.now() - begun).as_secs_f64();
+                    let (ended, used) = (connections.mailbox.now(), connections.mailbox.used());
+                    push.whole.busy_s = trainer.exertion.stretch_s(begun, ended, used);
                 }
             }
             Ok(())
