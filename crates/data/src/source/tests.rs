@@ -297,9 +297,9 @@ fn of_large_files_of_text_only_numbers_are_held_in_memory() {
         loading(&[("train.conllu", treebank.as_bytes()), ("test.conllu", treebank.as_bytes())]);
     assert!(peak < size / 2, "{peak} bytes for a file of {size}");
     let line = |i: usize| {
-        format!("{{\"reviewText\": \"{}\", \"overall\": 4.0}}\n", format!("w{} ", i % 500).repeat(400))
+        format!("{{\"reviewText\": \"{}\", \"overall\": 4.0}}\n", format!("w{} ", i % 500).repeat(1600))
     };
-    let reviews: String = (0..5000).map(line).collect();
+    let reviews: String = (0..1250).map(line).collect();
     let (peak, size) = loading(&[("train.jsonl", reviews.as_bytes()), ("test.jsonl", reviews.as_bytes())]);
     assert!(peak < size, "{peak} bytes for a file of {size}");
 }
