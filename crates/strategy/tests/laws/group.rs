@@ -52,7 +52,8 @@ struct Loop {
     plan: group::Plan,
     group: Group,
     members: Vec<Member>,
-    /// Who has sent its part of a round: (generation, round) to members and the state they sent it in. Learners have none.
+    /// Who has sent its part of a round: (generation, round) to members and the state they sent it in. Learners have
+    /// none.
     parts: BTreeMap<(u64, u64), BTreeMap<u64, Option<State>>>,
     /// The newest state that all had done, which the head could have saved.
     saved: State,

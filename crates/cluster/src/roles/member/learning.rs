@@ -1,8 +1,8 @@
 //! One that is behind takes the state while the members go on.
 //!
-//! It takes part in their sums without anything of its own, and so hears every sum. In each round it asks the members for
-//! some pieces of the state that the round begins with, and applies the sum to all that it has so far. So what it has is
-//! always of one round, and once it has all it is equal to the others, bit for bit.
+//! It takes part in their sums without anything of its own, and so hears every sum. In each round it asks the members
+//! for some pieces of the state that the round begins with, and applies the sum to all that it has so far. So what it
+//! has is always of one round, and once it has all it is equal to the others, bit for bit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Learning {
         asked
     }
 
-    /// Takes what came of the state of a round, as far as it follows on what is there: somebody may have gone on already.
+    /// Takes what came of the state of a round, as far as it follows on what is there: somebody may have gone on.
     fn take(
         &mut self,
         replica: &mut Replica,
