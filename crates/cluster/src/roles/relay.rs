@@ -22,7 +22,8 @@ use crate::trainer::compare;
 use bonfire_exchange::codec::{Coding, Parcel};
 use bonfire_exchange::collector::{Answer, Collector};
 use bonfire_exchange::parameters::ParameterEncoder;
-use bonfire_exchange::updates::{Updates, step};
+use bonfire_exchange::state;
+use bonfire_exchange::updates::{Updates, is_sum, step};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
 use sum::{Pushed, Sum};
@@ -74,8 +75,14 @@ struct Relaying {
     version: u64,
     /// Of the head's parameters of that version, where members compare theirs with it.
     digest: Option<u64>,
-    /// The push that answers the parent's order is not rounded.
+    /// How the parent's order is to be answered: the push is not rounded; it is in int8, because that was chosen; and
+    /// a worker does so many units by itself for it.
     exact: bool,
+    int8: bool,
+    steps: u64,
+    /// Whether a worker is yet to be asked for its moments, and who was.
+    moments: bool,
+    asked: Option<u64>,
     /// What comes in and is passed on: which attempt at an update it is, and its chunks.
     coming: (u64, BTreeMap<u32, Parcel>),
     /// Under an asynchronous parent: its newest parameters, as they came.
@@ -86,6 +93,8 @@ struct Relaying {
     /// Workers that are new and take the state.
     behind: BTreeSet<u64>,
     collector: Collector,
+    /// As the run file says.
+    coding: Coding,
     /// What was said of pushes that were not summed yet.
     pushes: BTreeMap<Answer, Pushed>,
     task: ParentOrder,
@@ -98,8 +107,8 @@ struct ParentOrder {
     number: u64,
     is_open: bool,
     units: usize,
-    /// Who works for it, under which order.
-    answers: BTreeSet<Answer>,
+    /// Who works for it, under which order, and on how many units.
+    answers: BTreeMap<Answer, usize>,
 }
 
 struct RelayWorker {
@@ -134,12 +143,16 @@ impl Relaying {
             parent,
             strategy: Relay::new(rule),
             is_async: role.is_async,
-            replica: Replica::new(layout, file.optimizer.clone(), file.seed),
+            replica: Replica::of(settings, layout),
             updates: Updates::new(layout, file.clip_norm),
             batch_size: settings.most_samples(),
             version: 0,
             digest: None,
             exact: false,
+            int8: false,
+            steps: 1,
+            moments: false,
+            asked: None,
             coming: (0, BTreeMap::new()),
             newest: None,
             feed: Feed::default(),
@@ -147,6 +160,7 @@ impl Relaying {
             workers: BTreeMap::new(),
             behind: BTreeSet::new(),
             collector: Collector::new(layout, coding),
+            coding,
             pushes: BTreeMap::new(),
             task: ParentOrder::default(),
             sum: Sum::new(layout, coding.of_sums()),
@@ -158,7 +172,7 @@ impl Relaying {
     }
 
     fn welcome(&mut self, link: u64, outbox: Outbox, node: u64) -> Result<()> {
-        outbox.accept_payloads_up_to(self.collector.most_bytes());
+        outbox.accept_payloads_up_to(self.collector.most_bytes().max(state::MOST_BYTES));
         if self.workers.contains_key(&node) {
             // It comes back before its old link is known to be gone.
             self.lost(node)?;
@@ -184,7 +198,9 @@ impl Relaying {
         let pushes = &self.pushes;
         // A push that is whole outlives its worker.
         self.collector.forget(worker, |answer| pushes.contains_key(answer));
-        self.task.answers.retain(|answer| answer.0 != worker || pushes.contains_key(answer));
+        self.task.answers.retain(|answer, _| answer.0 != worker || pushes.contains_key(answer));
+        // Another does its units, and tells its moments.
+        self.moments |= self.asked.take_if(|asked| *asked == worker).is_some();
         if self.behind.remove(&worker) {
             return Ok(());
         }
@@ -196,6 +212,10 @@ impl Relaying {
         match frame.body {
             Body::Piece(piece) => self.piece(worker, &piece, frame.payload),
             Body::Push(push) => self.pushed(worker, &push),
+            Body::State(_) if self.asked == Some(worker) => {
+                let _ = self.parent.send(frame);
+                Ok(())
+            }
             Body::StateWanted(wanted) => {
                 self.feed.answer(worker, &wanted, &self.replica, self.version);
                 Ok(())
@@ -214,16 +234,16 @@ impl Relaying {
     /// Takes a chunk of a worker's push. If all workers have pushed it, its sum goes up at once.
     fn piece(&mut self, worker: u64, piece: &proto::Piece, payload: Bytes) -> Result<()> {
         let answer = (worker, piece.round);
-        if self.pushes.contains_key(&answer) || !self.task.answers.contains(&answer) {
+        if self.pushes.contains_key(&answer) || !self.task.answers.contains_key(&answer) {
             return Ok(());
         }
         if self.collector.take(worker, piece, payload).is_err() {
             return self.turn_away(worker);
         }
-        if self.is_async || self.task.answers.len() != self.task.units {
+        if self.is_async || self.task.answers.values().sum::<usize>() != self.task.units {
             return Ok(());
         }
-        let answers: Vec<Answer> = self.task.answers.iter().copied().collect();
+        let answers: Vec<Answer> = self.task.answers.keys().copied().collect();
         let index = piece.index as usize;
         if let Some((attempt, sum)) = self.collector.sum_ahead(&answers, index, self.exact) {
             let _ = self.parent.send(feed::piece(step::PUSH, attempt, self.task.number, index, &sum));
@@ -246,20 +266,20 @@ impl Relaying {
         }
         // What answers no order is not looked at.
         let is_whole =
-            !self.task.answers.contains(&answer) || self.collector.check(answer, push.weight).is_ok();
+            !self.task.answers.contains_key(&answer) || self.collector.check(answer, push.weight).is_ok();
         let is_fit =
             is_whole && wrong_push(push, self.batch_size.saturating_mul(push.units.len()) as u64).is_none();
-        let unit = match push.units.as_slice() {
-            [unit] if is_fit => from_proto(unit),
-            _ => return self.turn_away(worker),
-        };
+        if !is_fit || push.units.is_empty() {
+            return self.turn_away(worker);
+        }
+        let units = push.units.iter().map(from_proto).collect();
         let pushed = Pushed { tally: push.tally.unwrap_or_default(), seconds: seconds(push.compute_s) };
         if let Some(member) = self.workers.get_mut(&worker) {
             member.part.samples += pushed.tally.samples;
             member.part.compute_s += pushed.seconds;
         }
         self.pushes.insert(answer, pushed);
-        let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, unit });
+        let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, units });
         self.act(actions)
     }
 
@@ -283,6 +303,10 @@ impl Relaying {
                 Ok(())
             }
             Body::Go(go) => self.ordered(&go),
+            Body::Echo(echo) => {
+                let _ = self.parent.send(Body::Echo(echo));
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -327,7 +351,7 @@ impl Relaying {
             };
             self.version = go.version;
             match go.news() {
-                proto::News::Update => self.feed.add(entry, state_bytes),
+                news if is_sum(news) => self.feed.add(entry, state_bytes),
                 _ => self.newest = Some(entry),
             }
         }
@@ -338,7 +362,13 @@ impl Relaying {
             true => self.sum.encoder.roll_back(),
             false => self.sum.encoder.commit(),
         }
-        self.exact = go.exact;
+        self.collector.set_coding(if go.int8 { Coding::INT8 } else { self.coding });
+        if (self.steps > 1) != (go.steps > 1) {
+            // What was lost is of another kind.
+            self.collector.reset();
+        }
+        (self.exact, self.int8, self.steps) = (go.exact, go.int8, go.steps.max(1));
+        (self.moments, self.asked) = (go.moments, None);
         if !self.is_async && self.task.is_open {
             // It is void.
             self.task = ParentOrder::default();
@@ -346,14 +376,15 @@ impl Relaying {
         (self.task.number, self.task.is_open) = (order, true);
         self.task.units += go.units.len();
         let units = go.units.iter().map(from_proto).collect();
-        let actions = self.strategy.on(relay::Event::Order { order, version: go.version, units });
+        let actions =
+            self.strategy.on(relay::Event::Order { order, version: go.version, units, steps: self.steps });
         self.act(actions)
     }
 
     fn act(&mut self, actions: Vec<relay::Action>) -> Result<()> {
         for action in actions {
             match action {
-                relay::Action::Release { worker, order, unit, .. } => self.release(worker, order, unit),
+                relay::Action::Release { worker, order, units, .. } => self.release(worker, order, units),
                 relay::Action::Accumulate { worker, order } => self.accumulate(worker, order)?,
                 relay::Action::PushUp { order, shares, done, unused, .. } => {
                     self.push_up(order, &shares, &done, &unused)?;
@@ -393,15 +424,21 @@ impl Relaying {
     }
 
     /// Sends a worker to work. One that is gone is heard of in the mail.
-    fn release(&mut self, worker: u64, number: u64, unit: Unit) {
-        self.task.answers.insert((worker, number));
-        let exact = self.exact && !self.is_async;
+    fn release(&mut self, worker: u64, number: u64, units: Vec<Unit>) {
+        self.task.answers.insert((worker, number), units.len());
+        let moments = std::mem::take(&mut self.moments);
+        if moments {
+            self.asked = Some(worker);
+        }
         let order = Order {
             number,
             version: self.version,
-            units: vec![unit],
+            units,
             cuts: Vec::new(),
-            exact,
+            steps: self.steps,
+            int8: self.int8,
+            exact: self.exact && !self.is_async,
+            moments,
             digest: self.digest,
         };
         let has = self.feed.has(worker);
