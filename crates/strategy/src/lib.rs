@@ -23,7 +23,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use bonfire_strategy::{Deck, Server, server};
+//! use bonfire_strategy::{Deck, Server, group, server};
 //!
 //! let pace = group::Pace::UNIT;
 //! let rule = server::Rule { max_staleness: 0, take: None, straggler: None, min_members: 1, max_updates: None, pace };
