@@ -11,6 +11,7 @@ use bonfire_wire::proto;
 use bonfire_yaml::YamlError;
 
 use crate::mail::{mailbox, mailbox_of_one};
+use crate::remote::machine_id;
 use crate::roles::head;
 use crate::roles::network::{Network, Switchboard};
 use crate::roles::node::{self, Connections, Equipment};
@@ -85,7 +86,7 @@ fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
             let (head, outbox) = bonfire_wire::memory_link(own_post.sink(head_link), post.sink(link));
             let join = proto::Join {
                 name: name(i),
-                machine: "here".into(),
+                machine: machine_id(),
                 cores,
                 address,
                 ..proto::Join::default()

@@ -64,6 +64,16 @@ impl Collector {
         }
     }
 
+    /// Sums travel otherwise from now on. What was lost so far stays lost.
+    pub fn set_coding(&mut self, coding: Coding) {
+        self.encoder.set_coding(coding.of_sums());
+    }
+
+    /// Forgets what was lost so far: it is of another kind of sums.
+    pub fn reset(&mut self) {
+        self.encoder.reset();
+    }
+
     /// How many chunks a push has.
     pub fn chunks(&self) -> usize {
         self.chunks.count()

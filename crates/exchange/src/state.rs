@@ -51,6 +51,61 @@ pub fn piece_of(replica: &Replica, round: u64, wanted: &proto::StateWanted) -> (
     piece(&vectors, round, replica.optimizer.steps(), wanted)
 }
 
+/// The moments of a replica's optimiser alone, piece after piece.
+pub fn moments_of(replica: &Replica) -> impl Iterator<Item = (proto::State, Bytes)> {
+    let moments: Vec<&[f32]> = replica.optimizer.moments().iter().map(Vec::as_slice).collect();
+    let len = moments.first().map_or(0, |moment| moment.len());
+    let steps = replica.optimizer.steps();
+    (0..len).step_by(PIECE).map(move |start| {
+        let range = start..len.min(start + PIECE);
+        let state = proto::State { round: 0, steps, moments: moments.len() as u32, offset: start as u64 };
+        (state, floats_to_bytes(moments.iter().map(|moment| &moment[range.clone()])))
+    })
+}
+
+/// The moments of another replica's optimiser, on their way.
+#[derive(Debug)]
+pub struct Moments {
+    steps: u64,
+    have: usize,
+    vectors: Vec<Vec<f32>>,
+}
+
+impl Moments {
+    /// Of an optimiser like that of a replica.
+    pub fn like(replica: &Replica) -> Self {
+        let vectors = replica.optimizer.moments().iter().map(|moment| vec![0.0; moment.len()]).collect();
+        Self { steps: 0, have: 0, vectors }
+    }
+
+    /// Puts a piece in its place. One that does not follow the others is passed over.
+    pub fn take(&mut self, state: &proto::State, payload: &[u8]) {
+        if state.offset == 0 {
+            // Perhaps another one's, in the place of one that is lost.
+            self.have = 0;
+        }
+        let len = self.vectors.first().map_or(0, Vec::len);
+        let range = self.have..len.min(self.have + PIECE);
+        let bytes = range.len() * 4;
+        if bytes == 0 || state.offset != self.have as u64 || payload.len() != bytes * self.vectors.len() {
+            return;
+        }
+        for (vector, payload) in self.vectors.iter_mut().zip(payload.chunks(bytes)) {
+            copy_floats(payload, &mut vector[range.clone()]);
+        }
+        (self.have, self.steps) = (range.end, state.steps);
+    }
+
+    /// Gives them to a replica if they are whole, and numbers.
+    pub fn give(self, replica: &mut Replica) {
+        let is_whole = self.vectors.first().is_some_and(|moment| moment.len() == self.have);
+        if is_whole && self.vectors.iter().flatten().all(|value| value.is_finite()) {
+            // They are of the same sizes.
+            let _ = replica.optimizer.restore(self.steps, self.vectors);
+        }
+    }
+}
+
 /// The answer to who asks for a state that is not here.
 pub fn nothing(wanted: &proto::StateWanted) -> proto::State {
     proto::State { round: wanted.round, offset: wanted.offset, ..proto::State::default() }
@@ -200,6 +255,30 @@ mod tests {
             take(&mut into, intake, |wanted| snapshot.borrow_mut().piece(wanted));
             assert!(snapshot.borrow().is_given);
             assert_eq!(into.digest(), from.digest(), "{len}");
+        }
+    }
+
+    #[test]
+    fn moments_travel_alone() {
+        for len in [1, PIECE, 2 * PIECE + 7] {
+            let (mut from, mut into) = (replica(len, 1), replica(len, 2));
+            let vectors: Vec<Vec<f32>> = (1..3).map(|k| (0..len).map(|i| (i * k) as f32).collect()).collect();
+            assert!(from.restore(9, vectors.clone(), None));
+            let before = into.digest();
+            let mut moments = Moments::like(&into);
+            let pieces: Vec<_> = moments_of(&from).collect();
+            let (last, rest) = pieces.split_last().expect("a piece");
+            for (state, payload) in rest {
+                moments.take(state, payload);
+                moments.take(state, payload);
+            }
+            moments.take(&last.0, &last.1[1..]);
+            Moments { steps: 9, have: moments.have, vectors: moments.vectors.clone() }.give(&mut into);
+            assert_eq!(into.optimizer.steps(), 0, "they are not whole");
+            moments.take(&last.0, &last.1);
+            moments.give(&mut into);
+            assert_eq!((into.optimizer.steps(), into.optimizer.moments()), (9, &vectors[..]));
+            assert_eq!(into.digest(), before, "parameters stay");
         }
     }
 

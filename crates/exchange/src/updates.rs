@@ -22,6 +22,11 @@ pub mod step {
     pub const PARAMETERS: u32 = 2;
 }
 
+/// Whether what is new is a sum over all members: of their gradients, or of how far they went.
+pub fn is_sum(news: proto::News) -> bool {
+    matches!(news, proto::News::Update | proto::News::Together)
+}
+
 /// What is new to a member, on its way into its replica.
 #[derive(Debug)]
 pub struct Updates {
@@ -86,17 +91,18 @@ impl Updates {
         for (index, parcel) in std::mem::take(&mut self.parameters) {
             put_parameters(&self.chunks[index], &parcel, &mut replica.parameters)?;
         }
-        if go.news() != proto::News::Update {
+        if !is_sum(go.news()) {
             return Ok(());
         }
         ensure!(self.coming.0 == go.version && self.has.iter().all(|has| *has), "the update is not whole");
         self.sum.weight = go.weight;
         self.sum.finish();
-        let (len, step) = (replica.parameters.len(), StepSize { lr: go.lr, clip: self.clip });
-        match self.state.as_ref().map_or(len, |state| state.have) {
+        let (sum, step) = (std::slice::from_ref(&self.sum), StepSize { lr: go.lr, clip: self.clip });
+        match self.state.as_ref().map_or(replica.parameters.len(), |state| state.have) {
             // The state will come as it is after this update.
             0 => {}
-            have => replica.step_first(have, std::slice::from_ref(&self.sum), step),
+            have if go.news() == proto::News::Together => replica.step_together_first(have, sum),
+            have => replica.step_first(have, sum, step),
         }
         self.coming = (0, 0);
         Ok(())

@@ -11,8 +11,8 @@ use crate::run_file::Settings;
 pub struct Replica {
     pub parameters: Vec<f32>,
     pub optimizer: Optimizer,
-    /// What all members of a group step by together, where each trains by itself between two exchanges. Then only the
-    /// parameters and this are equal.
+    /// What all workers step by together, where each trains by itself between two exchanges. Then only the parameters
+    /// and this are equal.
     pub outer: Option<Optimizer>,
 }
 
@@ -79,7 +79,7 @@ impl Replica {
         self.optimizer.step_first(len, &mut self.parameters, gradients, step.lr, step.clip);
     }
 
-    /// One step by how far the members of a group went on the mean, each by itself.
+    /// One step by how far all workers went on the mean, each by itself.
     pub fn step_together<A: Addend>(&mut self, gradients: &[A]) {
         self.step_together_first(self.parameters.len(), gradients);
     }

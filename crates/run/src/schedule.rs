@@ -143,6 +143,18 @@ impl RunSchedule {
         samples.into_iter().collect()
     }
 
+    /// The last epoch, counted from 1, that an update ends where nobody is lost; none if it ends none.
+    pub fn epoch_ended_by(&self, update: u64) -> Option<u64> {
+        let epochs = |updates| self.pace.batches(updates) / self.rounds_per_epoch;
+        let ended = epochs(update);
+        (ended > epochs(update.saturating_sub(1))).then_some(ended)
+    }
+
+    /// Whether an update is the last one by gradients: from then on workers train by themselves.
+    pub fn changes_after(&self, update: u64) -> bool {
+        self.pace.steps > 1 && update == self.pace.after
+    }
+
     /// Updates planned in all.
     pub fn updates(&self) -> u64 {
         match self.settings.length {
@@ -285,6 +297,11 @@ mod tests {
         let schedule = check("epochs: 3, local_steps: {after: 10 rounds, steps: 4}", (4, 3, 15));
         assert_eq!((schedule.epochs(10), schedule.epochs(15)), (1.0, 3.0));
         check("epochs: 3, local_steps: {after: 1 epoch, steps: 4}", (4, 3, 15));
+        assert_eq!(
+            [5, 10, 12, 13, 15].map(|update| schedule.epoch_ended_by(update)),
+            [None, Some(1), None, Some(2), Some(3)]
+        );
+        assert_eq!([9, 10, 11].map(|update| schedule.changes_after(update)), [false, true, false]);
         check("epochs: 3, local_steps: 100", (10, 1, 3));
         check("num_server_rounds: 7, local_steps: 4", (4, 3, 7));
     }

@@ -11,9 +11,13 @@ pub struct Measured {
     pub exchange_s: f64,
     /// What of that an exchange without values would take.
     pub latency_s: f64,
-    /// By one member.
+    /// What the fastest member alone would take to compute what all do in a round.
+    pub alone_s: f64,
+    /// By one member; of a server by that, to all of its members.
     pub sent_bytes: f64,
     pub members: usize,
+    /// All of it goes through the link of a server.
+    pub is_served: bool,
     /// No wire is between the members.
     pub is_one_machine: bool,
 }
@@ -122,6 +126,14 @@ pub fn choose(measured: &Measured, freedom: Freedom) -> Choice {
     Choice { way: best, exchange_s: cost(best), reason }
 }
 
+/// That one machine alone would be faster than all together with an exchange of so many seconds, if it would.
+pub fn alone(measured: &Measured, exchange_s: f64) -> Option<String> {
+    let &Measured { compute_s, alone_s, .. } = measured;
+    let times = (compute_s + exchange_s) / alone_s;
+    let is_faster = alone_s > 0.0 && times > 1.0 + LEAST_GAIN;
+    is_faster.then(|| format!("one machine alone: {}, {times:.1} times as fast", time(alone_s)))
+}
+
 /// Whether the wire takes more than a third of the time.
 pub fn is_wire_bound(measured: &Measured) -> bool {
     measured.exchange_s * 2.0 > measured.compute_s && rate(measured) <= FAST
@@ -135,12 +147,13 @@ fn rate(measured: &Measured) -> f64 {
 /// "the wire takes 641 ms of 680 ms: 7.9 MB at 98 Mbit/s"
 fn wire(measured: &Measured) -> String {
     let &Measured { compute_s, exchange_s, latency_s, sent_bytes, .. } = measured;
+    let through = if measured.is_served { " through the server's link" } else { "" };
     // Where there is no telling them apart, all of it is the bytes.
     let has_latency = latency_s > exchange_s * BEARABLE && latency_s < exchange_s * (1.0 - BEARABLE);
     let bytes_s = if has_latency { exchange_s - latency_s } else { exchange_s };
     let latency = if has_latency { format!(", {} of latency", time(latency_s)) } else { String::new() };
     format!(
-        "the wire takes {} of {}: {:.1} MB at {} Mbit/s{latency}",
+        "the wire takes {} of {}: {:.1} MB{through} at {} Mbit/s{latency}",
         time(exchange_s),
         time(compute_s + exchange_s),
         sent_bytes / 1e6,
@@ -170,7 +183,16 @@ mod tests {
 
     fn over_a_wire(compute_s: f64, exchange_s: f64, megabytes: f64) -> Measured {
         let (latency_s, sent_bytes) = (0.0, megabytes * 1e6);
-        Measured { compute_s, exchange_s, latency_s, sent_bytes, members: 8, is_one_machine: false }
+        Measured {
+            compute_s,
+            exchange_s,
+            latency_s,
+            alone_s: compute_s * 8.0,
+            sent_bytes,
+            members: 8,
+            is_served: false,
+            is_one_machine: false,
+        }
     }
 
     #[track_caller]
@@ -235,6 +257,24 @@ mod tests {
         check((39.0, 641.0), 7.9, short, (true, 8, &format!("{wire}; int8 and 8 local steps: 20 ms")));
         let nothing = Freedom { compression: false, steps: false, most_steps: 1 };
         check((39.0, 641.0), 7.9, nothing, (false, 1, wire));
+    }
+
+    #[test]
+    fn where_one_machine_is_faster_that_is_said() {
+        let measured = over_a_wire(0.01, 2.39, 7.9);
+        let faster = "one machine alone: 80 ms, 30.0 times as fast";
+        assert_eq!(alone(&measured, measured.exchange_s).as_deref(), Some(faster));
+        assert_eq!(alone(&measured, 0.07), None, "as fast");
+        assert_eq!(alone(&measured, 0.01), None);
+        assert_eq!(alone(&Measured { alone_s: 0.0, ..measured }, 2.39), None, "not known");
+        assert_eq!(alone(&Measured { alone_s: f64::NAN, ..measured }, 2.39), None);
+    }
+
+    #[test]
+    fn all_goes_through_the_link_of_a_server() {
+        let choice = choose(&Measured { is_served: true, ..over_a_wire(0.4, 0.641, 7.9) }, FREE);
+        let wire = "the wire takes 641 ms of 1041 ms: 7.9 MB through the server's link at 99 Mbit/s";
+        assert_eq!(choice.reason, format!("{wire}; int8 and 8 local steps: 20 ms"));
     }
 
     #[test]

@@ -23,9 +23,10 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use bonfire_strategy::{Deck, Server, server};
+//! use bonfire_strategy::{Deck, Server, group, server};
 //!
-//! let rule = server::Rule { max_staleness: 0, take: None, straggler: None, min_members: 1, max_updates: None };
+//! let pace = group::Pace::UNIT;
+//! let rule = server::Rule { max_staleness: 0, take: None, straggler: None, min_members: 1, max_updates: None, pace };
 //! let mut server = Server::new(rule, Deck::new(1, Some(1)), 0);
 //! let now = Duration::from_secs(1);
 //! server.on(server::Event::Joined { member: 7, lease: 1 }, now);

@@ -19,6 +19,8 @@ pub struct Relay {
     /// The parent's order that is not answered yet.
     open: Option<u64>,
     version: u64,
+    /// How many units a worker does for a push.
+    steps: u64,
     next_order: u64,
     workers: BTreeMap<u64, Option<WorkerOrder>>,
     /// The units nobody works on, oldest first.
@@ -29,11 +31,20 @@ pub struct Relay {
     oldest: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct WorkerOrder {
     order: u64,
     version: u64,
-    unit: Unit,
+    units: Vec<Unit>,
+}
+
+/// "unit 3 of epoch 0 and 7 more"
+fn in_words(units: &[Unit]) -> String {
+    match units {
+        [] => "nothing".to_owned(),
+        [unit] => unit.to_string(),
+        [unit, more @ ..] => format!("{unit} and {} more", more.len()),
+    }
 }
 
 impl Relay {
@@ -43,6 +54,7 @@ impl Relay {
             rule,
             open: None,
             version: 0,
+            steps: 1,
             next_order: 1,
             workers: BTreeMap::new(),
             stock: BTreeSet::new(),
@@ -55,7 +67,10 @@ impl Relay {
     pub fn on(&mut self, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
-            Event::Order { order, version, units } => self.ordered(order, version, units, &mut actions),
+            Event::Order { order, version, units, steps } => {
+                self.ordered(order, version, units, &mut actions);
+                self.steps = steps.max(1);
+            }
             Event::Joined { worker } => {
                 self.joined(worker);
                 actions.push(Action::Offer { lease: self.lease() });
@@ -65,7 +80,7 @@ impl Relay {
                     actions.push(Action::Offer { lease: self.lease() });
                 }
             }
-            Event::Pushed { worker, order, unit } => self.pushed(worker, order, unit, &mut actions),
+            Event::Pushed { worker, order, units } => self.pushed(worker, order, units, &mut actions),
         }
         self.release_idle(&mut actions);
         self.push_up(&mut actions);
@@ -103,31 +118,34 @@ impl Relay {
 
     fn joined(&mut self, worker: u64) {
         let before = self.workers.insert(worker, None).flatten();
-        self.stock.extend(before.map(|task| task.unit));
+        self.stock.extend(before.into_iter().flat_map(|task| task.units));
     }
 
     fn lost(&mut self, worker: u64) -> bool {
         let Some(task) = self.workers.remove(&worker) else { return false };
-        self.stock.extend(task.map(|task| task.unit));
+        self.stock.extend(task.into_iter().flat_map(|task| task.units));
         true
     }
 
-    fn pushed(&mut self, worker: u64, order: u64, unit: Unit, actions: &mut Vec<Action>) {
+    fn pushed(&mut self, worker: u64, order: u64, units: Vec<Unit>, actions: &mut Vec<Action>) {
         let mut discard = |reason| actions.push(Action::Discard { worker, order, reason });
         let Some(current) = self.workers.get_mut(&worker) else {
             return discard("is not a worker of this relay".to_owned());
         };
-        let task = match *current {
-            Some(task) if task.order == order => task,
-            Some(task) => return discard(format!("answers order {order}; its order is {}", task.order)),
-            None => return discard(format!("answers order {order}; it has no order to answer")),
+        let task = match current {
+            Some(task) if task.order != order => {
+                return discard(format!("answers order {order}; its order is {}", task.order));
+            }
+            _ => current.take(),
         };
-        *current = None;
-        if task.unit != unit {
-            self.stock.insert(task.unit);
-            return discard(format!("names {unit}; its order was {}", task.unit));
+        let Some(task) = task else {
+            return discard(format!("answers order {order}; it has no order to answer"));
+        };
+        if task.units != units {
+            discard(format!("names {}; its order was {}", in_words(&units), in_words(&task.units)));
+            return self.stock.extend(task.units);
         }
-        self.shares.push(Share { worker, order, unit });
+        self.shares.push(Share { worker, order, units });
         self.oldest = Some(self.oldest.map_or(task.version, |oldest| oldest.min(task.version)));
         if self.rule.is_async {
             actions.push(Action::Accumulate { worker, order });
@@ -135,12 +153,18 @@ impl Relay {
     }
 
     fn release_idle(&mut self, actions: &mut Vec<Action>) {
-        for (&worker, task) in self.workers.iter_mut().filter(|(_, task)| task.is_none()) {
-            let Some(unit) = self.stock.pop_first() else { return };
+        let mut idle: Vec<_> = self.workers.iter_mut().filter(|(_, task)| task.is_none()).collect();
+        let mut dealt = vec![Vec::new(); idle.len()];
+        // All have their first unit, then all their second one.
+        for units in (0..self.steps).take_while(|_| !idle.is_empty()).flat_map(|_| 0..idle.len()) {
+            let Some(unit) = self.stock.pop_first() else { break };
+            dealt[units].push(unit);
+        }
+        for ((worker, task), units) in idle.iter_mut().zip(dealt).filter(|(_, units)| !units.is_empty()) {
             let (order, version) = (self.next_order, self.version);
             self.next_order += 1;
-            *task = Some(WorkerOrder { order, version, unit });
-            actions.push(Action::Release { worker, order, version, unit });
+            **task = Some(WorkerOrder { order, version, units: units.clone() });
+            actions.push(Action::Release { worker: **worker, order, version, units });
         }
     }
 
@@ -155,7 +179,7 @@ impl Relay {
             // By id and not by arrival: a sum of floats depends on the order.
             shares.sort_unstable();
         }
-        let done = shares.iter().map(|share| share.unit).collect();
+        let done = shares.iter().flat_map(|share| share.units.iter().copied()).collect();
         // With a live worker the stock of a complete order is empty, or it is the next pushes' (async).
         let unused = if self.workers.is_empty() { mem::take(&mut self.stock) } else { BTreeSet::new() };
         let unused = unused.into_iter().collect();

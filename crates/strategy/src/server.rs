@@ -1,7 +1,8 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
 
+use crate::group::Pace;
 use crate::words::counted;
 use crate::{Deck, Unit};
 
@@ -71,6 +72,7 @@ impl Server {
             Event::Pushed { member, order, done, unused, empty } => {
                 self.pushed(member, order, (done, unused), empty, now, &mut actions);
             }
+            Event::Paced { pace } => self.set_pace(pace),
             Event::Tick => {}
         }
         self.go_on(now, &mut actions);
@@ -95,9 +97,20 @@ impl Server {
         self.version
     }
 
+    /// How many units a worker does by itself for a push that is computed on `version`.
+    pub fn steps_on(&self, version: u64) -> u64 {
+        self.rule.pace.steps_in(version + 1)
+    }
+
     /// Whether [`Action::Finished`] was said.
     pub fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    /// Some may be at work for the next update, in the way that holds.
+    fn set_pace(&mut self, Pace { after, steps }: Pace) {
+        assert!(steps > 0, "pushes without a unit never end");
+        self.rule.pace = Pace { after: after.max(self.version + 1), steps };
     }
 
     fn joined(&mut self, id: u64, lease: u32, now: Duration) {
@@ -151,7 +164,8 @@ impl Server {
             discard(claim.err().unwrap_or_else(|| "hands back what it was to do".to_owned()));
             return self.give_back(units);
         }
-        member.units.retain(|unit| !done.contains(unit) && !unused.contains(unit));
+        let named: BTreeSet<&Unit> = done.iter().chain(&unused).collect();
+        member.units.retain(|unit| !named.contains(unit));
         member.stand(Standing::Held { order, version }, now);
         self.give_back(unused);
         self.held.push(WaitingPush { member: id, order, version, since: now, done, empty });
@@ -285,12 +299,12 @@ impl Server {
     }
 
     fn release_idle(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let mut dealt = self.deal();
         for (&id, member) in &mut self.members {
             if member.standing != Standing::Idle {
                 continue;
             }
-            let room = (member.lease as usize).saturating_sub(member.units.len());
-            let units: Vec<Unit> = std::iter::from_fn(|| self.deck.deal()).take(room).collect();
+            let units = dealt.remove(&id).unwrap_or_default();
             member.units.extend(&units);
             // A member that holds units needs an order to answer, also when there is nothing new for it.
             if member.units.is_empty() {
@@ -301,6 +315,29 @@ impl Server {
             member.stand(Standing::Running { order, version }, now);
             actions.push(Action::Release { member: id, order, version, units });
         }
+    }
+
+    /// What those who could work are to do: all have their first units, then all their second ones. So each unit lies
+    /// where it would lie if there were as many updates by one unit a worker.
+    fn deal(&mut self) -> BTreeMap<u64, Vec<Unit>> {
+        let mut dealt: BTreeMap<u64, Vec<Unit>> = BTreeMap::new();
+        for step in 1..=self.steps_on(self.version) {
+            let idle = self.members.iter().filter(|(_, member)| member.standing == Standing::Idle);
+            let mut is_over = true;
+            for (&id, member) in idle {
+                let units = dealt.entry(id).or_default();
+                let most =
+                    usize::try_from(u64::from(member.lease).saturating_mul(step)).unwrap_or(usize::MAX);
+                let room = most.saturating_sub(member.units.len() + units.len());
+                let before = units.len();
+                units.extend(std::iter::from_fn(|| self.deck.deal()).take(room));
+                is_over &= units.len() == before;
+            }
+            if is_over {
+                break;
+            }
+        }
+        dealt
     }
 
     fn give_back(&mut self, units: Vec<Unit>) {

@@ -44,6 +44,22 @@ fn on_one_machine_nothing_is_chosen_and_nothing_changes() {
 }
 
 #[test]
+fn a_server_on_one_machine_chooses_nothing() {
+    let dir = Dir::new();
+    let settings = DIGITS.replace("arch=allreduce\n    allreduce", "arch=flat\n    parameter_server");
+    let plain = burn(&dir, "plain", 3, &settings);
+    let open = burn(&dir, "open", 3, &format!("{settings}{OPEN}"));
+    dir.bonfire("train --quiet --out threads").set(&format!("{settings}{OPEN}")).succeed();
+    for record in [&open, &Record::of(dir.path("threads"))] {
+        let chosen = chosen(record);
+        assert_eq!((&chosen["int8"], &chosen["local_steps"]), (&false.into(), &1.into()), "{chosen}");
+        assert_eq!(chosen["reason"], "all members are on one machine, so there is no wire to save");
+        assert!(record.parameters() == plain.parameters(), "the same bits");
+    }
+    assert_eq!(plain.told("chosen").len(), 0);
+}
+
+#[test]
 fn a_choice_is_said_in_a_line() {
     let dir = Dir::new();
     let train = dir.bonfire("train").set(&format!("{DIGITS}{OPEN}")).succeed();
@@ -55,8 +71,8 @@ fn a_choice_is_said_in_a_line() {
 fn what_cannot_be_left_open_is_refused() {
     let dir = Dir::new();
     let refuse = |settings: &str, expect: &str| dir.bonfire("train").set(settings).run().refuse(expect);
-    refuse("local_steps=auto", "local_steps=auto: auto is only for `arch: allreduce`");
-    refuse("compression=auto", "compression=auto: auto is only for `arch: allreduce`");
+    refuse("local_steps=auto", "local_steps=auto: auto is for several machines");
+    refuse("compression=auto", "compression=auto: auto is for several machines");
     let group = "arch=allreduce\n allreduce={num_workers: 2}";
     refuse(&format!("{group}\n local_steps=automatic"), "a number of steps, auto, or a mapping");
     refuse(&format!("{group}\n local_steps=auto\n num_server_rounds=100"), "together with num_server_rounds");
@@ -88,6 +104,42 @@ fn over_a_slow_link_int8_and_local_steps_are_chosen() {
     assert_eq!(record.number("rounds") as u64, chosen["rounds"].as_u64().expect("a number"));
     assert!((record.number("epochs") - 1.0).abs() < 1e-9, "every sample counts once an epoch");
     assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
+    bed.end();
+}
+
+/// Three gradients of lenet5 go through the link of the head in 300 ms here.
+#[test]
+fn a_server_chooses_over_a_slow_link() {
+    if !is_wanted("a_server_chooses_over_a_slow_link") {
+        return;
+    }
+    let bed = Bed::shaped('v', 4, "--rate 20mbit");
+    let settings = "
+        data={name: digits, train: 28800, test: 200}
+        model={lenet5: {}}
+        batch_size=8
+        epochs=1
+        arch=flat
+        parameter_server={num_workers: 3}
+        head={works: false}
+    ";
+    bed.bonfire("run --quiet --out slow").set(&format!("{settings}{OPEN}")).succeed();
+    let record = Record::of(bed.lab.dir.path("slow"));
+    let chosen = chosen(&record);
+    assert_eq!(chosen["int8"], true, "{chosen}");
+    assert!(chosen["local_steps"].as_u64() > Some(1), "{chosen}");
+    let reason = chosen["reason"].as_str().expect("a reason");
+    assert!(reason.contains(" MB through the server's link at "), "{reason}");
+    assert_eq!(record.number("rounds") as u64, chosen["rounds"].as_u64().expect("a number"));
+    assert!((record.number("epochs") - 1.0).abs() < 1e-9, "every sample counts once an epoch");
+    let few = settings.replace("epochs=1", "num_server_rounds=20");
+    bed.bonfire("run --quiet --out told").set(&few).succeed();
+    let told = Record::of(bed.lab.dir.path("told")).told("noted");
+    let said =
+        |told: &&Value| told["message"].as_str().is_some_and(|said| said.starts_with("the wire takes "));
+    let said: Vec<&Value> = told.iter().filter(said).collect();
+    assert_eq!(said.len(), 1, "{told:?}");
+    assert!(said[0].to_string().contains("one machine alone: "), "{said:?}");
     bed.end();
 }
 

@@ -12,7 +12,7 @@ use bonfire_wire::{Closed, Frame, Outbox, proto};
 use super::worker::{cuts_to_proto, to_proto};
 use bonfire_exchange::codec::Parcel;
 use bonfire_exchange::state::piece_of;
-use bonfire_exchange::updates::step;
+use bonfire_exchange::updates::{is_sum, step};
 
 /// The members of a server, each with what it has, and the newest steps from version to version.
 #[derive(Debug, Default)]
@@ -61,8 +61,14 @@ pub(crate) struct Order {
     pub units: Vec<Unit>,
     /// Which part each of them is, where workers have unequal shares.
     pub cuts: Vec<Option<Cut>>,
+    /// How many of them a worker does by itself before it pushes.
+    pub steps: u64,
+    /// The push is in int8, because that was chosen.
+    pub int8: bool,
     /// The push is not rounded.
     pub exact: bool,
+    /// It comes with a worker's moments.
+    pub moments: bool,
     /// Of the parameters of that version, where members compare theirs with it.
     pub digest: Option<u64>,
 }
@@ -224,6 +230,9 @@ fn send_order(member: &mut Follower, steps: &[&Entry], order: Order) -> Result<(
         cuts: cuts_to_proto(order.cuts),
         digest: order.digest,
         exact: order.exact,
+        steps: order.steps,
+        int8: order.int8,
+        moments: order.moments,
         dropped: std::mem::take(&mut member.is_dropped),
         ..proto::Go::default()
     };
@@ -245,7 +254,7 @@ impl Entry {
     fn send(&self, member: &mut Follower, go: proto::Go) -> Result<(), Closed> {
         let (version, attempt, ahead) = std::mem::take(&mut member.ahead);
         let is_same = (version, attempt) == (self.to, self.attempt);
-        let step = if self.news == proto::News::Update { step::SUM } else { step::PARAMETERS };
+        let step = if is_sum(self.news) { step::SUM } else { step::PARAMETERS };
         for (index, parcel) in self.parcels.iter().enumerate() {
             if !(is_same && ahead.contains(&index)) {
                 member.outbox.send(piece(step, self.attempt, self.to, index, parcel))?;
@@ -298,7 +307,18 @@ mod tests {
             feed.add(entry, 1000);
         }
         let units = vec![Unit { epoch: 0, index: 0 }];
-        feed.order(5, Order { number: 7, version: 3, units, cuts: Vec::new(), exact: false, digest: None });
+        let order = Order {
+            number: 7,
+            version: 3,
+            units,
+            cuts: Vec::new(),
+            steps: 1,
+            int8: false,
+            exact: false,
+            moments: false,
+            digest: None,
+        };
+        feed.order(5, order);
         drop((feed, there));
         let word = |incoming: Incoming| match incoming {
             Incoming::Frame(Frame { body: Body::Go(go), .. }) => match go.order {

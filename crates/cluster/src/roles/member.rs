@@ -61,10 +61,15 @@ pub(crate) fn take_part(
     }
 }
 
+/// How many units a worker does by itself between two exchanges.
+pub(crate) fn pace_of(schedule: &RunSchedule) -> group::Pace {
+    group::Pace { after: schedule.pace.after, steps: schedule.pace.steps }
+}
+
 /// What all members have to do together on the schedule of a run.
 pub(crate) fn plan_of(schedule: &RunSchedule) -> group::Plan {
     let (epochs, max_rounds) = schedule.ends();
-    let pace = group::Pace { after: schedule.pace.after, steps: schedule.pace.steps };
+    let pace = pace_of(schedule);
     let turns = schedule.turns().map(|(members, seed)| group::Turns { members, seed });
     group::Plan { units_per_epoch: schedule.units_per_epoch() as u32, epochs, max_rounds, pace, turns }
 }

@@ -234,7 +234,7 @@ fn perform(
         next = match role {
             Role::Worker(role) => {
                 let mut trainer = trainer()?;
-                worker::work(connections, &mut trainer, role.parent.as_ref())?
+                worker::work(connections, &settings, &mut trainer, role.parent.as_ref())?
             }
             Role::Relay(role) => relay::relay(connections, &settings, &layout, &role)?,
             Role::Evaluator(_) => {

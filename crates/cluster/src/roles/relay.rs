@@ -23,7 +23,8 @@ use crate::trainer::compare;
 use bonfire_exchange::codec::{Coding, Parcel};
 use bonfire_exchange::collector::{Answer, Collector};
 use bonfire_exchange::parameters::ParameterEncoder;
-use bonfire_exchange::updates::{Updates, step};
+use bonfire_exchange::state;
+use bonfire_exchange::updates::{Updates, is_sum, step};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
 use sum::{Pushed, Sum};
@@ -75,8 +76,14 @@ struct Relaying {
     version: u64,
     /// Of the head's parameters of that version, where members compare theirs with it.
     digest: Option<u64>,
-    /// The push that answers the parent's order is not rounded.
+    /// How the parent's order is to be answered: the push is not rounded; it is in int8, because that was chosen; and
+    /// a worker does so many units by itself for it.
     exact: bool,
+    int8: bool,
+    steps: u64,
+    /// Whether a worker is yet to be asked for its moments, and who was.
+    moments: bool,
+    asked: Option<u64>,
     /// What comes in and is passed on: which attempt at an update it is, and its chunks.
     coming: (u64, BTreeMap<u32, Parcel>),
     /// Under an asynchronous parent: its newest parameters, as they came.
@@ -87,6 +94,8 @@ struct Relaying {
     /// Workers that are new and take the state.
     behind: BTreeSet<u64>,
     collector: Collector,
+    /// As the run file says.
+    coding: Coding,
     /// What was said of pushes that were not summed yet.
     pushes: BTreeMap<Answer, Pushed>,
     task: ParentOrder,
@@ -99,8 +108,8 @@ struct ParentOrder {
     number: u64,
     is_open: bool,
     units: usize,
-    /// Who works for it, under which order.
-    answers: BTreeSet<Answer>,
+    /// Who works for it, under which order, and on how many units.
+    answers: BTreeMap<Answer, usize>,
     /// Which parts units are that were dealt out unequally.
     cuts: BTreeMap<Unit, Cut>,
 }
@@ -137,12 +146,16 @@ impl Relaying {
             parent,
             strategy: Relay::new(rule),
             is_async: role.is_async,
-            replica: Replica::new(layout, file.optimizer.clone(), file.seed),
+            replica: Replica::of(settings, layout),
             updates: Updates::new(layout, file.clip_norm),
             batch_size: settings.most_samples(),
             version: 0,
             digest: None,
             exact: false,
+            int8: false,
+            steps: 1,
+            moments: false,
+            asked: None,
             coming: (0, BTreeMap::new()),
             newest: None,
             feed: Feed::default(),
@@ -150,6 +163,7 @@ impl Relaying {
             workers: BTreeMap::new(),
             behind: BTreeSet::new(),
             collector: Collector::new(layout, coding),
+            coding,
             pushes: BTreeMap::new(),
             task: ParentOrder::default(),
             sum: Sum::new(layout, coding.of_sums()),
@@ -161,7 +175,7 @@ impl Relaying {
     }
 
     fn welcome(&mut self, link: u64, outbox: Outbox, node: u64) -> Result<()> {
-        outbox.accept_payloads_up_to(self.collector.most_bytes());
+        outbox.accept_payloads_up_to(self.collector.most_bytes().max(state::MOST_BYTES));
         if self.workers.contains_key(&node) {
             // It comes back before its old link is known to be gone.
             self.lost(node)?;
@@ -187,7 +201,9 @@ impl Relaying {
         let pushes = &self.pushes;
         // A push that is whole outlives its worker.
         self.collector.forget(worker, |answer| pushes.contains_key(answer));
-        self.task.answers.retain(|answer| answer.0 != worker || pushes.contains_key(answer));
+        self.task.answers.retain(|answer, _| answer.0 != worker || pushes.contains_key(answer));
+        // Another does its units, and tells its moments.
+        self.moments |= self.asked.take_if(|asked| *asked == worker).is_some();
         if self.behind.remove(&worker) {
             return Ok(());
         }
@@ -199,6 +215,10 @@ impl Relaying {
         match frame.body {
             Body::Piece(piece) => self.piece(worker, &piece, frame.payload),
             Body::Push(push) => self.pushed(worker, &push),
+            Body::State(_) if self.asked == Some(worker) => {
+                let _ = self.parent.send(frame);
+                Ok(())
+            }
             Body::StateWanted(wanted) => {
                 self.feed.answer(worker, &wanted, &self.replica, self.version);
                 Ok(())
@@ -217,7 +237,7 @@ impl Relaying {
     /// Takes a chunk of a worker's push. If all workers have pushed it, its sum goes up at once.
     fn piece(&mut self, worker: u64, piece: &proto::Piece, payload: Bytes) -> Result<()> {
         let answer = (worker, piece.round);
-        if self.pushes.contains_key(&answer) || !self.task.answers.contains(&answer) {
+        if self.pushes.contains_key(&answer) || !self.task.answers.contains_key(&answer) {
             return Ok(());
         }
         if self.collector.take(worker, piece, payload).is_err() {
@@ -229,11 +249,10 @@ impl Relaying {
 
     /// Sums a chunk and sends it up, if all have pushed it that push anything.
     fn sum_ahead(&mut self, index: usize) {
-        if self.is_async || self.task.answers.len() != self.task.units {
+        if self.is_async || self.task.answers.values().sum::<usize>() != self.task.units {
             return;
         }
-        let answers: Vec<Answer> = self.task.answers.iter().copied().collect();
-        let answers = self.with_weight(answers);
+        let answers = self.with_weight(self.task.answers.keys().copied().collect());
         if let Some((attempt, sum)) = self.collector.sum_ahead(&answers, index, self.exact) {
             let _ = self.parent.send(feed::piece(step::PUSH, attempt, self.task.number, index, &sum));
         }
@@ -253,13 +272,11 @@ impl Relaying {
             return Ok(());
         }
         // What answers no order is not looked at.
-        let is_answer = self.task.answers.contains(&answer);
+        let is_answer = self.task.answers.contains_key(&answer);
         let is_whole = !is_answer || self.collector.check(answer, push.weight).is_ok();
-        let unit = match push.units.as_slice() {
-            [unit] if is_whole => from_proto(unit),
-            _ => return self.turn_away(worker),
-        };
-        if wrong_push(push, if is_answer { self.most_in(unit) } else { u64::MAX }).is_some() {
+        let units: Vec<Unit> = push.units.iter().map(from_proto).collect();
+        let most = if is_answer { self.most_in(&units) } else { u64::MAX };
+        if !is_whole || units.is_empty() || wrong_push(push, most).is_some() {
             return self.turn_away(worker);
         }
         let (tally, weight) = (push.tally.unwrap_or_default(), push.weight);
@@ -276,14 +293,14 @@ impl Relaying {
             // The others' chunks need not wait for it.
             (0..self.collector.chunks()).for_each(|index| self.sum_ahead(index));
         }
-        let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, unit });
+        let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, units });
         self.act(actions)
     }
 
-    /// No more samples can be in a unit: of several that were put together and dealt out again, all.
-    fn most_in(&self, unit: Unit) -> u64 {
-        let units = self.task.cuts.get(&unit).map_or(1, |cut| cut.shares.len());
-        self.batch_size.saturating_mul(units) as u64
+    /// No more samples can be in these units: of several that were put together and dealt out again, all.
+    fn most_in(&self, units: &[Unit]) -> u64 {
+        let batches = |unit| self.task.cuts.get(unit).map_or(1, |cut| cut.shares.len());
+        self.batch_size.saturating_mul(units.iter().map(batches).sum()) as u64
     }
 
     /// Those of some answers that are more than nothing, as far as is known.
@@ -315,6 +332,10 @@ impl Relaying {
                 Ok(())
             }
             Body::Go(go) => self.ordered(&go),
+            Body::Echo(echo) => {
+                let _ = self.parent.send(Body::Echo(echo));
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -359,7 +380,7 @@ impl Relaying {
             };
             self.version = go.version;
             match go.news() {
-                proto::News::Update => self.feed.add(entry, state_bytes),
+                news if is_sum(news) => self.feed.add(entry, state_bytes),
                 _ => self.newest = Some(entry),
             }
         }
@@ -370,7 +391,13 @@ impl Relaying {
             true => self.sum.encoder.roll_back(),
             false => self.sum.encoder.commit(),
         }
-        self.exact = go.exact;
+        self.collector.set_coding(if go.int8 { Coding::INT8 } else { self.coding });
+        if (self.steps > 1) != (go.steps > 1) {
+            // What was lost is of another kind.
+            self.collector.reset();
+        }
+        (self.exact, self.int8, self.steps) = (go.exact, go.int8, go.steps.max(1));
+        (self.moments, self.asked) = (go.moments, None);
         if !self.is_async && self.task.is_open {
             // It is void.
             self.task = ParentOrder::default();
@@ -379,14 +406,15 @@ impl Relaying {
         self.task.units += go.units.len();
         self.task.cuts.extend(cuts_of(go));
         let units = go.units.iter().map(from_proto).collect();
-        let actions = self.strategy.on(relay::Event::Order { order, version: go.version, units });
+        let actions =
+            self.strategy.on(relay::Event::Order { order, version: go.version, units, steps: self.steps });
         self.act(actions)
     }
 
     fn act(&mut self, actions: Vec<relay::Action>) -> Result<()> {
         for action in actions {
             match action {
-                relay::Action::Release { worker, order, unit, .. } => self.release(worker, order, unit),
+                relay::Action::Release { worker, order, units, .. } => self.release(worker, order, units),
                 relay::Action::Accumulate { worker, order } => self.accumulate(worker, order)?,
                 relay::Action::PushUp { order, shares, done, unused, .. } => {
                     self.push_up(order, &shares, &done, &unused)?;
@@ -426,15 +454,21 @@ impl Relaying {
     }
 
     /// Sends a worker to work. One that is gone is heard of in the mail.
-    fn release(&mut self, worker: u64, number: u64, unit: Unit) {
-        self.task.answers.insert((worker, number));
-        let exact = self.exact && !self.is_async;
+    fn release(&mut self, worker: u64, number: u64, units: Vec<Unit>) {
+        self.task.answers.insert((worker, number), units.len());
+        let moments = std::mem::take(&mut self.moments);
+        if moments {
+            self.asked = Some(worker);
+        }
         let order = Order {
             number,
             version: self.version,
-            units: vec![unit],
-            cuts: vec![self.task.cuts.get(&unit).cloned()],
-            exact,
+            cuts: units.iter().map(|unit| self.task.cuts.get(unit).cloned()).collect(),
+            units,
+            steps: self.steps,
+            int8: self.int8,
+            exact: self.exact && !self.is_async,
+            moments,
             digest: self.digest,
         };
         let has = self.feed.has(worker);

@@ -1,5 +1,7 @@
 //! A worker of a parameter server: pull, compute, push.
 
+mod alone;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -11,15 +13,34 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, Outbox, proto};
 
 use super::feed::piece;
+use super::member::apart::Apart;
 use super::node::{Connections, Next};
 use crate::mail::{Mail, News};
 use crate::trainer::{Task, Trainer, compare};
-use bonfire_exchange::codec::ChunkEncoder;
+use alone::Learning;
+use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::updates::step;
+use bonfire_run::run_file::Settings;
+use bonfire_run::schedule::RunSchedule;
+
+/// What a worker is at between two orders.
+struct Working {
+    schedule: RunSchedule,
+    /// As the run file says.
+    coding: Coding,
+    /// How many chunks may be on their way at a time.
+    window: usize,
+    /// What it trains on by itself.
+    learning: Option<Learning>,
+    apart: Apart,
+    /// What is pushed.
+    push: Option<GradientPush>,
+}
 
 /// Works for a parent until the head has something else to do for this node.
 pub(crate) fn work(
     connections: &mut Connections,
+    settings: &Settings,
     trainer: &mut Trainer,
     parent: Option<&proto::Peer>,
 ) -> Result<Next> {
@@ -34,21 +55,36 @@ pub(crate) fn work(
         true => window(trainer.encoder.chunks().count()),
         false => usize::MAX,
     };
-    let mut push = None;
+    let mut working = Working {
+        schedule: RunSchedule::of(settings, trainer.samples()),
+        coding: Coding::of(settings.file.compression),
+        window,
+        learning: None,
+        apart: Apart::of(settings),
+        push: None,
+    };
     loop {
         let begun = Instant::now();
-        let Some(mail) = connections.mailbox.next(SILENCE) else {
-            // Nobody knows what the sums wait for: they shall not wait for this worker.
-            go_on(&mut push, trainer, &outbox, usize::MAX);
+        let patience = if working.learning.is_some() { Duration::ZERO } else { SILENCE };
+        let Some(mail) = connections.mailbox.next(patience) else {
+            match working.learning.is_some() {
+                true => {
+                    working.learn(connections, trainer, &outbox);
+                    working.go_on(trainer, &outbox, window);
+                    connections.tell_vitals(&mut trainer.phases);
+                }
+                // Nobody knows what the sums wait for: they shall not wait for this worker.
+                false => working.go_on(trainer, &outbox, usize::MAX),
+            }
             continue;
         };
         trainer.waited(begun.elapsed());
         let is_parent = mail.link == link;
         match mail.news {
             News::Frame(frame) if is_parent && is_for_a_worker(&frame.body) => {
-                answer(connections, trainer, &outbox, (&mut push, window), frame)
-                    .context("the parent sent something that does not fit")?;
-                go_on(&mut push, trainer, &outbox, window);
+                let answered = working.answer(connections, trainer, &outbox, frame);
+                answered.context("the parent sent something that does not fit")?;
+                working.go_on(trainer, &outbox, window);
                 connections.tell_vitals(&mut trainer.phases);
             }
             News::Closed(_) if is_parent && parent.is_some() => return word_or_again(connections),
@@ -64,7 +100,7 @@ pub(crate) fn work(
 
 /// Whether a frame is what a parent says to who works for it.
 pub(crate) fn is_for_a_worker(body: &Body) -> bool {
-    matches!(body, Body::Go(_) | Body::Piece(_) | Body::TakeState(_) | Body::State(_))
+    matches!(body, Body::Go(_) | Body::Piece(_) | Body::TakeState(_) | Body::State(_) | Body::Echo(_))
 }
 
 /// What the head says about a relay that is gone; if it says nothing, only the link broke, and the relay takes this
@@ -151,47 +187,122 @@ pub(crate) fn window(chunks: usize) -> usize {
 /// After such a silence what is left of a push is sent, whether or not sums come back.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Takes what is new, and computes what is asked for: that is pushed then, as a window allows.
-fn answer(
-    connections: &Connections,
-    trainer: &mut Trainer,
-    outbox: &Outbox,
-    (push, window): (&mut Option<GradientPush>, usize),
-    frame: Frame,
-) -> Result<()> {
-    let Trainer { replica, updates, phases, .. } = trainer;
-    match frame.body {
-        Body::Piece(piece) => updates.piece(&piece, frame.payload),
-        Body::TakeState(_) => {
-            ask(outbox, updates.take_state(replica));
-            Ok(())
+impl Working {
+    /// Takes what is new, and computes what is asked for: that is pushed then, as a window allows.
+    fn answer(
+        &mut self,
+        connections: &Connections,
+        trainer: &mut Trainer,
+        outbox: &Outbox,
+        frame: Frame,
+    ) -> Result<()> {
+        if !matches!(frame.body, Body::Piece(_) | Body::Echo(_)) {
+            self.give_up(trainer);
         }
-        Body::State(state) => {
-            match updates.state(replica, &state, &frame.payload)? {
-                Some(wanted) => ask(outbox, wanted),
-                None => drop(outbox.send(Body::StateTaken(proto::StateTaken {}))),
+        let Trainer { replica, updates, phases, .. } = trainer;
+        match frame.body {
+            Body::Piece(piece) => updates.piece(&piece, frame.payload),
+            Body::TakeState(_) => {
+                ask(outbox, updates.take_state(replica));
+                Ok(())
             }
-            Ok(())
-        }
-        Body::Go(go) => {
-            let begun = connections.mailbox.now();
-            let applying = Instant::now();
-            updates.apply(replica, &go)?;
-            phases.add(Phase::Apply, applying.elapsed());
-            if let Some(trouble) = compare(replica, &go).filter(|_| !updates.is_behind()) {
-                let _ = connections.head.send(Body::Trouble(trouble));
-            }
-            // Without an order it was news only.
-            if let Some(order) = go.order {
-                *push = work_on(trainer, outbox, order, &go, window)?;
-                if let Some(push) = push {
-                    let (ended, used) = (connections.mailbox.now(), connections.mailbox.used());
-                    push.whole.busy_s = trainer.exertion.stretch_s(begun, ended, used);
+            Body::State(state) => {
+                match updates.state(replica, &state, &frame.payload)? {
+                    Some(wanted) => ask(outbox, wanted),
+                    None => drop(outbox.send(Body::StateTaken(proto::StateTaken {}))),
                 }
+                Ok(())
             }
-            Ok(())
+            Body::Go(go) => {
+                let begun = connections.mailbox.now();
+                let applying = Instant::now();
+                updates.apply(replica, &go)?;
+                phases.add(Phase::Apply, applying.elapsed());
+                if let Some(trouble) = compare(replica, &go).filter(|_| !updates.is_behind()) {
+                    let _ = connections.head.send(Body::Trouble(trouble));
+                }
+                // Without an order it was news only.
+                if let Some(order) = go.order {
+                    self.take_order(trainer, outbox, order, (&go, begun))?;
+                    if let Some(push) = &mut self.push {
+                        let (ended, used) = (connections.mailbox.now(), connections.mailbox.used());
+                        push.whole.busy_s = trainer.exertion.stretch_s(begun, ended, used);
+                    }
+                }
+                Ok(())
+            }
+            Body::Echo(echo) => {
+                let _ = outbox.send(Body::Echo(echo));
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
+    }
+
+    /// Takes an order: a gradient is computed at once, several steps are made one after the other from now on.
+    fn take_order(
+        &mut self,
+        trainer: &mut Trainer,
+        outbox: &Outbox,
+        order: u64,
+        (go, begun): (&proto::Go, Instant),
+    ) -> Result<()> {
+        match go.dropped {
+            true => trainer.encoder.roll_back(),
+            false => trainer.encoder.commit(),
+        }
+        trainer.encoder.set_coding(if go.int8 { Coding::INT8 } else { self.coding });
+        if self.apart.turn(go.steps > 1) {
+            // What was lost is of another kind.
+            trainer.encoder.reset();
+        }
+        self.push = None;
+        match go.steps > 1 {
+            true => self.begin(trainer, go, begun),
+            false => self.compute(trainer, outbox, order, go),
+        }
+    }
+
+    /// Computes what an order asks for. What is settled leaves meanwhile, as the window allows; the rest is to be
+    /// pushed.
+    fn compute(&mut self, trainer: &mut Trainer, outbox: &Outbox, order: u64, go: &proto::Go) -> Result<()> {
+        let Some(task) = tasks(go).next() else { return Ok(()) };
+        let unit = task.unit;
+        ensure!(trainer.has(&task), "{unit} is none of this run's");
+        let mut push = GradientPush::new(&trainer.encoder, order, go.exact);
+        let overlaps = trainer.overlaps();
+        let computed = trainer.compute_by_layers(task, &mut |encoder, gradient, settled_from| {
+            if overlaps {
+                push.advance(encoder, gradient, settled_from, self.window, send_to(outbox));
+            }
+        });
+        push.version = go.version;
+        push.whole = proto::Push {
+            order,
+            weight: trainer.gradient.weight,
+            tally: Some(computed.tally),
+            units: vec![to_proto(unit)],
+            compute_s: computed.seconds,
+            most_samples: computed.most_samples,
+            ..proto::Push::default()
+        };
+        self.push = Some(push);
+        Ok(())
+    }
+
+    /// Sends what a window allows of a push that is under way.
+    fn go_on(&mut self, trainer: &mut Trainer, outbox: &Outbox, window: usize) {
+        let Some(going) = &mut self.push else { return };
+        let Trainer { encoder, gradient, updates, phases, .. } = trainer;
+        let begun = Instant::now();
+        let back = updates.arrived(going.version + 1);
+        going.advance(encoder, gradient, 0, window.saturating_add(back), send_to(outbox));
+        phases.add(Phase::Encode, begun.elapsed());
+        if going.left == 0 || gradient.weight == 0.0 {
+            // A parent that is gone is heard of in the mail.
+            let _ = outbox.send(Body::Push(std::mem::take(&mut going.whole)));
+            self.push = None;
+        }
     }
 }
 
@@ -200,56 +311,6 @@ pub(crate) fn ask(outbox: &Outbox, wanted: Vec<proto::StateWanted>) {
     for wanted in wanted {
         // A parent that is gone is heard of in the mail.
         let _ = outbox.send(Body::StateWanted(wanted));
-    }
-}
-
-/// Computes what an order asks for. What is settled leaves meanwhile, as the window allows; the rest is to be pushed.
-fn work_on(
-    trainer: &mut Trainer,
-    outbox: &Outbox,
-    order: u64,
-    go: &proto::Go,
-    window: usize,
-) -> Result<Option<GradientPush>> {
-    match go.dropped {
-        true => trainer.encoder.roll_back(),
-        false => trainer.encoder.commit(),
-    }
-    let Some(task) = first_task(go) else { return Ok(None) };
-    let unit = task.unit;
-    ensure!(trainer.has(&task), "{unit} is none of this run's");
-    let mut push = GradientPush::new(&trainer.encoder, order, go.exact);
-    let overlaps = trainer.overlaps();
-    let computed = trainer.compute_by_layers(task, &mut |encoder, gradient, settled_from| {
-        if overlaps {
-            push.advance(encoder, gradient, settled_from, window, send_to(outbox));
-        }
-    });
-    push.version = go.version;
-    push.whole = proto::Push {
-        order,
-        weight: trainer.gradient.weight,
-        tally: Some(computed.tally),
-        units: vec![to_proto(unit)],
-        compute_s: computed.seconds,
-        most_samples: computed.most_samples,
-        ..proto::Push::default()
-    };
-    Ok(Some(push))
-}
-
-/// Sends what a window allows of a push that is under way.
-fn go_on(push: &mut Option<GradientPush>, trainer: &mut Trainer, outbox: &Outbox, window: usize) {
-    let Some(going) = push else { return };
-    let Trainer { encoder, gradient, updates, phases, .. } = trainer;
-    let begun = Instant::now();
-    let back = updates.arrived(going.version + 1);
-    going.advance(encoder, gradient, 0, window.saturating_add(back), send_to(outbox));
-    phases.add(Phase::Encode, begun.elapsed());
-    if going.left == 0 || gradient.weight == 0.0 {
-        // A parent that is gone is heard of in the mail.
-        let _ = outbox.send(Body::Push(std::mem::take(&mut going.whole)));
-        *push = None;
     }
 }
 
@@ -316,17 +377,16 @@ pub(crate) fn cuts_to_proto(cuts: Vec<Option<Cut>>) -> Vec<proto::Cut> {
     cuts.into_iter().map(|cut| cut.map(to_proto).unwrap_or_default()).collect()
 }
 
-/// Which of the units that an order asks for are parts of several, and which.
-pub(crate) fn cuts_of(go: &proto::Go) -> impl Iterator<Item = (Unit, Cut)> {
-    let cuts = go.units.iter().zip(&go.cuts).filter(|(_, cut)| !cut.shares.is_empty());
-    cuts.map(|(unit, &proto::Cut { first, place, ref shares })| {
-        (from_proto(unit), Cut { first, place, shares: shares.clone() })
+/// What an order asks for.
+fn tasks(go: &proto::Go) -> impl Iterator<Item = Task> {
+    go.units.iter().enumerate().map(|(i, unit)| {
+        let cut = go.cuts.get(i).filter(|cut| !cut.shares.is_empty());
+        let cut = cut.map(|cut| Cut { first: cut.first, place: cut.place, shares: cut.shares.clone() });
+        Task { unit: from_proto(unit), cut }
     })
 }
 
-/// What an order asks for first.
-fn first_task(go: &proto::Go) -> Option<Task> {
-    let unit = from_proto(go.units.first()?);
-    let cut = cuts_of(go).find(|(of, _)| *of == unit).map(|(_, cut)| cut);
-    Some(Task { unit, cut })
+/// Which of the units that an order asks for are parts of several, and which.
+pub(crate) fn cuts_of(go: &proto::Go) -> impl Iterator<Item = (Unit, Cut)> {
+    tasks(go).filter_map(|task| Some((task.unit, task.cut?)))
 }

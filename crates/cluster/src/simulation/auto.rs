@@ -1,4 +1,4 @@
-//! Groups that change how they exchange while things go wrong.
+//! Groups and servers that change how they exchange while things go wrong.
 //!
 //! In these worlds frames take their time and computing takes next to none, so a run that is long enough always chooses
 //! as many local steps as it may, with int8.
@@ -13,6 +13,14 @@ use super::{Case, Kind, Outcome, Verdict, run_folder};
 /// Long enough for eight local steps after the first 100 rounds.
 const AUTO: Kind = Kind {
     arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: auto\nlocal_steps: auto\n\
+           outer: {momentum: 0.5}",
+    nodes: 3,
+    samples: 6700,
+};
+
+/// The same under a server.
+const SERVED: Kind = Kind {
+    arch: "arch: flat\nparameter_server: {num_workers: 3}\ncompression: auto\nlocal_steps: auto\n\
            outer: {momentum: 0.5}",
     nodes: 3,
     samples: 6700,
@@ -120,5 +128,27 @@ fn a_head_may_die_while_the_group_changes() {
             chosen.iter().any(|(event, _)| matches!(event, Event::Chosen { int8: true, .. })),
             "{chosen:?}"
         );
+    }
+}
+
+#[test]
+fn a_server_chooses_once_whoever_is_lost() {
+    let (chosen, rounds, _) = play(&case(SERVED, 1, Vec::new()));
+    let [(Event::Chosen { int8: true, local_steps: 8.., after: 100, rounds: planned, reason, .. }, false)] =
+        &chosen[..]
+    else {
+        panic!("{chosen:?}")
+    };
+    assert!(reason.contains("MB through the server's link"), "{reason}");
+    assert_eq!(rounds, *planned);
+    for (seed, machine) in (0..).zip([1, 2, 3, 0, 1]) {
+        for at in [900, 1500, 2500, 6000] {
+            let at = Duration::from_millis(at + 37 * seed);
+            let crash =
+                Fault::Crash { machine, silent: seed % 2 == 1, back: Some(Duration::from_millis(700)) };
+            let (chosen, ..) = play(&case(SERVED, seed, vec![(at, crash)]));
+            // A head that dies before its first checkpoint after the choice measures again.
+            assert!(chosen.len() == 1 || machine == 0, "{chosen:?}");
+        }
     }
 }

@@ -51,6 +51,27 @@ const LOCAL_STEPS: Kind = Kind {
     samples: 90,
 };
 
+const SERVED: Kind = Kind {
+    arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3}\n\
+           local_steps: {after: 2 rounds, steps: 3}\nouter: {momentum: 0.5}\ncompression: int8",
+    nodes: 3,
+    samples: 90,
+};
+
+const SERVED_WITH_BACKUP: Kind = Kind {
+    arch: "arch: flat\nparameter_server: {aggr_type: sync, num_workers: 3, backup_workers: 1}\nlocal_steps: 3",
+    nodes: 4,
+    samples: 90,
+};
+
+const RELAYED: Kind = Kind {
+    arch: "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    \
+           - {aggr_type: sync, num_workers: 2}\n    - {aggr_type: sync, num_workers: 2}\n\
+           local_steps: {after: 2 rounds, steps: 3}\nouter: {momentum: 0.5}\ncompression: int8",
+    nodes: 6,
+    samples: 120,
+};
+
 const DELAYED: Kind = Kind {
     arch: "arch: allreduce\nallreduce: {num_workers: 3}\nlocal_steps: 3\nouter: {delay: 2}\ncompression: int8",
     nodes: 3,
@@ -78,7 +99,13 @@ const AUTO: Kind = Kind {
     samples: 240,
 };
 
-const ALL: [Kind; 14] = [
+const SERVED_AUTO: Kind = Kind {
+    arch: "arch: flat\nparameter_server: {num_workers: 3}\ncompression: auto\nlocal_steps: auto",
+    nodes: 3,
+    samples: 240,
+};
+
+const ALL: [Kind; 18] = [
     SYNC,
     BACKUP,
     ASYNC,
@@ -89,10 +116,14 @@ const ALL: [Kind; 14] = [
     ADASUM,
     INT8,
     LOCAL_STEPS,
+    SERVED,
+    SERVED_WITH_BACKUP,
+    RELAYED,
     DELAYED,
     LOW_RANK,
     TOP_K,
     AUTO,
+    SERVED_AUTO,
 ];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.
@@ -183,6 +214,21 @@ fn a_group_with_local_steps_survives() {
 }
 
 #[test]
+fn a_server_with_local_steps_survives() {
+    simulate(SERVED);
+}
+
+#[test]
+fn a_server_with_local_steps_and_a_backup_worker_survives() {
+    simulate(SERVED_WITH_BACKUP);
+}
+
+#[test]
+fn relays_with_local_steps_survive() {
+    simulate(RELAYED);
+}
+
+#[test]
 fn a_group_that_computes_while_it_exchanges_survives() {
     simulate(DELAYED);
 }
@@ -190,6 +236,11 @@ fn a_group_that_computes_while_it_exchanges_survives() {
 #[test]
 fn a_group_that_chooses_survives() {
     simulate(AUTO);
+}
+
+#[test]
+fn a_server_that_chooses_survives() {
+    simulate(SERVED_AUTO);
 }
 
 #[test]
@@ -228,7 +279,7 @@ fn result(case: &Case) -> Vec<u8> {
 
 #[test]
 fn delays_alone_do_not_change_what_is_learnt_in_step() {
-    for kind in [SYNC, GROUP, SERVERS, ADASUM, INT8, LOCAL_STEPS, DELAYED, LOW_RANK, TOP_K] {
+    for kind in [SYNC, GROUP, SERVERS, ADASUM, INT8, LOCAL_STEPS, SERVED, DELAYED, LOW_RANK, TOP_K] {
         let case = |seed| Case {
             kind,
             evaluator: false,
@@ -243,6 +294,24 @@ fn delays_alone_do_not_change_what_is_learnt_in_step() {
             assert!(result(&case(seed)) == expect, "seed {seed} of {}", kind.arch);
         }
     }
+}
+
+#[test]
+fn a_server_learns_what_a_group_learns() {
+    let case = |arch| Case {
+        kind: Kind { arch, nodes: 3, samples: 180 },
+        evaluator: false,
+        seed: 3,
+        faults: Vec::new(),
+        is_told: false,
+        mute: false,
+        sample_ms: Vec::new(),
+    };
+    let group = "arch: allreduce\nallreduce: {num_workers: 3}\nlocal_steps: {after: 4 rounds, steps: 3}\n\
+                 outer: {lr: 0.9, momentum: 0.5, nesterov: true}\nclip_norm: 1.0\nwarmup: 3 rounds\nschedule: cosine";
+    let server = "arch: flat\nparameter_server: {num_workers: 3}\nlocal_steps: {after: 4 rounds, steps: 3}\n\
+                 outer: {lr: 0.9, momentum: 0.5, nesterov: true}\nclip_norm: 1.0\nwarmup: 3 rounds\nschedule: cosine";
+    assert!(result(&case(group)) == result(&case(server)), "the same bits");
 }
 
 /// Faults by when they happen, in milliseconds.

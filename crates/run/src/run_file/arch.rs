@@ -160,6 +160,9 @@ pub struct RelayPlan {
     pub workers: usize,
 }
 
+/// Why what spares a wire is nothing for workers that share memory.
+const ALONE: &str = "is for several machines: on one, exchanges cost nothing";
+
 /// The bound of an asynchronous server that does not say: the best of those measured by Li et al., OSDI 2014.
 const MAX_STALENESS: u64 = 8;
 
@@ -194,13 +197,11 @@ impl Topology {
     /// Why how gradients travel cannot be left to what the first rounds took, if it cannot.
     pub(super) fn refuses_auto(&self) -> Option<&'static str> {
         match self {
-            Self::Single { .. } => {
-                Some("is only for `arch: allreduce`: on one machine exchanges cost nothing")
+            Self::Single { .. } => Some(ALONE),
+            Self::Flat { .. } | Self::Hierarchical { .. } if !self.is_sync() => {
+                Some("is only for `aggr_type: sync`: an async server has no rounds that could be measured")
             }
-            Self::Flat { .. } | Self::Hierarchical { .. } => Some(
-                "is only for `arch: allreduce`, whose members tell what an exchange takes: name none, f16 or int8",
-            ),
-            Self::Allreduce { .. } => None,
+            Self::Flat { .. } | Self::Hierarchical { .. } | Self::Allreduce { .. } => None,
         }
     }
 
@@ -228,11 +229,9 @@ impl Topology {
     /// Why workers cannot train by themselves between two exchanges, if they cannot.
     pub(super) fn refuses_local_steps(&self) -> Option<&'static str> {
         match self {
-            Self::Single { .. } => {
-                Some("is only for `arch: allreduce`: on one machine exchanges cost nothing")
-            }
-            Self::Flat { .. } | Self::Hierarchical { .. } => {
-                Some("is only for `arch: allreduce`: a server steps by every gradient")
+            Self::Single { .. } => Some(ALONE),
+            Self::Flat { .. } | Self::Hierarchical { .. } if !self.is_sync() => {
+                Some("is only for `aggr_type: sync`: workers of an async server begin at different places")
             }
             Self::Allreduce { op: ReduceOp::Adasum, .. } => {
                 Some("is only for `op: mean`: adasum combines gradients of one point")
@@ -240,7 +239,7 @@ impl Topology {
             Self::Allreduce { engine: Engine::Mpi, .. } => {
                 Some("is not for `engine: mpi`, which sums gradients: leave one of them out")
             }
-            Self::Allreduce { .. } => None,
+            Self::Flat { .. } | Self::Hierarchical { .. } | Self::Allreduce { .. } => None,
         }
     }
 
@@ -294,6 +293,12 @@ impl Topology {
                 ServerRule { is_async: false, max_staleness: 0, damping: 0.0, straggler: None }
             }
         }
+    }
+
+    /// Whether all servers are in step.
+    pub fn is_sync(&self) -> bool {
+        let relays: &[RelayPlan] = if let Self::Hierarchical { relays, .. } = self { relays } else { &[] };
+        !self.rule().is_async && relays.iter().all(|relay| !relay.is_async)
     }
 
     /// Whether every update of the head waits for all of its members.

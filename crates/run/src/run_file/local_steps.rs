@@ -97,7 +97,8 @@ pub(super) fn outer(
             None => Ok(None),
         };
     }
-    if let Some(reason) = topology.refuses_local_steps() {
+    let refused = topology.refuses_local_steps().or(topology.refuses_auto().filter(|_| is_auto));
+    if let Some(reason) = refused {
         let steps = if is_auto { "auto" } else { "above 1" };
         return Err(tree.wrong("local_steps", format!("{steps} {reason}")));
     }
@@ -105,6 +106,16 @@ pub(super) fn outer(
         let message = "auto cannot be given together with num_server_rounds, whose rounds would be of a length that \
                        is not known beforehand: name a number, or give epochs instead";
         return Err(tree.wrong("local_steps", message));
+    }
+    let is_group = matches!(topology, Topology::Allreduce { .. });
+    let for_groups = [
+        ("easgd", file.easgd.is_some()),
+        ("outer.delay", file.outer.as_ref().is_some_and(|outer| outer.delay > 0)),
+    ];
+    if let Some((key, _)) = for_groups.iter().find(|(_, given)| *given && !is_group) {
+        let message =
+            "is only for `arch: allreduce`: workers of a server wait for its answer, and go on from there";
+        return Err(tree.wrong(key, message));
     }
     if let Some(easgd) = file.easgd {
         return elastic(tree, file, easgd, topology.workers()).map(Some);

@@ -313,7 +313,9 @@ impl Settings {
 
     /// Whether workers that share memory do exactly this.
     pub fn is_in_step(&self) -> bool {
-        self.topology.is_in_step() && self.shares == ShareRule::Equal
+        let is_measured = self.file.compression == Compression::Auto;
+        let steps_alone = self.outer.is_some();
+        self.topology.is_in_step() && self.shares == ShareRule::Equal && !steps_alone && !is_measured
     }
 
     /// The first key of which another value does not fit the checkpoints of a run with these settings.

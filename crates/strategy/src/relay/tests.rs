@@ -9,14 +9,15 @@ fn units(indices: &[u32]) -> Vec<Unit> {
 
 fn line(action: Action) -> String {
     let indices = |units: &[Unit]| units.iter().map(|unit| unit.index).collect::<Vec<_>>();
+    let words = |units: &[Unit]| indices(units).iter().map(u32::to_string).collect::<Vec<_>>().join("+");
     match action {
-        Action::Release { worker, order, version, unit } => {
-            format!("release {worker}#{order} v{version} {}", unit.index)
+        Action::Release { worker, order, version, units } => {
+            format!("release {worker}#{order} v{version} {}", words(&units))
         }
         Action::Accumulate { worker, order } => format!("add {worker}#{order}"),
         Action::PushUp { order, shares, done, unused, oldest } => {
-            assert_eq!(done, shares.iter().map(|share| share.unit).collect::<Vec<_>>());
-            let part = |share: &Share| format!("{}#{}={}", share.worker, share.order, share.unit.index);
+            assert_eq!(done, shares.iter().flat_map(|share| share.units.clone()).collect::<Vec<_>>());
+            let part = |share: &Share| format!("{}#{}={}", share.worker, share.order, words(&share.units));
             let shares = shares.iter().map(part).collect::<Vec<_>>().join(" ");
             format!("up {order} [{shares}] unused {:?} of v{oldest}", indices(&unused))
         }
@@ -43,11 +44,15 @@ impl Bench {
     }
 
     fn order(&mut self, order: u64, version: u64, indices: &[u32], expect: &[&str]) {
-        self.check(Event::Order { order, version, units: units(indices) }, expect);
+        self.check(Event::Order { order, version, units: units(indices), steps: 1 }, expect);
     }
 
     fn push(&mut self, worker: u64, order: u64, index: u32, expect: &[&str]) {
-        self.check(Event::Pushed { worker, order, unit: Unit { epoch: 0, index } }, expect);
+        self.push_all(worker, order, &[index], expect);
+    }
+
+    fn push_all(&mut self, worker: u64, order: u64, indices: &[u32], expect: &[&str]) {
+        self.check(Event::Pushed { worker, order, units: units(indices) }, expect);
     }
 }
 
@@ -67,6 +72,22 @@ fn sync_with_more_units_than_workers_goes_on_until_all_are_done() {
     bench.push(2, 2, 1, &["release 2#3 v0 2"]);
     bench.push(1, 1, 0, &[]);
     bench.push(2, 3, 2, &["up 7 [1#1=0 2#2=1 2#3=2] unused [] of v0"]);
+}
+
+#[test]
+fn workers_do_several_units_by_themselves() {
+    let mut bench = Bench::new(false, 2);
+    let order = Event::Order { order: 7, version: 3, units: units(&[0, 1, 4, 5, 8, 9]), steps: 3 };
+    bench.check(order, &["release 1#1 v3 0+4+8", "release 2#2 v3 1+5+9"]);
+    bench.push_all(2, 2, &[1, 5, 9], &[]);
+    // Another does what a lost one was to do.
+    bench.check(Event::Lost { worker: 1 }, &["offer 1", "release 2#3 v3 0+4+8"]);
+    let wrong = "discard 2#3: names unit 0 of epoch 0 and 1 more; its order was unit 0 of epoch 0 and 2 more";
+    bench.push_all(2, 3, &[0, 4], &[wrong, "release 2#4 v3 0+4+8"]);
+    bench.push_all(2, 4, &[0, 4, 8], &["up 7 [2#2=1+5+9 2#4=0+4+8] unused [] of v3"]);
+    // The last order of a run may be short.
+    let order = Event::Order { order: 8, version: 4, units: units(&[12, 13]), steps: 3 };
+    bench.check(order, &["release 2#5 v4 12+13"]);
 }
 
 #[test]
@@ -132,7 +153,7 @@ fn an_order_that_was_not_answered_is_void_when_another_comes() {
     for is_async in [false, true] {
         let mut bench = Bench::new(is_async, 2);
         bench.order(7, 0, &[0, 1], &["release 1#1 v0 0", "release 2#2 v0 1"]);
-        bench.0.on(Event::Pushed { worker: 1, order: 1, unit: Unit { epoch: 0, index: 0 } });
+        bench.0.on(Event::Pushed { worker: 1, order: 1, units: units(&[0]) });
         bench.order(
             8,
             5,
@@ -141,7 +162,7 @@ fn an_order_that_was_not_answered_is_void_when_another_comes() {
         );
         bench.push(2, 2, 1, &["discard 2#2: answers order 2; it has no order to answer"]);
         bench.push(1, 1, 0, &["discard 1#1: answers order 1; its order is 3"]);
-        let actions = bench.0.on(Event::Pushed { worker: 1, order: 3, unit: Unit { epoch: 0, index: 2 } });
+        let actions = bench.0.on(Event::Pushed { worker: 1, order: 3, units: units(&[2]) });
         let Some(Action::PushUp { order: 8, done, .. }) = actions.last() else { panic!("{actions:?}") };
         assert_eq!(*done, units(&[2]), "nothing of the order that is void");
     }

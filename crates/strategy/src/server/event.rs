@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::Unit;
+use crate::group::Pace;
 
 /// How far the members of a parameter server may drift apart, and how long they wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,13 +17,17 @@ pub struct Rule {
     pub min_members: usize,
     /// The version the run ends at, if the deck does not end it before.
     pub max_updates: Option<u64>,
+    /// How many units a worker does by itself for every push. More than one only where everybody waits for everybody:
+    /// all pushes of an update are of as many then.
+    pub pace: Pace,
 }
 
 /// What happens to a parameter server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A member is there, for the first time or again. `lease` is how many units it may have in its hands; with 0 it
-    /// is asked for nothing. A member that joins twice has lost what it had in work: its old connection is over.
+    /// A member is there, for the first time or again. `lease` is how many units it may have in its hands, times what a
+    /// worker does by itself; with 0 it is asked for nothing. A member that joins twice has lost what it had in work:
+    /// its old connection is over.
     Joined { member: u64, lease: u32 },
     /// A member may have more units or fewer from now on: workers have joined or left a relay.
     Lease { member: u64, lease: u32 },
@@ -33,6 +38,8 @@ pub enum Event {
     /// A member answers its order. It may name any units it holds: `done` ones are in the push, `unused` ones it
     /// gives back, and what it does not name it keeps. `empty` says that the push weighs nothing.
     Pushed { member: u64, order: u64, done: Vec<Unit>, unused: Vec<Unit>, empty: bool },
+    /// From the update after the next one on, at the earliest, workers do other numbers of units by themselves.
+    Paced { pace: Pace },
     /// Time has passed. To be sent at [`Server::next_deadline`](super::Server::next_deadline).
     Tick,
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::Unit;
@@ -45,15 +46,15 @@ impl ServerMember {
         if claimed > self.units.len() {
             return Err(format!("it names {claimed} units and holds {}", self.units.len()));
         }
-        let mut seen: Vec<Unit> = Vec::with_capacity(claimed);
+        let held: BTreeSet<Unit> = self.units.iter().copied().collect();
+        let mut seen = BTreeSet::new();
         for &unit in done.iter().chain(unused) {
-            if !self.units.contains(&unit) {
+            if !held.contains(&unit) {
                 return Err(format!("it names {unit}, which it does not hold"));
             }
-            if seen.contains(&unit) {
+            if !seen.insert(unit) {
                 return Err(format!("it names {unit} twice"));
             }
-            seen.push(unit);
         }
         Ok(())
     }

@@ -11,7 +11,14 @@ struct Bench {
 }
 
 fn sync_rule() -> Rule {
-    Rule { max_staleness: 0, take: None, straggler: None, min_members: 1, max_updates: None }
+    Rule {
+        max_staleness: 0,
+        take: None,
+        straggler: None,
+        min_members: 1,
+        max_updates: None,
+        pace: Pace::UNIT,
+    }
 }
 
 fn async_rule(max_staleness: u64) -> Rule {

@@ -47,7 +47,7 @@ enum What {
         worker: usize,
         session: u64,
         order: u64,
-        gradient: Gradient,
+        gradients: Vec<Gradient>,
     },
     Fault,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Node {
 pub(crate) struct RelayNode {
     pub rule: relay::Rule,
     relay: Relay,
-    pushes: BTreeMap<(u64, u64), Gradient>,
+    pushes: BTreeMap<(u64, u64), Vec<Gradient>>,
     sum: Vec<Gradient>,
 }
 
@@ -174,9 +174,9 @@ impl Cluster {
                     self.ordered(child, order, version, units);
                 }
             }
-            What::Computed { worker, session, order, gradient } => {
+            What::Computed { worker, session, order, gradients: sum } => {
                 if self.nodes[worker].connected && self.nodes[worker].session == session {
-                    let (done, sum) = (vec![gradient.unit], vec![gradient]);
+                    let done = sum.iter().map(|gradient| gradient.unit).collect();
                     let note = Note::Pushed { order, done, unused: Vec::new(), sum };
                     // Some links stutter.
                     if self.chance.percent(5) {
@@ -223,15 +223,15 @@ impl Cluster {
         }
         let id = child as u64;
         if let Some(parent) = self.nodes[child].parent {
-            let (event, gradient) = match note {
+            let (event, gradients) = match note {
                 Note::Joined { .. } => (relay::Event::Joined { worker: id }, None),
                 Note::Closed => (relay::Event::Lost { worker: id }, None),
                 Note::Lease { .. } => return,
                 Note::Pushed { order, done, sum, .. } => {
-                    (relay::Event::Pushed { worker: id, order, unit: done[0] }, Some(sum[0]))
+                    (relay::Event::Pushed { worker: id, order, units: done }, Some(sum))
                 }
             };
-            return self.tell_relay(parent, event, gradient);
+            return self.tell_relay(parent, event, gradients);
         }
         match note {
             Note::Joined { lease } => self.tell_head(server::Event::Joined { member: id, lease }, None),
@@ -250,18 +250,26 @@ impl Cluster {
     /// A worker begins to compute; a relay asks its rule.
     fn ordered(&mut self, child: usize, order: u64, version: u64, units: Vec<Unit>) {
         if self.nodes[child].relay.is_some() {
-            return self.tell_relay(child, relay::Event::Order { order, version, units }, None);
+            let steps = self.rule.pace.steps_in(version + 1);
+            return self.tell_relay(child, relay::Event::Order { order, version, units, steps }, None);
         }
         let slow = if self.chance.percent(10) { 400 } else { 60 };
         let at = self.nodes[child].busy_until.max(self.now) + self.chance.within(slow);
         self.nodes[child].busy_until = at;
-        self.next_gradient += 1;
-        let gradient = Gradient { number: self.next_gradient, unit: units[0], version };
+        assert!(
+            units.len() as u64 <= self.rule.pace.steps_in(version + 1),
+            "no more than it is to do by itself"
+        );
+        let gradients = units.into_iter().map(|unit| {
+            self.next_gradient += 1;
+            Gradient { number: self.next_gradient, unit, version }
+        });
+        let gradients = gradients.collect();
         let session = self.nodes[child].session;
-        self.plan(at, What::Computed { worker: child, session, order, gradient });
+        self.plan(at, What::Computed { worker: child, session, order, gradients });
     }
 
-    pub(crate) fn tell_relay(&mut self, relay: usize, event: relay::Event, gradient: Option<Gradient>) {
+    pub(crate) fn tell_relay(&mut self, relay: usize, event: relay::Event, sum: Option<Vec<Gradient>>) {
         let Some(node) = &mut self.nodes[relay].relay else { panic!("node {relay} is a worker") };
         let pushed = match &event {
             relay::Event::Pushed { worker, order, .. } => Some((*worker, *order)),
@@ -269,8 +277,8 @@ impl Cluster {
         };
         let actions = node.relay.on(event);
         let refused = matches!(actions.first(), Some(relay::Action::Discard { .. }));
-        if let (Some(key), Some(gradient), false) = (pushed, gradient, refused) {
-            let replaced = node.pushes.insert(key, gradient);
+        if let (Some(key), Some(sum), false) = (pushed, sum, refused) {
+            let replaced = node.pushes.insert(key, sum);
             assert!(replaced.is_none(), "a push was taken in twice");
         }
         for action in actions {
@@ -282,11 +290,11 @@ impl Cluster {
         let connected = self.nodes[relay].connected;
         let Some(node) = &mut self.nodes[relay].relay else { panic!("node {relay} is a worker") };
         match action {
-            relay::Action::Release { worker, order, version, unit } => {
-                self.down(worker as usize, order, version, vec![unit]);
+            relay::Action::Release { worker, order, version, units } => {
+                self.down(worker as usize, order, version, units);
             }
             relay::Action::Accumulate { worker, order } => {
-                node.sum.push(node.pushes.remove(&(worker, order)).expect("a push to add"));
+                node.sum.extend(node.pushes.remove(&(worker, order)).expect("a push to add"));
             }
             relay::Action::PushUp { order, shares, done, unused, oldest, .. } => {
                 let mut sum = std::mem::take(&mut node.sum);
@@ -294,7 +302,7 @@ impl Cluster {
                     let in_order = shares.is_sorted_by_key(|share| (share.worker, share.order));
                     assert!(in_order, "a sync sum goes by worker");
                     let mut push = |share: &relay::Share| node.pushes.remove(&(share.worker, share.order));
-                    sum.extend(shares.iter().map(|share| push(share).expect("a push to sum up")));
+                    sum.extend(shares.iter().flat_map(|share| push(share).expect("a push to sum up")));
                 }
                 assert!(sum.iter().all(|gradient| gradient.version >= oldest));
                 assert!(connected, "it answers a parent it has");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bonfire_strategy::{Deck, relay, server};
+use bonfire_strategy::{Deck, group, relay, server};
 
 use crate::chance::Chance;
 use crate::cluster::{Cluster, Shape};
@@ -10,20 +10,26 @@ use crate::for_each_seed;
 
 const HISTORIES: u64 = 2000;
 
-fn rule(chance: &mut Chance, max_staleness: u64, members: usize) -> server::Rule {
+fn rule(chance: &mut Chance, max_staleness: u64, members: usize, is_in_step: bool) -> server::Rule {
     let take = (max_staleness == 0 && chance.percent(30)).then(|| 1 + chance.index(members));
     let straggler = chance.percent(40).then(|| chance.within(300) + Duration::from_millis(5));
+    let pace = match is_in_step && chance.percent(50) {
+        true => group::Pace { after: chance.below(3), steps: 1 + chance.below(4) },
+        false => group::Pace::UNIT,
+    };
     server::Rule {
         max_staleness,
         take,
         straggler,
         min_members: 1 + chance.index(members.min(2)),
         max_updates: None,
+        pace,
     }
 }
 
 fn run(mut chance: Chance, max_staleness: u64, shape: &Shape) {
-    let rule = rule(&mut chance, max_staleness, shape.len());
+    let is_in_step = max_staleness == 0 && shape.iter().flatten().all(|relay| !relay.is_async);
+    let rule = rule(&mut chance, max_staleness, shape.len(), is_in_step);
     let (units_per_epoch, epochs) = (1 + chance.below(12), 1 + chance.below(3));
     let deck = Deck::new(units_per_epoch as u32, Some(epochs));
     let faults = chance.below(15);

@@ -17,10 +17,11 @@ use bonfire_wire::{Frame, proto};
 use super::super::member::plan_of;
 use super::super::registry::{Node, Notice, Role};
 use super::Head;
+use super::first_rounds::FirstRounds;
 use bonfire_exchange::state::{Intake, piece_of};
 use bonfire_run::run::Update;
 use bonfire_run::schedule::Due;
-use rounds::{FirstRounds, Round};
+use rounds::Round;
 
 /// How many rounds members can be ahead of what all have said that they have done: what they say waits in their links.
 const AHEAD: u64 = 1 << 16;

@@ -1,6 +1,8 @@
 //! The head: owns a run. Waits for nodes, gives them their roles, and leads them to the end.
 
 pub(crate) mod balance;
+mod choosing;
+mod first_rounds;
 mod gather;
 mod group;
 mod server;

@@ -1,5 +1,6 @@
 //! A head that is a parameter server: to workers, or to relays.
 
+mod choosing;
 mod cutting;
 mod members;
 mod update;
@@ -17,22 +18,24 @@ use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
 use bytes::Bytes;
 
-use super::super::claim::wrong_push;
+use super::super::claim::{seconds, wrong_push};
 use super::super::feed::Feed;
+use super::super::member::pace_of;
 use super::super::registry::{Node, Notice, Role};
 use super::super::worker::from_proto;
 use super::Head;
 use super::balance::Told;
 use super::stamps::Stamps;
 use super::update_log::UpdateLog;
-use bonfire_exchange::codec::{Coding, Parcel};
+use bonfire_exchange::codec::Parcel;
 use bonfire_exchange::collector::{Answer, Collector};
 use bonfire_exchange::parameters::ParameterEncoder;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
 use bonfire_run::schedule::Due;
+use choosing::{Rounds, coding_of};
 use cutting::Release;
-use update::is_exact;
+use update::{Asked, is_exact};
 
 /// Leads a run as its parameter server.
 pub(crate) fn lead(head: &mut Head<'_>) -> Result<Exit> {
@@ -66,6 +69,9 @@ struct Serving<'h, 'a> {
     dealt: u64,
     /// Whether nothing is rounded in the update that is to come.
     exact: bool,
+    /// Who was asked for its moments.
+    asked: Option<Asked>,
+    rounds: Rounds,
     stamps: Option<Stamps>,
     parameters: ParameterEncoder,
     /// All parameters on their way, of a version.
@@ -90,6 +96,7 @@ struct Held {
     is_fit: bool,
     tally: proto::Tally,
     units: Vec<Unit>,
+    compute_s: f64,
 }
 
 /// How long relays may take to gather their workers.
@@ -111,6 +118,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             straggler: rule.straggler,
             min_members: settings.file.min_workers,
             max_updates,
+            pace: pace_of(schedule),
         };
         let units_per_epoch = schedule.units_per_epoch() as u32;
         let progress = &head.run.progress;
@@ -122,7 +130,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         Self {
             server,
             rule,
-            collector: Collector::new(layout, Coding::of(settings.file.compression)),
+            collector: Collector::new(layout, coding_of(job)),
             feed: Feed::default(),
             held: HashMap::new(),
             awaited: settings.topology.waits_for_all().then(BTreeMap::new),
@@ -135,6 +143,8 @@ impl<'h, 'a> Serving<'h, 'a> {
                 .collect(),
             dealt: progress.units.saturating_add(open.len() as u64),
             exact: is_exact(schedule, progress.round + 1),
+            asked: None,
+            rounds: Rounds::after(progress.round),
             stamps: (rule.max_staleness > 0 && touched_only).then(|| Stamps::new(layout)),
             parameters: ParameterEncoder::new(layout),
             packed: None,
@@ -179,6 +189,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         // All replicas begin alike; an asynchronous server sends parameters with every order.
         let has = (round == 0 || self.rule.max_staleness > 0).then_some(0);
         self.feed.admit(node, outbox, has);
+        self.send_echo(node);
         if has.is_none() {
             self.behind.insert(node, lease);
             self.feed.give_state(node);
@@ -209,6 +220,7 @@ impl<'h, 'a> Serving<'h, 'a> {
         let here = self.offered.values().sum::<u32>() + own;
         if !self.started
             && self.behind.is_empty()
+            && self.has_echoed()
             && (here >= wanted || self.head.mailbox.now() >= self.start_by)
         {
             self.started = true;
@@ -259,6 +271,10 @@ impl<'h, 'a> Serving<'h, 'a> {
                 Ok(())
             }
             Notice::Frame(node, Frame { body: Body::Push(push), .. }) => self.pushed(node, &push),
+            Notice::Frame(node, Frame { body: Body::State(state), payload }) => {
+                self.take_moments(node, &state, &payload);
+                Ok(())
+            }
             Notice::Frame(node, Frame { body: Body::StateWanted(wanted), .. }) => {
                 let (replica, version) = (&self.head.run.job.replica, self.server.version());
                 self.feed.answer(node, &wanted, replica, version);
@@ -266,6 +282,10 @@ impl<'h, 'a> Serving<'h, 'a> {
             }
             Notice::Frame(node, Frame { body: Body::StateTaken(_), .. }) => self.state_taken(node),
             Notice::Frame(node, Frame { body: Body::Offer(offer), .. }) => self.offered(node, &offer),
+            Notice::Frame(node, Frame { body: Body::Echo(_), .. }) => {
+                self.echoed(node);
+                Ok(())
+            }
             Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. }) => {
                 self.move_away(node, trouble.unreachable)
             }
@@ -276,12 +296,14 @@ impl<'h, 'a> Serving<'h, 'a> {
     /// What a member has pushed so far, or has of the parameters, does not count any more.
     fn remove(&mut self, node: u64) {
         self.feed.remove(node);
+        self.rounds.forget(node);
         self.behind.remove(&node);
         self.orders.remove(&node);
         if let Some(awaited) = &mut self.awaited {
             awaited.remove(&node);
         }
         let held = &self.held;
+        self.asked = self.asked.take_if(|asked| asked.answer.0 != node || held.contains_key(&asked.answer));
         // A push that is whole outlives its member.
         self.collector.forget(node, |answer| held.contains_key(answer));
     }
@@ -358,7 +380,8 @@ impl<'h, 'a> Serving<'h, 'a> {
         if empty && is_answer {
             self.nothing_comes(node);
         }
-        self.held.insert(answer, Held { is_fit: wrong.is_none() && is_answer, tally, units: done.clone() });
+        let (is_fit, compute_s) = (wrong.is_none() && is_answer, seconds(push.compute_s));
+        self.held.insert(answer, Held { is_fit, tally, units: done.clone(), compute_s });
         self.decide(server::Event::Pushed { member: node, order: push.order, done, unused, empty })
     }
 
@@ -402,12 +425,14 @@ impl<'h, 'a> Serving<'h, 'a> {
         if let Some(epochs) = updated {
             self.after_update(&epochs);
         }
-        Ok(())
+        self.use_measures()
     }
 
     fn after_update(&mut self, epochs: &[u64]) {
         let due: Due = self.head.run.after_update(epochs);
         if due.evaluation || due.checkpoint {
+            // What comes meanwhile waits.
+            self.rounds.disturb();
             self.head.have_done(due);
         }
     }
@@ -416,6 +441,7 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn apply(&mut self, pushes: &[Contribution], version: u64) -> Result<()> {
         let (mut tally, mut units) = (Tally::default(), 0);
         let (mut done, mut learnt, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut counted = Vec::new();
         for push in pushes {
             self.head.stats.applied(push.member, push.staleness);
             let answer = (push.member, push.order);
@@ -427,8 +453,9 @@ impl<'h, 'a> Serving<'h, 'a> {
                 tally.weight += held.tally.weight;
                 tally.answers += held.tally.answers;
                 tally.correct += held.tally.correct;
-                learnt.extend(held.units);
+                learnt.extend(held.units.iter().copied());
                 answers.push((push.empty, answer));
+                counted.push(held);
             }
         }
         if answers.is_empty() && !pushes.is_empty() {
@@ -447,6 +474,7 @@ impl<'h, 'a> Serving<'h, 'a> {
             .map(|(_, answer)| answer)
             .collect();
         self.update(&answers, version, step);
+        self.measure(version, &counted);
         if self.rule.is_async {
             self.log.add(version, pushes);
         }

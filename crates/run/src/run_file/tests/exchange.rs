@@ -34,6 +34,18 @@ fn members_may_train_by_themselves() {
 }
 
 #[test]
+fn workers_of_servers_in_step_may_train_by_themselves() {
+    for servers in [
+        "arch: flat\nparameter_server: {num_workers: 4, backup_workers: 1, straggler_s: 3}",
+        "arch: hierarchical\nglobal_server: {local_servers: [{num_workers: 2}, {num_workers: 2}]}",
+    ] {
+        let settings = read(&format!("{servers}\nlocal_steps: {{after: 9 rounds, steps: 8}}"), &[]);
+        assert_eq!(settings.outer.as_ref().map(|outer| outer.momentum), Some(0.2), "as in a group");
+        assert!(!settings.is_in_step());
+    }
+}
+
+#[test]
 fn what_suits_the_network_may_be_left_open() {
     let both = read(&group(8, "compression: auto\nlocal_steps: auto"), &[]);
     assert_eq!((both.file.compression, both.file.local_steps), (Compression::Auto, LocalSteps::Auto));
@@ -43,23 +55,31 @@ fn what_suits_the_network_may_be_left_open() {
     read(&group(3, "compression: auto\nnum_server_rounds: 9"), &[]);
     let own = read(&group(3, "local_steps: auto\nouter: {momentum: 0.3}"), &[]);
     assert_eq!(own.outer.unwrap().momentum, 0.3);
+    for servers in [
+        "arch: flat\nparameter_server: {num_workers: 8}",
+        "arch: hierarchical\nglobal_server: {local_servers: [{num_workers: 4}, {num_workers: 4}]}",
+    ] {
+        let served = read(&format!("{servers}\ncompression: auto\nlocal_steps: auto"), &[]);
+        assert_eq!(served.outer.as_ref().map(|outer| outer.momentum), Some(0.5));
+        let bytes = read(&format!("{servers}\ncompression: auto"), &[]);
+        assert!(bytes.outer.is_none() && !bytes.is_in_step(), "what it takes is measured by the roles");
+    }
 }
 
 #[test]
 fn what_cannot_be_left_open_is_refused() {
     let check = |text: &str, expect: &str| refuse(text, &[], &format!("run.yml:{expect}"));
-    let alone = "is only for `arch: allreduce`: on one machine exchanges cost nothing";
+    let alone = "is for several machines: on one, exchanges cost nothing";
     check("local_steps: auto", &format!("1: local_steps: auto {alone}"));
     check("compression: auto", &format!("1: compression: auto {alone}"));
-    let server = "arch: flat\nparameter_server: {num_workers: 2}";
+    let server = "arch: flat\nparameter_server: {aggr_type: async, num_workers: 2}";
     check(
         &format!("compression: auto\n{server}"),
-        "1: compression: auto is only for `arch: allreduce`, whose members tell what an exchange takes: \
-         name none, f16 or int8",
+        "1: compression: auto is only for `aggr_type: sync`: an async server has no rounds that could be measured",
     );
     check(
         &format!("local_steps: auto\n{server}"),
-        "1: local_steps: auto is only for `arch: allreduce`: a server steps by every gradient",
+        "1: local_steps: auto is only for `aggr_type: sync`: workers of an async server begin at different places",
     );
     check(
         "compression: auto\narch: allreduce\nallreduce: {num_workers: 2, op: adasum}",
@@ -110,11 +130,29 @@ fn local_steps_that_make_no_sense_are_refused() {
     );
     check(
         "local_steps: 2",
-        "1: local_steps: above 1 is only for `arch: allreduce`: on one machine exchanges cost nothing",
+        "1: local_steps: above 1 is for several machines: on one, exchanges cost nothing",
     );
+    let in_step =
+        "above 1 is only for `aggr_type: sync`: workers of an async server begin at different places";
+    let relays = |head: &str, relay: &str| {
+        let server =
+            format!("{{aggr_type: {head}, local_servers: [{{aggr_type: {relay}, num_workers: 2}}]}}");
+        format!("local_steps: 2\narch: hierarchical\nglobal_server: {server}")
+    };
+    for servers in [
+        "local_steps: 2\narch: flat\nparameter_server: {aggr_type: async, num_workers: 2}".to_owned(),
+        relays("async", "sync"),
+        relays("sync", "async"),
+    ] {
+        check(&servers, &format!("1: local_steps: {in_step}"));
+    }
+    let flat = "local_steps: 2\narch: flat\nparameter_server: {num_workers: 2}";
+    let only = "is only for `arch: allreduce`: workers of a server wait for its answer, and go on from there";
+    check(&format!("{flat}\nouter: {{delay: 1}}"), &format!("4: outer.delay: {only}"));
+    check(&format!("{flat}\neasgd: {{rho: 0.1}}"), &format!("4: easgd: {only}"));
     check(
-        "local_steps: 2\narch: flat\nparameter_server: {num_workers: 2}",
-        "1: local_steps: above 1 is only for `arch: allreduce`: a server steps by every gradient",
+        &format!("{flat}\nclients_per_round: 1"),
+        "4: clients_per_round: is only for `arch: allreduce` with `op: mean` over our own links",
     );
     check(
         "local_steps: 2\narch: allreduce\nallreduce: {num_workers: 2, op: adasum}",

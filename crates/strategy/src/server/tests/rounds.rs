@@ -158,3 +158,29 @@ fn an_empty_push_counts_like_any_other() {
     assert_eq!(pushes.iter().map(|push| push.empty).collect::<Vec<_>>(), [true, false]);
     assert_eq!(actions[1], Action::EpochDone(0));
 }
+
+#[test]
+fn workers_do_several_units_by_themselves_from_some_update_on() {
+    let rule = Rule { pace: Pace { after: 1, steps: 3 }, ..sync_rule() };
+    let mut bench = Bench::new(rule, 100, 1);
+    bench.check(0.0, Event::Joined { member: 1, lease: 1 }, &[]);
+    bench.check(0.0, Event::Joined { member: 2, lease: 2 }, &[]);
+    bench.check(0.0, Event::Start, &["release 1#1 v0 [0.0]", "release 2#2 v0 [0.1 0.2]"]);
+    bench.push(1.0, 1, 1, "0.0", &[]);
+    bench.push(
+        1.0,
+        2,
+        2,
+        "0.1 0.2",
+        &[
+            "apply [1#1-0 2#2-0] v1",
+            "release 1#3 v1 [0.3 0.6 0.9]",
+            "release 2#4 v1 [0.4 0.5 0.7 0.8 0.10 0.11]",
+        ],
+    );
+    bench.lose(2.0, 2, &[]);
+    // What nobody did comes first. A change holds for nobody who is at work.
+    bench.check(2.0, Event::Paced { pace: Pace { after: 0, steps: 2 } }, &[]);
+    bench.push(3.0, 1, 3, "0.3 0.6 0.9", &["apply [1#3-0] v2", "release 1#5 v2 [0.4 0.5]"]);
+    assert_eq!((bench.server.steps_on(1), bench.server.steps_on(2)), (1, 2));
+}

@@ -3,9 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
-use bonfire_run::run_file::{Compression, LocalSteps};
 use bonfire_run::schedule::Chosen;
-use bonfire_strategy::choice::{self, Choice, Freedom, Measured};
+use bonfire_strategy::choice::{self, Choice, Measured};
 use bonfire_strategy::group;
 
 use super::Leading;
@@ -14,17 +13,7 @@ use crate::roles::registry::Node;
 impl Leading<'_, '_> {
     /// Whether the run leaves something open that is not decided yet.
     pub(super) fn is_open(&self) -> bool {
-        let file = &self.head.run.job.settings.file;
-        let is_auto = file.compression == Compression::Auto || file.local_steps == LocalSteps::Auto;
-        is_auto && self.head.run.progress.chosen.is_none() && self.choosing.is_none()
-    }
-
-    /// How many units members may do between two exchanges in what is left of the run.
-    pub(super) fn most_steps(&self) -> u64 {
-        let (schedule, progress) = (&self.head.run.job.schedule, &self.head.run.progress);
-        let rounds = schedule.updates();
-        let done = progress.round.max(choice::together_up_to(rounds));
-        choice::most_steps(schedule.rounds_per_epoch, rounds.saturating_sub(done))
+        self.head.leaves_open() && self.choosing.is_none()
     }
 
     /// Chooses what suits. If that is another way, the members stop, and go on in it from the same round.
@@ -32,23 +21,13 @@ impl Leading<'_, '_> {
         if self.finished || self.stopping {
             return Ok(());
         }
-        let job = &self.head.run.job;
-        let (file, pace) = (&job.settings.file, job.schedule.pace);
-        let freedom = Freedom {
-            compression: file.compression == Compression::Auto,
-            steps: file.local_steps == LocalSteps::Auto,
-            most_steps: self.most_steps(),
-        };
-        // Rounds may be about to become longer, as the run file says.
-        let longer = if self.head.run.progress.round <= pace.after { pace.steps } else { 1 };
-        let measured = Measured { compute_s: measured.compute_s * longer as f64, ..*measured };
-        let choice = choice::choose(&measured, freedom);
+        let choice = self.head.suits(measured);
         if !choice.way.int8 && choice.way.steps == 1 {
             let chosen = Chosen { int8: false, steps: 1, after: 0 };
             self.head.run.settle(chosen, choice.reason);
             return Ok(());
         }
-        let after = choice::together_up_to(job.schedule.updates());
+        let after = choice::together_up_to(self.head.run.job.schedule.updates());
         let steps = choice.way.steps;
         let pace = (steps > 1).then_some(group::Pace { after, steps });
         self.choosing = Some(choice);

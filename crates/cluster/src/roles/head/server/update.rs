@@ -9,6 +9,13 @@ use bonfire_wire::proto;
 use super::super::super::feed::{Entry, Order};
 use super::Serving;
 use bonfire_exchange::collector::{Answer, Summed};
+use bonfire_exchange::state::Moments;
+
+/// Who tells its moments with an answer.
+pub(super) struct Asked {
+    pub(super) answer: Answer,
+    moments: Moments,
+}
 
 impl Serving<'_, '_> {
     /// The step of an update; smaller for stale gradients, if the run file says so.
@@ -27,15 +34,48 @@ impl Serving<'_, '_> {
         if let Some(stamps) = &mut self.stamps {
             stamps.stamp(sum, version);
         }
-        job.pool.install(|| job.replica.step(std::slice::from_ref(sum), step));
+        let is_apart = self.server.steps_on(version - 1) > 1;
+        let sum = std::slice::from_ref(sum);
+        job.pool.install(|| match is_apart {
+            true => job.replica.step_together(sum),
+            false => job.replica.step(sum, step),
+        });
+        if let Some(Asked { answer, moments }) = self.asked.take()
+            && answers.contains(&answer)
+        {
+            moments.give(&mut job.replica);
+        }
+        if is_apart != (self.server.steps_on(version) > 1) {
+            // What was lost is of another kind.
+            collector.reset();
+        }
         self.digest = self.head.registry.compares(version).then(|| job.replica.digest());
         self.exact = is_exact(&job.schedule, version + 1);
         if self.rule.max_staleness == 0 {
             let state_bytes = job.replica.parameters.len() * 4 * (1 + job.replica.optimizer.moments().len());
             let Summed { attempt, weight, parcels, .. } = summed;
-            let (news, lr, digest) = (proto::News::Update, step.lr, self.digest);
+            let news = if is_apart { proto::News::Together } else { proto::News::Update };
+            let (lr, digest) = (step.lr, self.digest);
             let entry = Entry { from: version - 1, to: version, news, lr, weight, parcels, attempt, digest };
             self.feed.add(entry, state_bytes);
+        }
+    }
+
+    /// Whether the one who is to give this answer tells the moments of its optimiser, which the checkpoint after it
+    /// will have: those of the head do not follow what workers learn by themselves.
+    fn ask_for_moments(&mut self, answer: Answer) -> bool {
+        let replica = &self.head.run.job.replica;
+        let is_asked = self.asked.is_none() && !replica.optimizer.moments().is_empty();
+        if is_asked {
+            self.asked = Some(Asked { answer, moments: Moments::like(replica) });
+        }
+        is_asked
+    }
+
+    /// Takes a piece of them.
+    pub(super) fn take_moments(&mut self, node: u64, state: &proto::State, payload: &[u8]) {
+        if let Some(asked) = self.asked.as_mut().filter(|asked| asked.answer.0 == node) {
+            asked.moments.take(state, payload);
         }
     }
 
@@ -46,7 +86,18 @@ impl Serving<'_, '_> {
             awaited.insert(member, number);
         }
         let cuts = units.iter().map(|unit| self.cuts.get(unit).cloned()).collect();
-        let order = Order { number, version, units, cuts, exact: self.exact, digest: self.digest };
+        let steps = self.server.steps_on(version);
+        let order = Order {
+            number,
+            version,
+            units,
+            cuts,
+            steps,
+            int8: self.head.run.job.schedule.int8,
+            exact: self.exact,
+            moments: self.exact && steps > 1 && self.ask_for_moments((member, number)),
+            digest: self.digest,
+        };
         let has = self.feed.has(member);
         if self.rule.max_staleness == 0 || has == Some(version) {
             return self.feed.order(member, order);
@@ -74,9 +125,9 @@ impl Serving<'_, '_> {
 }
 
 /// Whether nothing is rounded in the update to a version: if a checkpoint is due after it, which does not have what
-/// rounding has lost. Epochs are counted as they come where nobody is lost.
+/// rounding has lost, or if what is summed changes then. Epochs are counted as they come where nobody is lost.
 pub(super) fn is_exact(schedule: &RunSchedule, version: u64) -> bool {
-    let epoch =
-        version.is_multiple_of(schedule.rounds_per_epoch).then(|| version / schedule.rounds_per_epoch);
-    schedule.due(version, epoch.as_slice(), version == schedule.updates()).checkpoint
+    let epoch = schedule.epoch_ended_by(version);
+    let is_due = schedule.due(version, epoch.as_slice(), version == schedule.updates()).checkpoint;
+    is_due || schedule.changes_after(version)
 }
