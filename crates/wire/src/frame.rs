@@ -55,6 +55,10 @@ impl From<Body> for Frame {
 /// gRPC puts before each message whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
+/// The smallest payload that may stay where it came: it keeps all the memory around it, which HTTP/2 takes in blocks of
+/// 64 KiB for frames that are smaller.
+const SHARED_BYTES: usize = 64 << 10;
+
 const LENGTH_DELIMITED: u64 = 2;
 const PAYLOAD_KEY: u64 = 2047 << 3 | LENGTH_DELIMITED;
 
@@ -87,11 +91,11 @@ impl fmt::Display for FrameError {
     }
 }
 
-/// Takes frames out of the bytes of a stream, however these are cut.
+/// Takes frames out of the bytes of a gRPC stream, however these are cut.
 ///
-/// The payload is copied once, from what came from the socket to a buffer of its own, where it is aligned; or it is read
-/// from the socket right into that ([`place`](Self::place)). No other part is large. Every length is compared with its
-/// limit before there is memory for it.
+/// The payload is copied once, from what came from the socket to a buffer of its own, where it is aligned. Only that of
+/// a ring's piece, which is read as bytes, stays where it came. No other part is large. Every length is compared with
+/// its limit before there is memory for it.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pool: PayloadPool,
@@ -110,6 +114,7 @@ enum DecoderState {
     Key,
     Length { key: u64 },
     Control { left: usize },
+    Payload { len: usize },
     PartOfPayload { buffer: PayloadBuffer, filled: usize },
     SkippedVarint,
     Skipped { left: usize },
@@ -161,7 +166,7 @@ impl Decoder {
     /// The next frame and its length on the wire, as soon as all of it has come. Takes from `input` only what it needs.
     pub(crate) fn next(
         &mut self,
-        input: &mut &[u8],
+        input: &mut Bytes,
         payload_limit: usize,
     ) -> Result<Option<(Frame, usize)>, FrameError> {
         loop {
@@ -176,7 +181,7 @@ impl Decoder {
         }
     }
 
-    fn step(&mut self, input: &mut &[u8], payload_limit: usize) -> Result<(), FrameError> {
+    fn step(&mut self, input: &mut Bytes, payload_limit: usize) -> Result<(), FrameError> {
         match &mut self.state {
             DecoderState::Prefix { bytes, filled } => {
                 let n = input.len().min(PREFIX_BYTES - *filled);
@@ -203,6 +208,10 @@ impl Decoder {
                     self.state = DecoderState::Key;
                 }
             }
+            DecoderState::Payload { len } => {
+                let len = *len;
+                self.place(input, len);
+            }
             DecoderState::Control { .. }
             | DecoderState::PartOfPayload { .. }
             | DecoderState::Skipped { .. } => self.fill(input),
@@ -224,7 +233,7 @@ impl Decoder {
     }
 
     /// One more byte of a number.
-    fn number(&mut self, input: &mut &[u8]) -> Result<Option<u64>, FrameError> {
+    fn number(&mut self, input: &mut Bytes) -> Result<Option<u64>, FrameError> {
         self.remaining -= 1;
         self.varint.push(input.get_u8())
     }
@@ -256,10 +265,7 @@ impl Decoder {
                 return Err(FrameError::TooLarge { bytes: len, limit: payload_limit });
             }
             self.payload = Bytes::new();
-            self.state = match size {
-                0 => DecoderState::Key,
-                _ => DecoderState::PartOfPayload { buffer: self.pool.take(size), filled: 0 },
-            };
+            self.state = if size == 0 { DecoderState::Key } else { DecoderState::Payload { len: size } };
             return Ok(());
         }
         if self.control.len() + size + 20 > MAX_CONTROL_BYTES {
@@ -271,35 +277,25 @@ impl Decoder {
         Ok(())
     }
 
-    /// Where the rest of a payload belongs, if one is coming: who reads it there need not give it to [`next`](Self::next),
-    /// but say so.
-    pub(crate) fn place(&mut self) -> Option<&mut [u8]> {
-        match &mut self.state {
-            DecoderState::PartOfPayload { buffer, filled } => Some(&mut buffer.as_mut()[*filled..]),
-            _ => None,
+    /// Leaves a payload where it came, if all of it is there and it may stay, or finds it another place.
+    fn place(&mut self, input: &mut Bytes, len: usize) {
+        if input.len() < len || len < SHARED_BYTES || !self.is_piece() {
+            self.state = DecoderState::PartOfPayload { buffer: self.pool.take(len), filled: 0 };
+            return;
         }
+        self.payload = input.split_to(len);
+        self.remaining -= len;
+        self.state = DecoderState::Key;
     }
 
-    /// So many bytes are in their place.
-    pub(crate) fn placed(&mut self, n: usize) {
-        if let DecoderState::PartOfPayload { filled, .. } = &mut self.state {
-            *filled += n;
-            self.remaining -= n;
-            self.end_payload();
-        }
-    }
-
-    fn end_payload(&mut self) {
-        if matches!(&self.state, DecoderState::PartOfPayload { buffer, filled } if *filled == buffer.len())
-            && let DecoderState::PartOfPayload { buffer, .. } =
-                std::mem::replace(&mut self.state, DecoderState::Key)
-        {
-            self.payload = buffer.freeze();
-        }
+    /// Whether what has come of the frame says that it is a piece of a ring's sum.
+    fn is_piece(&self) -> bool {
+        let control = proto::Frame::decode(&self.control[..]);
+        matches!(control, Ok(proto::Frame { body: Some(Body::Piece(_)), .. }))
     }
 
     /// Moves what has come of a field's content.
-    fn fill(&mut self, input: &mut &[u8]) {
+    fn fill(&mut self, input: &mut Bytes) {
         let (left, n);
         match &mut self.state {
             DecoderState::Control { left: wanted } => {
@@ -311,8 +307,8 @@ impl Decoder {
             DecoderState::PartOfPayload { buffer, filled } => {
                 n = input.len().min(buffer.len() - *filled);
                 buffer.write(*filled, &input[..n]);
-                input.advance(n);
-                return self.placed(n);
+                *filled += n;
+                left = buffer.len() - *filled;
             }
             DecoderState::Skipped { left: wanted } => {
                 n = input.len().min(*wanted);
@@ -323,8 +319,11 @@ impl Decoder {
         }
         input.advance(n);
         self.remaining -= n;
-        if left == 0 {
-            self.state = DecoderState::Key;
+        if left == 0
+            && let DecoderState::PartOfPayload { buffer, .. } =
+                std::mem::replace(&mut self.state, DecoderState::Key)
+        {
+            self.payload = buffer.freeze();
         }
     }
 

@@ -52,9 +52,6 @@ impl Identity {
         config.alpn_protocols = vec![b"h2".to_vec()];
         // A processor that lacks AES is the slower one of the two, whichever side it is on.
         config.ignore_client_order = !has_aes();
-        // Direct links seal their records themselves; and no peer comes twice to the same certificate.
-        config.enable_secret_extraction = true;
-        config.send_tls13_tickets = 0;
         Ok(Self { config: Arc::new(config), fingerprint, der: Arc::new(der) })
     }
 
@@ -128,7 +125,6 @@ pub(crate) fn client_config(fingerprint: Fingerprint) -> Result<Arc<ClientConfig
         .with_custom_certificate_verifier(pin)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec()];
-    config.enable_secret_extraction = true;
     Ok(Arc::new(config))
 }
 
@@ -155,17 +151,17 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 }
 
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-pub(crate) fn has_aes() -> bool {
+fn has_aes() -> bool {
     std::arch::is_x86_feature_detected!("aes")
 }
 
 #[cfg(target_arch = "aarch64")]
-pub(crate) fn has_aes() -> bool {
+fn has_aes() -> bool {
     std::arch::is_aarch64_feature_detected!("aes")
 }
 
 #[cfg(not(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) fn has_aes() -> bool {
+fn has_aes() -> bool {
     false
 }
 

@@ -10,9 +10,8 @@
 //! 3. `memory`: the link within a process, the shortest that keeps every promise;
 //! 4. `grpc`: the link between processes. `connect` and `listen` make it, `end` sends (by `outgoing`) and reads,
 //!    `pulse` notices silence, `handshakes` and `reports` deal with strangers;
-//! 5. `direct`: the same without HTTP/2, for those who send much. It comes in by the same door;
-//! 6. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
-//! 7. [`payload`]: numbers as bytes, and `pool`, their memory.
+//! 5. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
+//! 6. [`payload`]: numbers as bytes, and `pool`, their memory.
 //!
 //! # Example
 //!
@@ -35,7 +34,6 @@
 //! ```
 
 mod base64url;
-mod direct;
 mod frame;
 mod grpc;
 mod identity;

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::direct::DirectEnd;
 use crate::frame::Frame;
 use crate::grpc::GrpcEnd;
 use crate::memory::MemoryEnd;
@@ -76,7 +75,6 @@ pub struct Outbox {
 enum LinkEnd {
     Memory(MemoryEnd),
     Grpc(Arc<GrpcEnd>),
-    Direct(Arc<DirectEnd>),
 }
 
 impl Outbox {
@@ -88,10 +86,6 @@ impl Outbox {
         Self { end: Arc::new(LinkEnd::Grpc(end)) }
     }
 
-    pub(crate) fn direct(end: Arc<DirectEnd>) -> Self {
-        Self { end: Arc::new(LinkEnd::Direct(end)) }
-    }
-
     /// Sends a frame, after those that were sent before. Between processes this never waits for the other side: what
     /// it does not take yet waits in the link, and shares its payload with the sender. The link is lost when the other
     /// side takes none of what waits for the link's patience, or when more waits than [`MAX_WAITING_BYTES`] or
@@ -101,7 +95,6 @@ impl Outbox {
         match &*self.end {
             LinkEnd::Memory(end) => end.send(frame.into()),
             LinkEnd::Grpc(end) => end.send(frame.into()),
-            LinkEnd::Direct(end) => end.send(frame.into()),
         }
     }
 
@@ -111,7 +104,6 @@ impl Outbox {
         match &*self.end {
             LinkEnd::Memory(end) => end.close(),
             LinkEnd::Grpc(end) => end.close(),
-            LinkEnd::Direct(end) => end.close(),
         }
     }
 
@@ -120,7 +112,6 @@ impl Outbox {
         match &*self.end {
             LinkEnd::Memory(end) => end.abort(why),
             LinkEnd::Grpc(end) => end.abort(why),
-            LinkEnd::Direct(end) => end.abort(why),
         }
     }
 
@@ -129,7 +120,6 @@ impl Outbox {
         match &*self.end {
             LinkEnd::Memory(end) => end.traffic(),
             LinkEnd::Grpc(end) => end.traffic(),
-            LinkEnd::Direct(end) => end.traffic(),
         }
     }
 
@@ -138,7 +128,6 @@ impl Outbox {
         match &*self.end {
             LinkEnd::Memory(_) => "memory",
             LinkEnd::Grpc(end) => end.peer(),
-            LinkEnd::Direct(end) => end.peer(),
         }
     }
 
@@ -149,7 +138,6 @@ impl Outbox {
         match &*self.end {
             LinkEnd::Memory(end) => end.accept_payloads_up_to(bytes),
             LinkEnd::Grpc(end) => end.accept_payloads_up_to(bytes),
-            LinkEnd::Direct(end) => end.accept_payloads_up_to(bytes),
         }
     }
 }
@@ -166,34 +154,11 @@ pub const MAX_WAITING_BYTES: u64 = 8 << 30;
 /// How many frames may wait for the other side of a link.
 pub const MAX_WAITING_FRAMES: usize = 1 << 20;
 
-/// Why a frame was not sent.
-#[derive(Debug)]
-pub(crate) enum Unsent {
-    Closed,
-    /// So much waits already.
-    Full {
-        frames: usize,
-        bytes: u64,
-    },
-}
-
-impl fmt::Display for Unsent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => Closed.fmt(f),
-            Self::Full { frames, bytes } => {
-                write!(f, "fell too far behind: {frames} frames of {} MiB wait for it", bytes >> 20)
-            }
-        }
-    }
-}
-
 impl Drop for LinkEnd {
     fn drop(&mut self) {
         match self {
             Self::Memory(end) => end.close(),
             Self::Grpc(end) => end.close(),
-            Self::Direct(end) => end.close(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a node reaches another: by a direct link, or in this process over memory.
+//! How a node reaches another: over gRPC, or in this process over memory.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ pub(crate) trait Network: std::fmt::Debug + Send + Sync {
     fn connect(&self, peer: &proto::Peer, sink: Sink) -> Result<Outbox>;
 }
 
-/// What it takes to connect to a node that is not the head.
+/// What it takes to connect to a node over gRPC.
 #[derive(Debug)]
 pub(crate) struct Grpc {
     pub wire: Arc<Wire>,
@@ -71,7 +71,7 @@ impl Network for Grpc {
             }
         };
         self.wire
-            .connect_directly(&self.address(peer), security, &self.secret, self.timeouts, sink)
+            .connect(&self.address(peer), security, &self.secret, self.timeouts, sink)
             .with_context(|| format!("cannot reach {}", peer.name))
     }
 }

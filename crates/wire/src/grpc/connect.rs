@@ -120,7 +120,7 @@ impl Wire {
     }
 }
 
-pub(crate) fn local(error: io::Error) -> ConnectErrorKind {
+fn local(error: io::Error) -> ConnectErrorKind {
     ConnectErrorKind::Local(error.to_string())
 }
 
@@ -163,7 +163,7 @@ trait Channel: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Channel for T {}
 
 /// Tries each address that the name stands for.
-pub(crate) async fn dial(address: &str, limit: Duration) -> Result<TcpStream, ConnectErrorKind> {
+async fn dial(address: &str, limit: Duration) -> Result<TcpStream, ConnectErrorKind> {
     let unreachable = |error: io::Error| ConnectErrorKind::Unreachable(error.to_string());
     let places: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(unreachable)?.collect();
     let mut failure = ConnectErrorKind::Unreachable("the name stands for no address".to_owned());
@@ -193,19 +193,17 @@ async fn encrypt(
         match cause {
             Some(rustls::Error::InvalidCertificate(_)) => ConnectErrorKind::OtherCertificate,
             None => hung_up(&error),
-            Some(_) => no_tls_there(&error),
+            Some(_) => {
+                ConnectErrorKind::NotBonfire(format!("no TLS there ({error}); was it started as insecure?"))
+            }
         }
     })?;
     io.get_mut().1.set_buffer_limit(Some(ENCRYPTED_BYTES));
     Ok(io)
 }
 
-pub(crate) fn no_tls_there(error: &io::Error) -> ConnectErrorKind {
-    ConnectErrorKind::NotBonfire(format!("no TLS there ({error}); was it started as insecure?"))
-}
-
 /// A listener with many strangers drops some callers early; it may have room at the next attempt.
-pub(crate) fn hung_up(error: &io::Error) -> ConnectErrorKind {
+fn hung_up(error: &io::Error) -> ConnectErrorKind {
     ConnectErrorKind::Unreachable(format!("it hung up during the handshake ({error})"))
 }
 

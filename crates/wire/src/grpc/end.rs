@@ -5,17 +5,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{io, thread};
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use h2::{PingPong, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 
-use super::outgoing::{FrameBytes, Outgoing, Side};
+use super::outgoing::{FrameBytes, Outgoing, Side, Unsent};
 use super::park::wait;
 use super::pulse::Pulse;
 use super::status::GrpcStatus;
 use crate::frame::{Decoder, Frame, FrameError};
-use crate::link::{Closed, FrameCounter, Incoming, LinkTraffic, Sink, Timeouts, Unsent};
+use crate::link::{Closed, FrameCounter, Incoming, LinkTraffic, Sink, Timeouts};
 use crate::pool::PayloadPool;
 
 /// One side of a link over gRPC, shared by those who send on it, the thread that reads it, and the task that moves its
@@ -82,8 +82,9 @@ impl GrpcEnd {
                 Ok(())
             }
             Err(Unsent::Closed) => Err(Closed),
-            Err(full) => {
-                self.fate.cut(full.to_string());
+            Err(Unsent::Full { frames, bytes }) => {
+                let mib = bytes >> 20;
+                self.fate.cut(format!("fell too far behind: {frames} frames of {mib} MiB wait for it"));
                 Err(Closed)
             }
         }
@@ -132,9 +133,9 @@ fn read(end: &GrpcEnd, mut stream: RecvStream, pool: PayloadPool, sink: &mut Sin
     let mut decoder = Decoder::new(pool);
     loop {
         match wait(|context| stream.poll_data(context)) {
-            Some(Ok(bytes)) => {
+            Some(Ok(mut bytes)) => {
                 let len = bytes.len();
-                if let Err(malformed) = deliver(end, &mut decoder, &bytes, sink) {
+                if let Err(malformed) = deliver(end, &mut decoder, &mut bytes, sink) {
                     end.outgoing.finish(GrpcStatus::of(&malformed), &malformed.to_string());
                     return format!("the other side sent {malformed}");
                 }
@@ -151,12 +152,13 @@ fn read(end: &GrpcEnd, mut stream: RecvStream, pool: PayloadPool, sink: &mut Sin
 fn deliver(
     end: &GrpcEnd,
     decoder: &mut Decoder,
-    mut bytes: &[u8],
+    bytes: &mut Bytes,
     sink: &mut Sink,
 ) -> Result<(), FrameError> {
-    while let Some((frame, len)) = decoder.next(&mut bytes, end.payload_limit.load(Ordering::Relaxed))? {
+    while let Some((frame, len)) = decoder.next(bytes, end.payload_limit.load(Ordering::Relaxed))? {
         if end.fate.why.get().is_some() {
             // Who aborts a link wants no more of it.
+            bytes.clear();
             return Ok(());
         }
         end.received.add(len);

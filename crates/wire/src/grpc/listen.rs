@@ -16,7 +16,6 @@ use tokio::task::AbortHandle;
 use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::direct_door;
 use super::end::{drive, start_reader, text};
 use super::handshakes::{HandshakeSlot, Handshakes};
 use super::outgoing::{FrameBytes, Side};
@@ -27,7 +26,6 @@ use super::{
     CONNECTION_WINDOW_BYTES, ENCRYPTED_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES,
     UNKNOWN_BYTES, WINDOW_BYTES, Wire,
 };
-use crate::direct::GREETING;
 use crate::identity::Identity;
 use crate::link::{FIRST_PAYLOAD_BYTES, Outbox, Sink, Timeouts};
 use crate::pool::PayloadPool;
@@ -37,7 +35,7 @@ use crate::ticket::Secret;
 const MAX_PEERS: usize = 1024;
 
 /// How long one that is refused may take to hear why.
-pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether there is something to sum up.
 const LOOK: Duration = Duration::from_secs(1);
@@ -121,15 +119,15 @@ impl Wire {
     }
 }
 
-pub(super) type Accept = Box<dyn Fn(SocketAddr, Outbox) -> Sink + Send + Sync>;
+type Accept = Box<dyn Fn(SocketAddr, Outbox) -> Sink + Send + Sync>;
 type Strangers = Box<dyn Fn(SocketAddr, &str) + Send + Sync>;
 
-pub(super) struct Door {
-    pub(super) acceptor: Option<TlsAcceptor>,
-    pub(super) secret: Secret,
-    pub(super) timeouts: Timeouts,
-    pub(super) pool: PayloadPool,
-    pub(super) accept: Accept,
+struct Door {
+    acceptor: Option<TlsAcceptor>,
+    secret: Secret,
+    timeouts: Timeouts,
+    pool: PayloadPool,
+    accept: Accept,
     strangers: Strangers,
     reports: Mutex<Reports>,
 }
@@ -167,9 +165,8 @@ async fn greet(
     slot: HandshakeSlot,
     _permit: OwnedSemaphorePermit,
 ) {
-    let Some(first) = first_word(&door, &tcp, address, &slot).await else { return };
-    if first == GREETING[0] {
-        return direct_door::greet(&door, tcp, address, slot).await;
+    if !has_something_to_say(&door, &tcp, address, &slot).await {
+        return;
     }
     let pulse = Pulse::of_unknown(UNKNOWN_BYTES);
     let Ok(io) = WatchedStream::new(tcp, &pulse) else { return };
@@ -188,33 +185,33 @@ async fn greet(
 
 /// Waits for a caller's first word. Who hangs up without one only looked whether somebody is here, as a launcher does
 /// before it starts nodes.
-async fn first_word(door: &Door, tcp: &TcpStream, address: SocketAddr, slot: &HandshakeSlot) -> Option<u8> {
+async fn has_something_to_say(
+    door: &Door,
+    tcp: &TcpStream,
+    address: SocketAddr,
+    slot: &HandshakeSlot,
+) -> bool {
     let mut first = [0];
     let word = timeout(door.timeouts.handshake, tcp.peek(&mut first));
     let silent = tokio::select! {
         word = word => match word {
-            Ok(Ok(0)) => return None,
-            Ok(_) => return Some(first[0]),
+            Ok(Ok(0)) => return false,
+            Ok(_) => return true,
             Err(_) => LATE,
         },
         () = slot.is_taken() => DISPLACED,
     };
     door.report(address, silent);
-    None
+    false
 }
 
 /// What strangers did who said too little.
-pub(super) const LATE: &str = "did not finish the handshake in time";
-pub(super) const DISPLACED: &str = "had to make room for others before it finished the handshake";
-pub(super) const SAID_TOO_MUCH: &str = "said too much before it showed a secret";
+const LATE: &str = "did not finish the handshake in time";
+const DISPLACED: &str = "had to make room for others before it finished the handshake";
 
 /// Why there is no encrypted connection. One that was refused is mostly a node with the ticket of another run.
 fn no_tls(error: &io::Error) -> &'static str {
-    why_no_tls(error.get_ref().and_then(|cause| cause.downcast_ref()))
-}
-
-pub(super) fn why_no_tls(error: Option<&rustls::Error>) -> &'static str {
-    match error {
+    match error.get_ref().and_then(|cause| cause.downcast_ref()) {
         Some(rustls::Error::AlertReceived(_)) => {
             "did not accept the certificate: is its ticket of another run?"
         }
@@ -242,7 +239,7 @@ async fn meet<IO: AsyncRead + AsyncWrite + Unpin + Send>(
         () = slot.is_taken() => Err(DISPLACED),
     };
     match called {
-        Err(_) if pulse.is_spent() => door.report(address, SAID_TOO_MUCH),
+        Err(_) if pulse.is_spent() => door.report(address, "said too much before it showed a secret"),
         Err(what) => door.report(address, what),
         Ok((mut connection, (request, respond))) => match door.examine(&request) {
             Err((status, what)) => {
@@ -328,7 +325,7 @@ impl Door {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn report(&self, address: SocketAddr, what: &'static str) {
+    fn report(&self, address: SocketAddr, what: &'static str) {
         let is_first = self.reports().is_first(address, what, Instant::now());
         if is_first {
             (self.strangers)(address, what);

@@ -4,7 +4,6 @@
 //! they go to the socket from where they are, and come from it with one copy at most.
 
 mod connect;
-mod direct_door;
 mod end;
 mod handshakes;
 mod listen;
@@ -20,7 +19,6 @@ use std::thread;
 use tokio::runtime::{Builder, Runtime};
 
 pub use connect::{ConnectError, ConnectErrorKind, ConnectSecurity};
-pub(crate) use connect::{dial, hung_up, local, no_tls_there};
 pub(crate) use end::GrpcEnd;
 pub use listen::{ListenSecurity, Listener};
 
@@ -75,11 +73,7 @@ impl Wire {
         Ok(Self { runtime: Some(runtime), pool: PayloadPool::default() })
     }
 
-    pub(crate) fn pool(&self) -> &PayloadPool {
-        &self.pool
-    }
-
-    pub(crate) fn runtime(&self) -> io::Result<&Runtime> {
+    fn runtime(&self) -> io::Result<&Runtime> {
         self.runtime.as_ref().ok_or_else(|| io::Error::other("the wire has been taken down"))
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::status::GrpcStatus;
-use crate::link::{Closed, MAX_WAITING_BYTES, MAX_WAITING_FRAMES, Unsent};
+use crate::link::{Closed, MAX_WAITING_BYTES, MAX_WAITING_FRAMES};
 
 /// A frame for HTTP/2: its head, then its payload.
 pub(crate) type FrameBytes = Chain<Bytes, Bytes>;
@@ -44,6 +44,17 @@ struct Half {
     waiting_bytes: u64,
     /// Nothing may be sent after what waits.
     is_closed: bool,
+}
+
+/// Why a frame was not sent.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    Closed,
+    /// So much waits already.
+    Full {
+        frames: usize,
+        bytes: u64,
+    },
 }
 
 impl Outgoing {

@@ -114,11 +114,6 @@ impl WatchedStream {
         Ok(Self { tcp, pulse: pulse.clone(), ahead: None })
     }
 
-    /// Without anybody who watches.
-    pub(crate) fn into_tcp(self) -> TcpStream {
-        self.tcp
-    }
-
     /// For who reads in small pieces.
     pub(crate) fn reading_ahead(mut self) -> Self {
         self.ahead = Some(Ahead { memory: vec![0; UNKNOWN_AHEAD_BYTES], bytes: 0..0 });

@@ -12,13 +12,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::{Request, StatusCode};
 use prost::Message;
 
-use crate::{DEADLINE, Hall, NETWORKS, TIMEOUTS, Transport, inbox};
+use crate::{DEADLINE, Hall, TIMEOUTS, Transport, inbox};
 
 const LENIENT: Timeouts = TIMEOUTS;
 
 /// Why there is no link, by the kind of the error and by its text.
 fn refused(
-    transport: Transport,
     wire: &Wire,
     address: &str,
     security: ConnectSecurity,
@@ -26,7 +25,7 @@ fn refused(
 ) -> (ConnectErrorKind, String) {
     let start = Instant::now();
     let timeouts = Timeouts { handshake: Duration::from_secs(5), ..TIMEOUTS };
-    let error = transport.connect(wire, address, security, secret, timeouts, inbox().0).unwrap_err();
+    let error = wire.connect(address, security, secret, timeouts, inbox().0).unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(8));
     let text = error.to_string();
     assert!(text.contains(address), "{text}");
@@ -35,11 +34,11 @@ fn refused(
 
 #[test]
 fn a_wrong_secret_is_refused() {
-    for transport in NETWORKS {
+    for transport in [Transport::Plain, Transport::Tls] {
         let hall = Hall::open(transport, LENIENT);
         let wrong = Secret::generate().unwrap();
         for _ in 0..3 {
-            let (kind, _) = refused(transport, &hall.wire, &hall.address(), hall.security, &wrong);
+            let (kind, _) = refused(&hall.wire, &hall.address(), hall.security, &wrong);
             assert_eq!(kind, ConnectErrorKind::WrongSecret, "{transport:?}");
         }
         // It is told once.
@@ -52,28 +51,24 @@ fn a_wrong_secret_is_refused() {
 
 #[test]
 fn another_certificate_is_refused() {
-    for transport in [Transport::Tls, Transport::DirectTls] {
-        let hall = Hall::open(transport, LENIENT);
-        let other = ConnectSecurity::Tls(Fingerprint::from([1; 32]));
-        let (kind, text) = refused(transport, &hall.wire, &hall.address(), other, &hall.secret);
-        assert_eq!(kind, ConnectErrorKind::OtherCertificate, "{transport:?}");
-        assert!(text.contains("another run"), "{text}");
-        let reported = hall.strangers.recv_timeout(DEADLINE).unwrap();
-        assert!(reported.starts_with("did not accept the certificate"), "{transport:?}: {reported}");
-    }
+    let hall = Hall::open(Transport::Tls, LENIENT);
+    let other = ConnectSecurity::Tls(Fingerprint::from([1; 32]));
+    let (kind, text) = refused(&hall.wire, &hall.address(), other, &hall.secret);
+    assert_eq!(kind, ConnectErrorKind::OtherCertificate);
+    assert!(text.contains("another run"), "{text}");
+    let reported = hall.strangers.recv_timeout(DEADLINE).unwrap();
+    assert!(reported.starts_with("did not accept the certificate"), "{reported}");
 }
 
 #[test]
 fn both_must_agree_on_tls() {
-    for transports in [[Transport::Plain, Transport::Tls], [Transport::Direct, Transport::DirectTls]] {
-        let [plain, encrypted] = transports.map(|transport| Hall::open(transport, LENIENT));
-        for (hall, other) in [(&encrypted, &plain), (&plain, &encrypted)] {
-            let transport = other.transport;
-            let (kind, text) = refused(transport, &hall.wire, &hall.address(), other.security, &hall.secret);
-            assert!(matches!(kind, ConnectErrorKind::NotBonfire(_)), "{transport:?}: {text}");
-            let reported = hall.strangers.recv_timeout(DEADLINE).unwrap();
-            assert!(reported.starts_with("did not speak"), "{transport:?}: {reported}");
-        }
+    let encrypted = Hall::open(Transport::Tls, LENIENT);
+    let plain = Hall::open(Transport::Plain, LENIENT);
+    for (hall, security) in [(&encrypted, plain.security), (&plain, encrypted.security)] {
+        let (kind, text) = refused(&hall.wire, &hall.address(), security, &hall.secret);
+        assert!(matches!(kind, ConnectErrorKind::NotBonfire(_)), "{text}");
+        let reported = hall.strangers.recv_timeout(DEADLINE).unwrap();
+        assert!(reported.starts_with("did not speak"), "{reported}");
     }
 }
 
@@ -82,11 +77,9 @@ fn nobody_there_is_unreachable() {
     let wire = Wire::start().unwrap();
     let secret = Secret::generate().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    for transport in [Transport::Plain, Transport::Direct] {
-        for address in [&free[..], "no.such.host.invalid:1", "no port"] {
-            let (kind, text) = refused(transport, &wire, address, ConnectSecurity::Plain, &secret);
-            assert!(matches!(kind, ConnectErrorKind::Unreachable(_)), "{address}: {text}");
-        }
+    for address in [&free[..], "no.such.host.invalid:1", "no port"] {
+        let (kind, text) = refused(&wire, address, ConnectSecurity::Plain, &secret);
+        assert!(matches!(kind, ConnectErrorKind::Unreachable(_)), "{address}: {text}");
     }
 }
 
@@ -96,29 +89,20 @@ fn someone_who_never_answers_is_unreachable_in_time() {
     let address = mute.local_addr().unwrap().to_string();
     let wire = Wire::start().unwrap();
     let timeouts = Timeouts { handshake: Duration::from_millis(300), ..TIMEOUTS };
-    for transport in NETWORKS {
-        let pin = ConnectSecurity::Tls(Fingerprint::from([1; 32]));
-        let security = if transport.is_encrypted() { pin } else { ConnectSecurity::Plain };
+    for security in [ConnectSecurity::Plain, ConnectSecurity::Tls(Fingerprint::from([1; 32]))] {
         let secret = Secret::generate().unwrap();
-        let called = transport.connect(&wire, &address, security, &secret, timeouts, inbox().0);
-        let error = called.unwrap_err();
+        let error = wire.connect(&address, security, &secret, timeouts, inbox().0).unwrap_err();
         assert_eq!(error.to_string(), format!("cannot reach {address}: no answer within 0.3 s"));
     }
 }
 
 #[test]
 fn random_bytes_are_turned_away() {
-    for transport in NETWORKS {
+    for transport in [Transport::Plain, Transport::Tls] {
         let hall = Hall::open(transport, LENIENT);
         let mut stream = TcpStream::connect(hall.address()).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let mut bytes: Vec<u8> =
-            (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        match transport {
-            Transport::Direct => bytes[0] = b'B',
-            Transport::DirectTls => bytes[..8].copy_from_slice(b"BONFIRET"),
-            _ => {}
-        }
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         // The other side may hang up before it has all.
         let _ = stream.write_all(&bytes);
         let reported = hall.strangers.recv_timeout(DEADLINE).unwrap();
@@ -129,7 +113,7 @@ fn random_bytes_are_turned_away() {
 
 #[test]
 fn who_says_nothing_is_dropped() {
-    for transport in NETWORKS {
+    for transport in [Transport::Plain, Transport::Tls] {
         let timeouts = Timeouts { handshake: Duration::from_millis(300), ..TIMEOUTS };
         let hall = Hall::open(transport, timeouts);
         let mut stream = TcpStream::connect(hall.address()).unwrap();
@@ -143,7 +127,7 @@ fn who_says_nothing_is_dropped() {
 
 #[test]
 fn many_who_say_nothing_do_not_keep_others_out() {
-    for transport in NETWORKS {
+    for transport in [Transport::Plain, Transport::Tls] {
         // Nobody is dropped for being slow: there is room because the oldest give way.
         let timeouts = Timeouts { handshake: Duration::from_secs(600), ..TIMEOUTS };
         let hall = Hall::open(transport, timeouts);

@@ -7,7 +7,9 @@ use bonfire_wire::{Closed, Identity, ListenSecurity, Timeouts, Wire};
 use bytes::Bytes;
 
 use crate::proxy::Proxy;
-use crate::{DEADLINE, Hall, NETWORKS, TIMEOUTS, Transport, closed, inbox, next, piece};
+use crate::{DEADLINE, Hall, TIMEOUTS, Transport, closed, inbox, next, piece};
+
+const NETWORKS: [Transport; 2] = [Transport::Plain, Transport::Tls];
 
 #[test]
 fn a_peer_that_is_gone_shows_at_once() {
@@ -15,7 +17,7 @@ fn a_peer_that_is_gone_shows_at_once() {
         let hall = Hall::open(transport, TIMEOUTS);
         let elsewhere = Wire::start().unwrap();
         let ((to_a, from_b), (to_b, from_a)) = (inbox(), inbox());
-        let a = hall.connect(&elsewhere, &hall.address(), TIMEOUTS, to_a).unwrap();
+        let a = elsewhere.connect(&hall.address(), hall.security, &hall.secret, TIMEOUTS, to_a).unwrap();
         let (b, give) = hall.guests.recv_timeout(DEADLINE).unwrap();
         assert!(give.send(to_b).is_ok());
         a.send(piece(1, Bytes::new())).unwrap();
@@ -78,22 +80,20 @@ fn a_sink_that_computes_is_not_silent() {
 #[test]
 fn patience_with_a_peer_that_takes_nothing_ends() {
     let timeouts = Timeouts { patience: Duration::from_millis(300), ..TIMEOUTS };
-    for transport in NETWORKS {
-        let hall = Hall::open(transport, TIMEOUTS);
-        let (_open, gate) = channel::<()>();
-        let (to_a, from_b) = inbox();
-        let blocked = Box::new(move |_| {
-            let _ = gate.recv_timeout(DEADLINE);
-        });
-        let (a, b) = hall.link_by(&hall.address(), timeouts, to_a, blocked);
-        b.accept_payloads_up_to(1 << 20);
-        let payload = Bytes::from(vec![0; 1 << 20]);
-        for step in 0..64 {
-            a.send(piece(step, payload.clone())).unwrap();
-        }
-        assert_eq!(closed(&from_b), "took no frame for 0.3 s", "{transport:?}");
-        assert_eq!(a.send(piece(64, payload)), Err(Closed), "{transport:?}");
+    let hall = Hall::open(Transport::Plain, TIMEOUTS);
+    let (_open, gate) = channel::<()>();
+    let (to_a, from_b) = inbox();
+    let blocked = Box::new(move |_| {
+        let _ = gate.recv_timeout(DEADLINE);
+    });
+    let (a, b) = hall.link_by(&hall.address(), timeouts, to_a, blocked);
+    b.accept_payloads_up_to(1 << 20);
+    let payload = Bytes::from(vec![0; 1 << 20]);
+    for step in 0..64 {
+        a.send(piece(step, payload.clone())).unwrap();
     }
+    assert_eq!(closed(&from_b), "took no frame for 0.3 s");
+    assert_eq!(a.send(piece(64, payload)), Err(Closed));
 }
 
 /// Bytes that tell when they are dropped.

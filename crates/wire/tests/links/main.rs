@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bonfire_wire::proto::Piece;
 use bonfire_wire::{
-    Body, ConnectError, ConnectSecurity, Frame, Identity, Incoming, ListenSecurity, Listener, Outbox, Secret,
-    Sink, Timeouts, Wire, memory_link,
+    Body, ConnectSecurity, Frame, Identity, Incoming, ListenSecurity, Listener, Outbox, Secret, Sink,
+    Timeouts, Wire, memory_link,
 };
 use bytes::Bytes;
 
@@ -34,38 +34,9 @@ enum Transport {
     Memory,
     Plain,
     Tls,
-    Direct,
-    DirectTls,
 }
 
-const TRANSPORTS: [Transport; 5] =
-    [Transport::Memory, Transport::Plain, Transport::Tls, Transport::Direct, Transport::DirectTls];
-
-/// Those between processes.
-const NETWORKS: [Transport; 4] = [Transport::Plain, Transport::Tls, Transport::Direct, Transport::DirectTls];
-
-impl Transport {
-    fn is_encrypted(self) -> bool {
-        matches!(self, Self::Tls | Self::DirectTls)
-    }
-
-    fn connect(
-        self,
-        wire: &Wire,
-        address: &str,
-        security: ConnectSecurity,
-        secret: &Secret,
-        timeouts: Timeouts,
-        sink: Sink,
-    ) -> Result<Outbox, ConnectError> {
-        match self {
-            Self::Memory | Self::Plain | Self::Tls => wire.connect(address, security, secret, timeouts, sink),
-            Self::Direct | Self::DirectTls => {
-                wire.connect_directly(address, security, secret, timeouts, sink)
-            }
-        }
-    }
-}
+const TRANSPORTS: [Transport; 3] = [Transport::Memory, Transport::Plain, Transport::Tls];
 
 /// A link and both of its ends: `a` has called, `b` was called.
 struct Link {
@@ -78,7 +49,6 @@ struct Link {
 
 /// Where callers come in.
 struct Hall {
-    transport: Transport,
     wire: Wire,
     listener: Listener,
     secret: Secret,
@@ -89,13 +59,13 @@ struct Hall {
 
 impl Hall {
     fn open(transport: Transport, timeouts: Timeouts) -> Self {
-        let (listening, security) = match transport.is_encrypted() {
-            true => {
+        let (listening, security) = match transport {
+            Transport::Tls => {
                 let identity = Identity::generate().unwrap();
                 let fingerprint = identity.fingerprint();
                 (ListenSecurity::Tls(identity), ConnectSecurity::Tls(fingerprint))
             }
-            false => (ListenSecurity::Plain, ConnectSecurity::Plain),
+            _ => (ListenSecurity::Plain, ConnectSecurity::Plain),
         };
         let secret = Secret::generate().unwrap();
         let wire = Wire::start().unwrap();
@@ -109,18 +79,7 @@ impl Hall {
         };
         let turned_away = move |_, what: &str| drop(stranger.lock().unwrap().send(what.to_owned()));
         let listener = wire.listen("127.0.0.1:0", listening, &secret, timeouts, accept, turned_away).unwrap();
-        Self { transport, wire, listener, secret, security, guests, strangers }
-    }
-
-    /// A caller that has what it takes to come in.
-    fn connect(
-        &self,
-        wire: &Wire,
-        address: &str,
-        timeouts: Timeouts,
-        sink: Sink,
-    ) -> Result<Outbox, ConnectError> {
-        self.transport.connect(wire, address, self.security, &self.secret, timeouts, sink)
+        Self { wire, listener, secret, security, guests, strangers }
     }
 
     fn address(&self) -> String {
@@ -129,7 +88,7 @@ impl Hall {
 
     /// A new link, by way of any address that leads here.
     fn link_by(&self, address: &str, timeouts: Timeouts, a: Sink, b: Sink) -> (Outbox, Outbox) {
-        let called = self.connect(&self.wire, address, timeouts, a).unwrap();
+        let called = self.wire.connect(address, self.security, &self.secret, timeouts, a).unwrap();
         let (outbox, give) = self.guests.recv_timeout(DEADLINE).unwrap();
         assert!(give.send(b).is_ok());
         (called, outbox)

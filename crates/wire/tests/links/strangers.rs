@@ -12,7 +12,7 @@ use bonfire_wire::{Incoming, ListenSecurity, Outbox, Secret, Sink, Timeouts, pro
 use bytes::Bytes;
 
 use crate::door::message;
-use crate::{DEADLINE, Hall, NETWORKS, TIMEOUTS, Transport, closed, inbox, next, piece};
+use crate::{DEADLINE, Hall, TIMEOUTS, Transport, closed, inbox, next, piece};
 
 const TOO_MUCH: &str = "said too much before it showed a secret";
 
@@ -148,19 +148,14 @@ fn many_small_frames_for_a_busy_sink_are_no_attack() {
 
 #[test]
 fn who_speaks_too_slowly_is_dropped() {
-    for transport in NETWORKS {
+    for transport in [Transport::Plain, Transport::Tls] {
         let timeouts = Timeouts { handshake: Duration::from_millis(500), ..TIMEOUTS };
         let hall = Hall::open(transport, timeouts);
         let mut stream = TcpStream::connect(hall.address()).unwrap();
         let begun = Instant::now();
         // The beginning of a greeting of TLS, or of HTTP/2, by the byte.
         let tls = [&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3][..], &[5; 200]].concat();
-        let text = match transport {
-            Transport::Tls => &tls[..],
-            Transport::DirectTls => &[&b"BONFIRET"[..], &tls].concat(),
-            Transport::Direct => b"BONFIREP0123456789",
-            _ => PREFACE,
-        };
+        let text = if transport == Transport::Tls { &tls[..] } else { PREFACE };
         for byte in text.iter().cycle() {
             if stream.write_all(&[*byte]).is_err() {
                 break;
@@ -237,62 +232,6 @@ fn no_conversation_takes_the_listener_down() {
     );
     let (to_a, from_b) = inbox();
     let a = wire.connect(&address.to_string(), hall.security, &secret, TIMEOUTS, to_a).unwrap();
-    a.send(piece(1, Bytes::new())).unwrap();
-    a.close();
-    closed(&from_b);
-}
-
-/// What a peer with a direct link might say, with something wrong in it.
-fn direct_conversation(chance: &mut Chance) -> Vec<u8> {
-    let mut parts = vec![b"BONFIREP".to_vec(), vec![0; 16]];
-    for step in 0..1 + chance.below(4) {
-        let len = chance.below(300);
-        let whole = proto::Frame {
-            body: Some(piece(step as u32, Bytes::new()).body),
-            payload: chance.bytes(len).into(),
-        };
-        parts.push(message(&whole).to_vec());
-        parts.push(chance.pick(&[&[][..], &[2, 0, 0, 0, 0], &[3, 0, 0, 0, 2, 65, 66]]).to_vec());
-    }
-    let place = chance.below(parts.len());
-    parts[place] = chance.spoil(&parts[place]);
-    parts.concat()
-}
-
-#[test]
-fn no_direct_conversation_takes_the_listener_down() {
-    let hall = Hall::open(Transport::Direct, TIMEOUTS);
-    let secret = Secret::from([0; 16]);
-    let frames = Arc::new(AtomicU64::new(0));
-    let heard = Arc::clone(&frames);
-    let accept = move |_, _: Outbox| {
-        let heard = Arc::clone(&heard);
-        let sink: Sink = Box::new(move |incoming| {
-            heard.fetch_add(u64::from(matches!(incoming, Incoming::Frame(_))), Ordering::Relaxed);
-        });
-        sink
-    };
-    let timeouts =
-        Timeouts { handshake: Duration::from_millis(500), silence: Duration::from_millis(500), ..TIMEOUTS };
-    let wire = &hall.wire;
-    let listener =
-        wire.listen("127.0.0.1:0", ListenSecurity::Plain, &secret, timeouts, accept, |_, _| {}).unwrap();
-    let address = listener.local_addr();
-    Trial { name: "direct conversations", cases: 1_000 }.run(
-        |chance| (direct_conversation(chance), usize::MAX),
-        |bytes| {
-            let mut stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(DEADLINE)).unwrap();
-            let before = frames.load(Ordering::Relaxed);
-            let _ = stream.write_all(&bytes);
-            let _ = stream.shutdown(Shutdown::Write);
-            // A reset is an end, too.
-            let _ = stream.read_to_end(&mut Vec::new());
-            frames.load(Ordering::Relaxed) > before
-        },
-    );
-    let (to_a, from_b) = inbox();
-    let a = wire.connect_directly(&address.to_string(), hall.security, &secret, TIMEOUTS, to_a).unwrap();
     a.send(piece(1, Bytes::new())).unwrap();
     a.close();
     closed(&from_b);
