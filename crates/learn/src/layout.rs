@@ -176,6 +176,12 @@ impl Layout {
         self.dense(name, &[len], MemoryOrder::plain(&[len]), init)
     }
 
+    /// Adds a matrix of parameters.
+    pub fn matrix(&mut self, name: String, rows: usize, columns: usize, init: Init) -> Slot {
+        let shape = [rows, columns];
+        self.dense(name, &shape, MemoryOrder::plain(&shape), init)
+    }
+
     /// Adds a row of statistics.
     pub fn buffer(&mut self, name: String, len: usize, init: Init) -> Slot {
         self.buffer_in_order(name, len, MemoryOrder::plain(&[len]), init)

@@ -89,6 +89,9 @@ enum Rounding {
     /// The largest hundredth
     #[value(name = "top_k")]
     TopK,
+    /// Matrices as two factors of rank 2
+    #[value(name = "powersgd")]
+    PowerSgd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -137,6 +140,7 @@ fn run_exchange(args: &ExchangeArgs) -> Result<()> {
         Rounding::Int8 => Compression::Int8,
         Rounding::Lossless => Compression::Lossless,
         Rounding::TopK => Compression::TopK(0.01),
+        Rounding::PowerSgd => Compression::PowerSgd(2),
     };
     let workers = args.workers.unwrap_or(2);
     let member = || {

@@ -30,6 +30,7 @@ fn every_way_of_a_run_file_can_be_measured() {
         "--servers 1",
         "--compression lossless",
         "--compression top_k --tls",
+        "--compression powersgd --tls",
         "--servers 2 --compression int8",
     ] {
         let line = format!("bench exchange --workers 2 --bytes 400000 --seconds 0.05 --json {way}");

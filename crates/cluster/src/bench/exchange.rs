@@ -19,11 +19,13 @@ use bonfire_wire::{
     Closed, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Timeouts, Wire, proto,
 };
 use bytes::Bytes;
+use rayon::ThreadPoolBuilder;
 use serde::{Deserialize, Serialize};
 
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::network::{Grpc, Network};
 use bonfire_exchange::codec::Coding;
+use bonfire_exchange::gradient_sums::GradientSums;
 use bonfire_exchange::owners::parts;
 use bonfire_exchange::sharded::{Early, Gather, Peers, ShardedSums};
 use bonfire_run::run_file::Compression;
@@ -102,6 +104,11 @@ pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<Exch
     ensure!(task.seconds > 0.0 && task.seconds.is_finite(), "--seconds must be above 0");
     ensure!(task.servers == 0 || task.via == Via::Sharded, "--servers is for --via sharded");
     ensure!(task.servers <= task.workers, "--servers must be at most --workers");
+    let is_by_factors = matches!(task.compression, Compression::PowerSgd(_));
+    ensure!(
+        !is_by_factors || (task.via == Via::Sharded && task.servers == 0),
+        "--compression powersgd is for --via sharded without --servers"
+    );
     let processes = task.workers + task.servers + usize::from(task.via == Via::Server);
     let secret = Secret::generate()?.reveal();
     let mut children = Children(Vec::new());
@@ -353,8 +360,9 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
         step: 0,
     };
     let layout = layout(bytes);
-    let mut sums = ShardedSums::new(&layout, Coding::of(compression));
+    let mut sums = GradientSums::new(&layout, compression, 0);
     sums.share_out(&parts(workers, servers));
+    let pool = ThreadPoolBuilder::new().num_threads(1).build()?;
     let mut gradient = Gradient::new(&layout);
     fill(&mut gradient);
     let mut turns = |peers: &mut Peers<'_, Broken>, count: usize| {
@@ -363,7 +371,8 @@ fn among(party: &mut Party, peers: &[Peer], links: &mut Vec<Outbox>) -> Result<f
             (peers.round, peers.step) = (peers.round + 1, 0);
             gradient.weight = 1.0;
             // The sums grow out of bounds, which costs nothing.
-            sums.sum(peers, &mut gradient, false)?;
+            sums.begin(peers, false);
+            sums.complete(peers, &mut gradient, false, &pool)?;
         }
         Ok::<f64, Broken>(started.elapsed().as_secs_f64() / count as f64)
     };
@@ -403,9 +412,19 @@ fn fill(gradient: &mut Gradient) {
     }
 }
 
+/// Matrices as large as the largest of `resnet18`, and a rest.
 fn layout(bytes: usize) -> Layout {
-    let mut layout = Layout::default();
-    layout.vector("gradient".into(), bytes / 4, Init::Constant(0.0));
+    const ROWS: usize = 4608;
+    const COLUMNS: usize = 512;
+    let (mut layout, mut left) = (Layout::default(), bytes / 4);
+    while left >= COLUMNS {
+        let rows = (left / COLUMNS).min(ROWS);
+        layout.matrix(format!("matrix {left}"), rows, COLUMNS, Init::Constant(0.0));
+        left -= rows * COLUMNS;
+    }
+    if left > 0 {
+        layout.vector("rest".into(), left, Init::Constant(0.0));
+    }
     layout
 }
 
@@ -433,6 +452,9 @@ mod tests {
         check(Task { servers: 3, ..task }, "--servers");
         check(Task { servers: 1, via: Via::Server, ..task }, "--servers");
         check(Task { seconds: f64::NAN, ..task }, "--seconds");
+        let by_factors = Task { compression: Compression::PowerSgd(2), ..task };
+        check(Task { servers: 1, ..by_factors }, "powersgd");
+        check(Task { via: Via::Server, ..by_factors }, "powersgd");
         check(task, "started");
     }
 }
