@@ -81,8 +81,8 @@ pub(super) fn round(host: &HostFigures, manner: &Manner, random: &mut Random) ->
     stages
 }
 
-/// A step that looks after the exchange whenever some of its work is done: from where on a gradient may leave, and after
-/// which part.
+/// A step that looks after the exchange whenever some of its work is done: from where on a gradient may leave, and
+/// after which part.
 fn by_layers(stages: &mut Vec<Stage>, step: Work, settled: impl Iterator<Item = (usize, f64)>) {
     let mut done = 0.0;
     for (settled_from, part) in settled {

@@ -165,7 +165,7 @@ fn fewer_bytes_and_rarer_exchanges_take_less() {
     assert!(of(Compression::None, 5) < none / 2.0);
     let ahead = Candidate { local_steps: 5, delay: 4, ..candidate(Arch::Allreduce, 4) };
     let hidden = scene.forecast(&pool, &ahead).seconds;
-    assert!(hidden < of(Compression::None, 5) * 0.8, "{hidden}");
+    assert!(hidden < of(Compression::None, 5) * 0.9, "{hidden}");
     assert!(of(Compression::PowerSgd(2), 1) < int8);
 }
 

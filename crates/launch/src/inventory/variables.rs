@@ -6,8 +6,8 @@ use bonfire_yaml::YamlPlace;
 
 use super::error::InventoryError;
 
-/// The variables that tell how to reach a host and what it is; all others are not kept. Of two names for the same, the later one in
-/// this list counts more, as with Ansible.
+/// The variables that tell how to reach a host and what it is; all others are not kept. Of two names for the same, the
+/// later one in this list counts more, as with Ansible.
 pub(super) const KNOWN: &[&str] = &[
     "ansible_connection",
     "ansible_group_priority",
