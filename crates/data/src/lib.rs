@@ -233,8 +233,8 @@ impl Samples {
         }
     }
 
-    /// What is wrong with a file of which a sample was wanted, if anything is: samples that lie in files of their own are
-    /// read while a run goes on.
+    /// What is wrong with a file of which a sample was wanted, if anything is: samples that lie in files of their own
+    /// are read while a run goes on.
     pub fn failure(&self) -> Option<&Error> {
         match self {
             Self::Images(images) => images.failure(),
