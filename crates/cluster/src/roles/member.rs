@@ -138,8 +138,8 @@ struct Formed {
     servers: Vec<Outbox>,
     /// Whether the head wants to know what an exchange of nothing takes.
     is_measured: bool,
-    /// How large the share of each member is beside the others', where that is not as large for all: of the samples of a
-    /// round, or of its steps.
+    /// How large the share of each member is beside the others', where that is not as large for all: of the samples of
+    /// a round, or of its steps.
     shares: Option<Vec<u32>>,
 }
 
