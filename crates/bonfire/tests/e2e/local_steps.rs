@@ -134,7 +134,7 @@ fn a_server_that_died_ends_with_the_same_bits() {
     let more = "epochs=8\n checkpoint_every=5 rounds\n outer={momentum: 0.3}\n optimizer={sgd: {lr: 0.05}}";
     let settings = format!("{SERVER}{APART} {more}\n");
     let whole = burn(&dir, "whole", 3, &settings);
-    let resumed = killed_and_resumed(&dir, &settings, "epoch  2/8");
+    let resumed = killed_and_resumed(&dir, &settings, "epoch 2/8");
     assert!(resumed.parameters() == whole.parameters(), "the same bits");
 }
 
