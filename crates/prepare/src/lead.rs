@@ -30,6 +30,7 @@ const RESULT: &str = "prepared";
 const LOG: &str = "events.jsonl";
 
 pub(crate) fn run(args: &LeadArgs, runtime: &Runtime) -> Result<()> {
+    args.what.check()?;
     fs::create_dir_all(&args.folder).with_context(|| args.folder.display().to_string())?;
     let mut log = File::create(args.folder.join(LOG))?;
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

@@ -73,6 +73,16 @@ pub(crate) fn run(args: &SubmitArgs, runtime: &Runtime) -> Result<()> {
 }
 
 impl WhatArgs {
+    /// Refuses what can be seen to be wrong before anybody works.
+    pub(crate) fn check(&self) -> Result<(), bonfire_data::Error> {
+        self.rules.check()?;
+        for path in &self.inputs {
+            let unread = |source| bonfire_data::Error::Io { path: path.clone(), source };
+            std::fs::metadata(path).map_err(unread)?;
+        }
+        Ok(())
+    }
+
     /// Prepares, and tells of it.
     pub(crate) fn prepare(
         &self,

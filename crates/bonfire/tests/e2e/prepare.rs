@@ -156,7 +156,7 @@ fn filters_around_sort_give_the_same_bytes() {
 }
 
 /// So many reviews that there is time to do something to whoever prepares them, different in every copy.
-pub(crate) fn many(dir: &Dir, name: &str) {
+fn many(dir: &Dir, name: &str) {
     raw(dir, "one.json", 3000);
     let one = fs::read_to_string(dir.path("one.json")).expect("reviews");
     let copies = (0..40u8).map(|i| {

@@ -82,7 +82,11 @@ fn conclude(out: &Path, live: &LiveRun, end: &ProcessEnd) -> Result<()> {
     let (host, folder) = (live.run.head_name(), &live.run.record.out);
     match end.code {
         Some(0) => {}
-        Some(code) if code == i32::from(WRONG_INPUT) => bail!("{} on {host}", end.why()),
+        Some(code) if code == i32::from(WRONG_INPUT) => {
+            // Its logs say no more.
+            let _ = fs::remove_dir_all(folder);
+            bail!("{} on {host}", end.why())
+        }
         _ => {
             let logs = folder.join("logs");
             return Err(Failed(format!("{} on {host}; see {}", end.why(), logs.display())).into());
@@ -112,7 +116,8 @@ fn find_program() -> Result<PathBuf> {
     found.with_context(|| {
         format!(
             "{PROGRAM} is neither beside this program nor in the PATH: hosts prepare by a program of its own. To make \
-             it, in the sources: cargo build --release --manifest-path crates/prepare/Cargo.toml"
+             it, in the sources: cargo build --release --manifest-path crates/prepare/Cargo.toml \
+             --target-dir target"
         )
     })
 }
@@ -133,7 +138,6 @@ fn head_arguments(preparation: &Preparation, program: &Shipment) -> Result<Vec<S
     if *is_strict {
         words.push("--strict".to_owned());
     }
-    words.push("--".to_owned());
     for input in inputs {
         let input = std::path::absolute(input).with_context(|| input.display().to_string())?;
         let input = input.to_str().with_context(|| format!("{}: not UTF-8", input.display()))?;
