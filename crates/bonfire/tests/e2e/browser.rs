@@ -131,7 +131,8 @@ fn a_report_of_many_nodes_has_them_all() {
         let _ =
             writeln!(lines, "{}", json!({"at_s": at_s, "event": "nodes", "round": round, "nodes": nodes}));
         let samples = each(&|node| {
-            json!({"node": node, "name": format!("pi{node}"), "phases": {"forward": 0.05, "backward": 0.1, "wait": 0.08},
+            json!({"node": node, "name": format!("pi{node}"),
+                "phases": {"forward": 0.05, "backward": 0.1, "wait": 0.08},
                 "machine": {"cores": 3.5, "busy": 0.9, "rss_mb": 100.0 + node as f64, "celsius": 61.0}})
         });
         let sampled =

@@ -32,7 +32,9 @@ fn hosts_prepare_what_one_machine_prepares() {
     dir.bonfire("prepare raw.json --words 500 -o here").succeed();
     // Every host has a /tmp of its own.
     let copies: Vec<PathBuf> = (1..=4).map(|number| bed.lab.place(number, "tmp").join("raw.json")).collect();
-    copies.iter().for_each(|copy| drop(fs::copy(dir.path("raw.json"), copy).expect("a copy")));
+    for copy in copies.iter() {
+        fs::copy(dir.path("raw.json"), copy).expect("a copy");
+    }
     let there = with_program(bed.bonfire("prepare /tmp/raw.json --words 500 -o there")).succeed();
     assert!(there.stderr.contains("duplicates"), "{}", there.stderr);
     assert!(content(&dir.path("there")) == content(&dir.path("here")));

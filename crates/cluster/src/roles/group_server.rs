@@ -37,7 +37,7 @@ pub(crate) fn sum(
         match server.serve(connections) {
             // The head will name the members anew.
             Ok(()) | Err(Break::Halted(_) | Break::Neighbour(_) | Break::Parted) => {}
-            Err(Break::Named(group)) => server.group = Some(group),
+            Err(Break::Named(group)) => server.group = Some(*group),
             Err(Break::Over(next)) => return Ok(next),
             Err(Break::Failed(error)) => return Err(error),
         }
@@ -135,7 +135,7 @@ impl GroupServer {
 /// Other members end what goes on.
 fn named(heard: Heard) -> Result<(), Break> {
     match heard {
-        Heard::Group(group) => Err(Break::Named(group)),
+        Heard::Group(group) => Err(Break::Named(Box::new(group))),
         _ => Ok(()),
     }
 }

@@ -85,7 +85,7 @@ pub(super) enum Break {
     /// Another member was told to leave, and so all stop.
     Parted,
     /// The members were named anew while a server was at work.
-    Named(proto::Group),
+    Named(Box<proto::Group>),
     Failed(anyhow::Error),
 }
 

@@ -1,12 +1,12 @@
 //! A relay: a parameter server to its workers, a worker to its own parent.
 
+mod parent_order;
 mod sum;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bonfire_data::Cut;
 use bonfire_learn::Layout;
 use bonfire_report::Phases;
 use bonfire_strategy::{Relay, Unit, relay};
@@ -27,6 +27,7 @@ use bonfire_exchange::state;
 use bonfire_exchange::updates::{Updates, is_sum, step};
 use bonfire_run::replica::Replica;
 use bonfire_run::run_file::Settings;
+use parent_order::ParentOrder;
 use sum::{Pushed, Sum};
 
 /// Relays between the head and some workers until the head has something else to do for this node.
@@ -100,18 +101,6 @@ struct Relaying {
     pushes: BTreeMap<Answer, Pushed>,
     task: ParentOrder,
     sum: Sum,
-}
-
-/// What the parent has ordered.
-#[derive(Default)]
-struct ParentOrder {
-    number: u64,
-    is_open: bool,
-    units: usize,
-    /// Who works for it, under which order, and on how many units.
-    answers: BTreeMap<Answer, usize>,
-    /// Which parts units are that were dealt out unequally.
-    cuts: BTreeMap<Unit, Cut>,
 }
 
 struct RelayWorker {
@@ -275,7 +264,11 @@ impl Relaying {
         let is_answer = self.task.answers.contains_key(&answer);
         let is_whole = !is_answer || self.collector.check(answer, push.weight).is_ok();
         let units: Vec<Unit> = push.units.iter().map(from_proto).collect();
-        let most = if is_answer { self.most_in(&units) } else { u64::MAX };
+        let most = if is_answer {
+            self.task.most_batches_in(&units).saturating_mul(self.batch_size) as u64
+        } else {
+            u64::MAX
+        };
         if !is_whole || units.is_empty() || wrong_push(push, most).is_some() {
             return self.turn_away(worker);
         }
@@ -295,12 +288,6 @@ impl Relaying {
         }
         let actions = self.strategy.on(relay::Event::Pushed { worker, order: push.order, units });
         self.act(actions)
-    }
-
-    /// No more samples can be in these units: of several that were put together and dealt out again, all.
-    fn most_in(&self, units: &[Unit]) -> u64 {
-        let batches = |unit| self.task.cuts.get(unit).map_or(1, |cut| cut.shares.len());
-        self.batch_size.saturating_mul(units.iter().map(batches).sum()) as u64
     }
 
     /// Those of some answers that are more than nothing, as far as is known.

@@ -1,7 +1,7 @@
 //! Reads shares of the input and maps their chunks to lines.
 //!
-//! Which shares these are is a table, a row a share: Ballista gives each task some partitions of a table, which it could
-//! not do with an operator that it does not know.
+//! Which shares these are is a table, a row a share: Ballista gives each task some partitions of a table, which it
+//! could not do with an operator that it does not know.
 
 use std::fmt;
 use std::sync::Arc;

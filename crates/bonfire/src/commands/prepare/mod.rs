@@ -23,8 +23,8 @@ use rule_args::{NumberArgs, ReadArgs, SplitArgs};
 ///
 /// Reads JSON lines and CSV, plain or packed by gzip or zstd: Amazon's and Yelp's reviews as they are, others by --text
 /// and --label. Texts are cleaned, equal ones made one, split into parts by their hash, and their words numbered. What
-/// was killed goes on when it is started again. With -i or -H the hosts of an inventory do it, which have the files under
-/// the same path.
+/// was killed goes on when it is started again. With -i or -H the hosts of an inventory do it, which have the files
+/// under the same path.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
