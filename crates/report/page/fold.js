@@ -19,6 +19,7 @@ class Run {
     this.log = [];
     this.nodes = new Map(); // By name.
     this.strips = new Map(); // By name of a worker or machine: [at, seconds, phases].
+    this.wh = new Map(); // Spent so far, by name of a machine.
     this.machines = new Map(); // By name: [at, cores, busy, rss, in, out, celsius, throttled, watts].
     this.target = null;
     this.ended = false;
@@ -105,6 +106,8 @@ class Run {
     for (const [name, phases, machine] of lines) {
       if (phases.length) list(this.strips, name).push([at, seconds, phases]);
       if (machine) list(this.machines, name).push([at, ...machine]);
+      const watts = machine && machine[7];
+      if (watts != null) this.wh.set(name, (this.wh.get(name) || 0) + watts * seconds / 3600);
     }
   }
 

@@ -70,7 +70,7 @@ function tiles(run) {
     tile('time', duration(run.last)),
     now && tile('rounds', count(summary ? summary.rounds : now.round), started && `of ${count(started.rounds)}`),
     summary && summary.peak_rss_mb && tile('memory', bytes(summary.peak_rss_mb * 1e6), 'at its peak'),
-    summary && summary.wh && tile('energy', `${summary.wh < 0.1 ? (summary.wh * 1000).toFixed(1) + ' m' : summary.wh.toFixed(2) + ' '}Wh`, summary.energy),
+    summary && summary.wh && tile('energy', wattHours(summary.wh), summary.energy),
   ];
   return el('dl', { class: 'tiles' }, ...all.filter(Boolean));
 }
@@ -89,6 +89,7 @@ function nodesTable(run) {
     has(3) && ['memory', (n, m) => (m[3] == null ? '–' : bytes(m[3] * 1e6))],
     has(6) && ['°C', (n, m) => (m[6] == null ? '–' : m[6].toFixed(0) + (m[7] ? ' slowed' : ''))],
     has(8) && ['W', (n, m) => (m[8] == null ? '–' : m[8].toFixed(1))],
+    has(8) && ['energy', (n) => (run.wh.has(n.name) ? wattHours(run.wh.get(n.name)) : '–')],
     ['late', (n) => (n.late ? count(n.late) : '–')],
     ['heard', (n) => (n.lost ? 'lost' : n.heard == null ? '–' : !goesOn(run) ? clock(n.heard) : `${duration(Math.max(0, run.last - n.heard))} ago`)],
   ].filter(Boolean);

@@ -18,6 +18,8 @@ function bytes(x) {
   return `${i && x < 9.95 ? x.toFixed(1) : Math.round(x)} ${units[i]}`;
 }
 
+const wattHours = (wh) => (wh < 0.1 ? `${(wh * 1000).toFixed(1)} mWh` : `${wh.toFixed(2)} Wh`);
+
 function duration(s) {
   if (s == null || !isFinite(s)) return '–';
   if (s < 60) return `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
