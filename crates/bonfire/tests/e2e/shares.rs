@@ -82,8 +82,8 @@ fn shares_that_make_no_sense_are_refused() {
     );
     check(&format!("{FLAT}\n dynamic=-3"), "dynamic=-3: must be -1 (off), 0 (once) or a number of epochs");
     check(
-        &format!("{GROUP}\n local_steps=4\n shares=auto"),
-        "shares=auto: cannot be unequal with local_steps",
+        &format!("{FLAT}\n local_steps=4\n shares=auto"),
+        "shares=auto: cannot be unequal with local_steps under a server",
     );
 }
 
