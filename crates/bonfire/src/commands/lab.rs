@@ -72,8 +72,8 @@ struct UpArgs {
     /// How long everything that a host sends is under way, such as 5ms, or a list [default: none]
     #[arg(long, value_delimiter = ',')]
     delay: Vec<Delay>,
-    /// What each host is: x86_64, aarch64 or armv7, or a list; its programs of Bonfire run under qemu where this
-    /// machine is another [default: what this machine is]
+    /// What each host is: x86_64, aarch64 or armv7, or a list; programs for another kind than this machine run under
+    /// qemu [default: what this machine is]
     #[arg(long, value_delimiter = ',')]
     arch: Vec<HostArch>,
     /// A list of hosts in YAML, with `cpu`, `rate`, `delay` and `arch` of each

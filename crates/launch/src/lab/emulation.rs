@@ -188,11 +188,9 @@ mod tests {
         let (qemu, libraries) = (PathBuf::from("/usr/bin/qemu-arm"), "/usr/arm-linux-gnueabihf");
         let [name, line, ..] = Emulator { arch: HostArch::Armv7, qemu, libraries }.entry("desk");
         assert_eq!(name, "bonfire-lab-desk-armv7");
-        let expect = [
-            r":bonfire-lab-desk-armv7:M::\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x28\x00:",
-            r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:/usr/bin/qemu-arm:F",
-        ];
-        assert_eq!(line, expect.concat());
+        let head = r"\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x28\x00";
+        let mask = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff";
+        assert_eq!(line, format!(":bonfire-lab-desk-armv7:M::{head}:{mask}:/usr/bin/qemu-arm:F"));
         // The kernel takes lines of fewer than 1,920 bytes, and masks as long as the head.
         let parts: Vec<&str> = line.split(':').collect();
         assert_eq!(parts[4].matches(r"\x").count() + 3, 20);
