@@ -50,11 +50,7 @@ impl RemoteRun {
         out: Option<PathBuf>,
         known: &[Host],
     ) -> Result<Self, LaunchError> {
-        let fleet = Fleet::of(vec![host.clone()], PATIENCE)?;
-        let remote = &fleet.hosts[0].remote;
-        let said = remote.log_in().and_then(|()| remote.ask(READ, &[], TIME));
-        let said = said.map_err(|trouble| LaunchError::Failed(format!("{}: {trouble}", host.name)))?;
-        let mut record = choose(notes(&said), run).map_err(|error| error.on_host(&host.name))?;
+        let mut record = choose(notes(&said_by(host)?), run).map_err(|error| error.on_host(&host.name))?;
         let out = out.unwrap_or_else(|| PathBuf::from("runs").join(&record.id));
         record.out = std::path::absolute(&out).map_err(|error| LaunchError::Unfit(error.to_string()))?;
         if fs::read_dir(&record.out).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -67,6 +63,14 @@ impl RemoteRun {
         run.save()?;
         Ok(run)
     }
+}
+
+/// What a host has noted. Its login ends here: the run's own logins take its place.
+fn said_by(host: &Host) -> Result<String, LaunchError> {
+    let fleet = Fleet::of(vec![host.clone()], PATIENCE)?;
+    let remote = &fleet.hosts[0].remote;
+    let said = remote.log_in().and_then(|()| remote.ask(READ, &[], TIME));
+    said.map_err(|trouble| LaunchError::Failed(format!("{}: {trouble}", host.name)))
 }
 
 /// The runs that a host has noted. What another version has noted and this one cannot read is passed over.
