@@ -105,8 +105,13 @@ fn options() -> DecoderOptions {
     DecoderOptions::default().set_max_width(SIDE_LIMIT).set_max_height(SIDE_LIMIT)
 }
 
+/// What a decoder says of a broken file, without the empty lines that it may end with.
+fn not_whole(kind: &str, error: &dyn std::fmt::Debug) -> String {
+    format!("is not a whole {kind}: {}", format!("{error:?}").trim_end())
+}
+
 fn png(bytes: &[u8]) -> std::result::Result<Picture, String> {
-    let broken = |error: &dyn std::fmt::Debug| format!("is not a whole PNG: {error:?}");
+    let broken = |error: &dyn std::fmt::Debug| not_whole("PNG", error);
     let mut decoder =
         PngDecoder::new_with_options(ZCursor::new(bytes), options().png_set_strip_to_8bit(true));
     let raw = decoder.decode_raw().map_err(|error| broken(&error))?;
@@ -116,7 +121,7 @@ fn png(bytes: &[u8]) -> std::result::Result<Picture, String> {
 }
 
 fn jpeg(bytes: &[u8]) -> std::result::Result<Picture, String> {
-    let broken = |error: &dyn std::fmt::Debug| format!("is not a whole JPEG: {error:?}");
+    let broken = |error: &dyn std::fmt::Debug| not_whole("JPEG", error);
     let options = options().set_strict_mode(true).jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(|error| broken(&error))?;
