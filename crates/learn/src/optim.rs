@@ -1,5 +1,8 @@
 //! Optimisers: gradients of all workers in, parameters changed, in one pass over memory.
 
+#[cfg(test)]
+mod tests;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
