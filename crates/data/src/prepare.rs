@@ -10,6 +10,7 @@
 
 mod clean;
 mod collected;
+mod eight;
 mod encode;
 mod feed;
 pub mod filter;

@@ -1,6 +1,7 @@
 //! A text as its words: letters and apostrophes in lower case, between single spaces, without stop words.
 
-use super::stop::StopWords;
+use super::eight::{self, HIGHS};
+use super::stop::{SHORT, StopWords};
 use serde::{Deserialize, Serialize};
 
 /// What becomes of a character that is no letter of `a-z` or `A-Z`, no apostrophe and no space.
@@ -17,27 +18,23 @@ pub enum Other {
 /// Cleans texts.
 #[derive(Clone, Debug)]
 pub struct Cleaner {
-    /// For every byte what it becomes; 0 is nothing. A character of several bytes is `Other` in each of them, which
-    /// comes to the same as once: spaces in a row are one.
-    table: [u8; 256],
+    /// A character of several bytes is `other` in each of them, which comes to the same as once: spaces in a row are
+    /// one.
+    other: Other,
     stop: StopWords,
 }
 
+/// What is written beyond a text while it is cleaned.
+const ROOM: usize = 8;
+
 impl Cleaner {
     pub fn new(other: Other, stop: StopWords) -> Self {
-        let other = match other {
-            Other::Delete => 0,
-            Other::Space => b' ',
-        };
-        let mut table = [other; 256];
-        for letter in b'a'..=b'z' {
-            table[usize::from(letter)] = letter;
-            table[usize::from(letter.to_ascii_uppercase())] = letter;
-        }
-        for kept in [b'\'', b' '] {
-            table[usize::from(kept)] = kept;
-        }
-        Self { table, stop }
+        Self { other, stop }
+    }
+
+    /// Whether a byte that is no letter and no apostrophe ends a word.
+    fn parts_words(&self, byte: u8) -> bool {
+        byte == b' ' || self.other == Other::Space
     }
 
     /// Appends the words of a text to `out`, and says whether there are any.
@@ -50,7 +47,7 @@ impl Cleaner {
     /// Begins a text that comes in pieces, and is appended to `out`.
     pub(crate) fn begin<'a>(&'a self, out: &'a mut Vec<u8>) -> Wash<'a> {
         let start = out.len();
-        Wash { cleaner: self, out, start, word: start }
+        Wash { cleaner: self, out, start, word: start, key: 0 }
     }
 }
 
@@ -62,35 +59,48 @@ pub(crate) struct Wash<'a> {
     start: usize,
     /// Where the word begins that may go on.
     word: usize,
+    /// Its first letters as a number. Read back from `out`, they would have to be waited for.
+    key: u128,
 }
 
 impl Wash<'_> {
-    /// More of the text.
+    /// More of the text. Letters are taken eight at a time, up to the first that is none: how long words are cannot be
+    /// foreseen, so that a loop over their letters would be left at the wrong place again and again.
     pub(crate) fn add(&mut self, piece: &[u8]) {
-        let mut end = self.out.len();
-        let mut word = self.word;
-        self.out.resize(end + piece.len(), 0);
+        let (mut end, mut word, mut key) = (self.out.len(), self.word, self.key);
+        self.out.resize(end + piece.len() + ROOM, 0);
         let out = self.out.as_mut_slice();
-        for &byte in piece {
-            let kept = self.cleaner.table[usize::from(byte)];
-            if kept == b' ' {
-                end = end_word(&self.cleaner.stop, out, word, end);
-                word = end;
-            } else {
-                out[end] = kept;
-                end += usize::from(kept != 0);
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let (letters, kept) = eight::letters(eight::load(rest));
+            out[end..end + 8].copy_from_slice(&letters.to_le_bytes());
+            let others = !kept & HIGHS;
+            let (count, length) = (eight::before(others), end - word);
+            if length < SHORT {
+                key |= u128::from(letters & eight::mask_before(others)) << (8 * length);
+            }
+            end += count;
+            if count == 8 {
+                rest = &rest[8..];
+                continue;
+            }
+            let Some(&other) = rest.get(count) else { break };
+            rest = &rest[count + 1..];
+            if self.cleaner.parts_words(other) {
+                end = end_word(&self.cleaner.stop, out, key, word, end);
+                (word, key) = (end, 0);
             }
         }
         self.out.truncate(end);
-        self.word = word;
+        (self.word, self.key) = (word, key);
     }
 
     /// After the last piece: whether there are any words.
     pub(crate) fn end(self) -> bool {
-        let Self { cleaner, out, start, word } = self;
+        let Self { cleaner, out, start, word, key } = self;
         let end = out.len();
         out.push(0);
-        let end = end_word(&cleaner.stop, out, word, end);
+        let end = end_word(&cleaner.stop, out, key, word, end);
         // Without the space that the last word has behind it.
         out.truncate(if end > start { end - 1 } else { start });
         end > start
@@ -99,12 +109,11 @@ impl Wash<'_> {
 
 /// Puts a space behind a word that counts, and takes away one that does not. Returns where the next begins. There is
 /// room for the space: it comes from a character that is used up, or from the end of the text.
-fn end_word(stop: &StopWords, out: &mut [u8], word: usize, end: usize) -> usize {
-    if end == word || stop.contains(out, word, end - word) {
-        return word;
-    }
+fn end_word(stop: &StopWords, out: &mut [u8], key: u128, word: usize, end: usize) -> usize {
     out[end] = b' ';
-    end + 1
+    // Without a branch, since nobody can foresee it.
+    let is_kept = !stop.contains(key, &out[word..end]);
+    word + usize::from(is_kept) * (end + 1 - word)
 }
 
 #[cfg(test)]

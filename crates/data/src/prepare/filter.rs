@@ -9,14 +9,14 @@
 //! | [`sum`] | the same, sorted | the most frequent words, one a line |
 //! | [`encode`] | what `reduce` gives | part, tab, JSON; or the JSON of one part |
 
-use super::frequent::{Election, WordNumbers};
-use super::input::ROW_LIMIT;
+use super::frequent::{Election, FIRST_WORD, WordNumbers};
+use super::input::{BOM, ROW_LIMIT};
 use super::mapper::MappedLine;
-use super::output::json_line;
+use super::output::JsonLines;
 use super::part::Part;
 use super::rating::{RatingScale, Ratings};
 use super::rules::{Counted, Rules};
-use super::tally::{Tally, words};
+use super::tally::{NotedWord, Tally, words};
 use crate::error::{Error, Result};
 use crate::source::file::NumberedLines;
 use std::io::{BufRead, Read, Write};
@@ -46,6 +46,7 @@ pub fn map(rules: &Rules, is_strict: bool, input: impl BufRead, mut out: impl Wr
     let mut line = Vec::new();
     each_line(input, |number, bytes| {
         line.clear();
+        let bytes = if number == 1 { bytes.strip_prefix(BOM).unwrap_or(bytes) } else { bytes };
         let mapped = mapper.json(bytes, &mut line);
         counts.read += u64::from(mapped != MappedLine::Blank);
         match mapped {
@@ -117,8 +118,8 @@ pub fn count(rules: &Rules, input: impl BufRead, mut out: impl Write) -> Result<
 }
 
 fn give_counts(tally: &Tally, out: &mut impl Write) -> Result<()> {
-    for number in tally.by_word() {
-        let count = format!("\t{}\n", tally.count(number));
+    for NotedWord { number, count } in tally.by_word() {
+        let count = format!("\t{count}\n");
         let written = out.write_all(tally.word(number)).and_then(|()| out.write_all(count.as_bytes()));
         written.map_err(unwritten)?;
     }
@@ -168,6 +169,7 @@ pub fn encode(
     let split = rules.split()?;
     let known = read_vocabulary(vocabulary)?;
     let numbers = WordNumbers::new(known.iter().map(String::as_bytes));
+    let lines = JsonLines::new(numbers.len() + FIRST_WORD as usize, rules.length);
     let (mut line, mut row) = (Vec::new(), Vec::new());
     each_line(input, |number, bytes| {
         let (text, rating) = text_and_rating(bytes, rules.ratings).map_err(|reason| wrong(number, reason))?;
@@ -182,7 +184,7 @@ pub fn encode(
             line.extend_from_slice(part.name().as_bytes());
             line.push(b'\t');
         }
-        json_line(&mut line, text, rules.label_of(rating), &row, rules.length);
+        lines.push(&mut line, text, rules.label_of(rating), &row);
         out.write_all(&line).map_err(unwritten)
     })?;
     out.flush().map_err(unwritten)

@@ -120,7 +120,8 @@ impl Input {
         start.read_to_end(&mut begin).map_err(Error::io(path))?;
         let packing = match begin.as_slice() {
             [0x1F, 0x8B, ..] => Packing::Gzip,
-            [0x28, 0xB5, 0x2F, 0xFD] => Packing::Zstd,
+            // A frame, or one that is skipped: some programs begin with such.
+            [0x28, 0xB5, 0x2F, 0xFD] | [0x50..=0x5F, 0x2A, 0x4D, 0x18] => Packing::Zstd,
             parquet::MAGIC => Packing::Parquet,
             _ => Packing::Plain,
         };

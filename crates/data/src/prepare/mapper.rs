@@ -37,7 +37,7 @@ impl Mapper {
             Some(name) => vec![name.to_owned()],
             None => usual.iter().map(|&name| name.to_owned()).collect(),
         };
-        let keys = Keys { text: names(text, &TEXT_KEYS), label: names(label, &LABEL_KEYS) };
+        let keys = Keys::new(names(text, &TEXT_KEYS), names(label, &LABEL_KEYS));
         Self { keys, scale, cleaner }
     }
 
@@ -59,10 +59,12 @@ impl Mapper {
             Err(Flaw { column, message }) => return MappedLine::Bad(format!("{message} (column {column})")),
         };
         let rating = match label {
-            JsonValue::Number(letters) | JsonValue::String(letters) => match self.scale.parse(letters) {
-                Some(rating) => rating,
-                None => return MappedLine::Bad(self.wrong_rating(letters)),
-            },
+            JsonValue::Number(letters) | JsonValue::String(letters) => {
+                match self.scale.parse(&json::plain_name(letters)) {
+                    Some(rating) => rating,
+                    None => return MappedLine::Bad(self.wrong_rating(letters)),
+                }
+            }
             JsonValue::Missing => return MappedLine::Bad(format!("{} is missing", named(&self.keys.label))),
             JsonValue::Null => return MappedLine::Bad(format!("{} is null", named(&self.keys.label))),
             JsonValue::Other => return MappedLine::Bad(format!("{} is no number", named(&self.keys.label))),
@@ -152,6 +154,7 @@ mod tests {
         check(r#"{"review_id": "x", "stars": 1, "useful": 0, "text": "Never again!"}"#, Ok(("never", 1)));
         check(r#"{"text": "fine", "stars": "3"}"#, Ok(("fine", 3)));
         check(r#"{"text": "fine", "stars": "3.0"}"#, Ok(("fine", 3)));
+        check(r#"{"text": "fine", "stars": "\u0033\n", "price": NaN}"#, Ok(("fine", 3)));
     }
 
     #[test]
@@ -178,6 +181,8 @@ mod tests {
         check(r#"{"reviewText": "good", "overall": null}"#, "is null");
         check(r#"{"reviewText": "good", "overall": [5]}"#, "is no number");
         check(r#"{"reviewText": "good", "overall": true}"#, "is no number");
+        check(r#"{"reviewText": "good", "overall": NaN}"#, "is no number");
+        check(r#"{"reviewText": "good", "overall": "\ud800"}"#, r#"is "\\ud800""#);
         check(
             r#"{"reviewText": "good", "overall": 0}"#,
             r#"is "0", expected a whole number of stars from 1 to 5"#,

@@ -2,16 +2,18 @@
 //!
 //! `texts` is what `bonfire train` maps into memory: a head, the length of every text, its label, and
 //! the numbers of all words one after the other. How large each of these is follows from counts that are known
-//! beforehand, so that every thread writes its stretch at its place.
+//! beforehand. Threads write pieces of it, each at its place.
 
+use super::eight;
 use super::frequent::PADDING;
 use super::part::Part;
+use super::segment::push_numbers;
 use crate::error::{Error, Result};
 use crate::prepared::Head;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::PathBuf;
 
 /// What the result is written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +63,8 @@ pub(crate) struct Amount {
     pub words: u64,
 }
 
-/// A file of the result, of which threads write stretches.
+/// A file of the result. It has up to three regions, such as lengths, labels and words; each is written in pieces that
+/// follow each other.
 #[derive(Clone, Debug)]
 pub(crate) struct PartFile {
     pub format: Format,
@@ -73,148 +76,170 @@ pub(crate) struct PartFile {
     pub length: usize,
 }
 
+/// Where the next piece of each region belongs.
+pub(crate) type RegionEnds = [u64; 3];
+
+/// What some texts are in each region.
+pub(crate) type RegionBytes = [Vec<u8>; 3];
+
 impl PartFile {
     fn head(&self) -> Head {
         Head { rows: self.all.rows, words: self.all.words, numbers: self.numbers as u64 }
     }
 
-    /// Makes the file as large as it will be, with what stands before the texts.
-    pub(crate) fn create(&self) -> Result<()> {
+    /// Where texts are written: those that become something else in the end are lines first.
+    fn written(&self) -> PathBuf {
+        match self.format {
+            Format::Parquet => self.path.with_extension("lines"),
+            Format::Native | Format::Jsonl | Format::Hdf5 => self.path.clone(),
+        }
+    }
+
+    /// Makes the file, as large as it will be if that is known, with what stands before the texts.
+    pub(crate) fn create(&self) -> Result<RegionEnds> {
+        let path = self.written();
         let create = || {
-            let mut file = File::create(&self.path)?;
+            let mut file = File::create(&path)?;
             match self.format {
                 Format::Native => {
-                    file.write_all(&self.head().bytes())?;
-                    file.set_len(self.head().size())
+                    let head = self.head();
+                    file.write_all(&head.bytes())?;
+                    file.set_len(head.size())?;
+                    Ok([head.lengths_at(0), head.labels_at(0), head.words_at(0)])
                 }
                 Format::Hdf5 => {
                     file.write_all(&super::hdf5::head(self.all.rows, self.length as u64 + 1))?;
-                    file.set_len(super::hdf5::HEAD + 4 * (self.length as u64 + 1) * self.all.rows)
+                    file.set_len(super::hdf5::HEAD + 4 * (self.length as u64 + 1) * self.all.rows)?;
+                    Ok([super::hdf5::HEAD; 3])
                 }
-                Format::Jsonl | Format::Parquet => Ok(()),
+                Format::Jsonl | Format::Parquet => Ok([0; 3]),
             }
         };
-        create().map_err(Error::io(&self.path))
+        create().map_err(Error::io(&path))
     }
 
-    /// A writer for the texts that follow `before`. A stretch of lines, whose size nobody knows beforehand, is written
-    /// beside.
-    pub(crate) fn stretch(&self, before: Amount, beside: &Path) -> Result<StretchWriter> {
-        let at = |offset: u64| -> Result<BufWriter<File>> {
-            let mut file = OpenOptions::new().write(true).open(&self.path).map_err(Error::io(&self.path))?;
-            file.seek(SeekFrom::Start(offset)).map_err(Error::io(&self.path))?;
-            Ok(BufWriter::with_capacity(1 << 18, file))
-        };
-        let head = self.head();
-        let outs = match self.format {
-            Format::Native => {
-                vec![
-                    at(head.lengths_at(before.rows))?,
-                    at(head.labels_at(before.rows))?,
-                    at(head.words_at(before.words))?,
-                ]
+    /// Writes pieces of all regions at their places.
+    pub(crate) fn write(&self, at: RegionEnds, bytes: &RegionBytes) -> Result<()> {
+        let path = self.written();
+        let write = || {
+            let mut file = OpenOptions::new().write(true).open(&path)?;
+            for (offset, bytes) in at.into_iter().zip(bytes).filter(|(_, bytes)| !bytes.is_empty()) {
+                file.seek(SeekFrom::Start(offset))?;
+                file.write_all(bytes)?;
             }
-            Format::Hdf5 => vec![at(super::hdf5::HEAD + 4 * (self.length as u64 + 1) * before.rows)?],
-            Format::Jsonl | Format::Parquet => {
-                let file = File::create(beside).map_err(Error::io(beside))?;
-                vec![BufWriter::with_capacity(1 << 18, file)]
-            }
+            Ok(())
         };
-        let (path, line) = (self.path.clone(), Vec::new());
-        Ok(StretchWriter { format: self.format, path, width: head.width(), length: self.length, outs, line })
+        write().map_err(Error::io(&path))
     }
-}
 
-impl PartFile {
-    /// Makes the file of the lines that were written beside.
-    pub(crate) fn join(&self, beside: &[PathBuf]) -> Result<()> {
+    /// After the last piece.
+    pub(crate) fn finish(&self) -> Result<()> {
         match self.format {
-            Format::Native | Format::Hdf5 => Ok(()),
-            Format::Jsonl => beside.iter().try_for_each(|path| append(path, &self.path)),
-            Format::Parquet => crate::parquet::write(beside, &self.path),
+            Format::Native | Format::Hdf5 | Format::Jsonl => Ok(()),
+            Format::Parquet => crate::parquet::write(&[self.written()], &self.path),
         }
     }
 }
 
-/// Appends a file to another, and removes it.
-fn append(from: &Path, to: &Path) -> Result<()> {
-    let mut out = OpenOptions::new().append(true).open(to).map_err(Error::io(to))?;
-    let mut file = File::open(from).map_err(Error::io(from))?;
-    std::io::copy(&mut file, &mut out).map_err(Error::io(to))?;
-    fs::remove_file(from).map_err(Error::io(from))
-}
-
-/// Writes a stretch of the texts of a part.
-pub(crate) struct StretchWriter {
+/// Texts as the bytes of a format.
+#[derive(Debug)]
+pub(crate) struct Writer {
     format: Format,
-    path: PathBuf,
+    /// Bytes of a number.
     width: usize,
     length: usize,
-    outs: Vec<BufWriter<File>>,
-    line: Vec<u8>,
+    lines: JsonLines,
 }
 
-impl StretchWriter {
-    /// Writes a text with the numbers of its words.
-    pub(crate) fn add(&mut self, text: &[u8], label: u8, numbers: &[u32]) -> Result<()> {
-        let line = &mut self.line;
-        line.clear();
-        let mut write = || match (self.format, self.outs.as_mut_slice()) {
+impl Writer {
+    pub(crate) fn of(file: &PartFile) -> Self {
+        let numbers = if file.format.keeps_text() { file.numbers } else { 0 };
+        let lines = JsonLines::new(numbers, file.length);
+        Self { format: file.format, width: file.head().width(), length: file.length, lines }
+    }
+
+    /// Appends a text with the numbers of its words.
+    pub(crate) fn push(&self, out: &mut RegionBytes, text: &[u8], label: u8, numbers: &[u32]) {
+        match (self.format, out) {
             (Format::Native, [lengths, labels, words]) => {
-                lengths.write_all(&(numbers.len() as u32).to_le_bytes())?;
-                labels.write_all(&[label])?;
+                lengths.extend_from_slice(&(numbers.len() as u32).to_le_bytes());
+                labels.push(label);
                 match self.width {
-                    2 => line.extend(numbers.iter().flat_map(|&number| (number as u16).to_le_bytes())),
-                    _ => line.extend(numbers.iter().flat_map(|number| number.to_le_bytes())),
+                    2 => push_numbers(words, numbers, |number| (number as u16).to_le_bytes()),
+                    _ => push_numbers(words, numbers, u32::to_le_bytes),
                 }
-                words.write_all(line)
             }
-            (Format::Hdf5, [out]) => {
-                let row = numbers.iter().copied().chain(std::iter::repeat(PADDING)).take(self.length);
-                line.extend(row.chain([u32::from(label)]).flat_map(u32::to_le_bytes));
-                out.write_all(line)
+            (Format::Hdf5, [out, ..]) => {
+                push_numbers(out, numbers, u32::to_le_bytes);
+                for _ in numbers.len()..self.length {
+                    out.extend_from_slice(&PADDING.to_le_bytes());
+                }
+                out.extend_from_slice(&u32::from(label).to_le_bytes());
             }
-            (_, outs) => {
-                json_line(line, text, label, numbers, self.length);
-                outs.iter_mut().try_for_each(|out| out.write_all(line))
-            }
-        };
-        write().map_err(Error::io(&self.path))
-    }
-
-    pub(crate) fn finish(self) -> Result<()> {
-        let mut outs = self.outs.into_iter();
-        outs.try_for_each(|mut out| out.flush()).map_err(Error::io(&self.path))
-    }
-}
-
-/// A text as a line: `{"text":"…","stars":5,"ids":[…]}`. A cleaned text has nothing that needs an escape.
-pub(crate) fn json_line(line: &mut Vec<u8>, text: &[u8], label: u8, numbers: &[u32], length: usize) {
-    line.extend_from_slice(b"{\"text\":\"");
-    line.extend_from_slice(text);
-    line.extend_from_slice(b"\",\"stars\":");
-    push_number(line, u32::from(label));
-    line.extend_from_slice(b",\"ids\":[");
-    for number in numbers.iter().copied().chain(std::iter::repeat(PADDING)).take(length) {
-        push_number(line, number);
-        line.push(b',');
-    }
-    line.pop();
-    line.extend_from_slice(b"]}\n");
-}
-
-fn push_number(line: &mut Vec<u8>, mut number: u32) {
-    let (mut digits, mut at) = ([0; 10], 10);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
+            (Format::Jsonl | Format::Parquet, [out, ..]) => self.lines.push(out, text, label, numbers),
         }
     }
-    line.extend_from_slice(&digits[at..]);
 }
+
+/// Texts as lines: `{"text":"…","stars":5,"ids":[…]}`.
+#[derive(Debug)]
+pub(crate) struct JsonLines {
+    /// Numbers as they are written, with a comma behind: the first seven bytes, and in the last how many there are.
+    written: Vec<u64>,
+    /// Padding for a whole line.
+    padding: Vec<u8>,
+}
+
+/// Numbers of more digits are written one digit at a time.
+const WRITTEN_LIMIT: usize = 1_000_000;
+
+impl JsonLines {
+    /// For so many numbers, and so many of them a line.
+    pub(crate) fn new(numbers: usize, length: usize) -> Self {
+        let written = |number: usize| {
+            let mut digits = number.to_string().into_bytes();
+            digits.push(b',');
+            eight::load(&digits) | (digits.len() as u64) << 56
+        };
+        let padding = format!("{PADDING},").repeat(length).into_bytes();
+        Self { written: (0..numbers.min(WRITTEN_LIMIT)).map(written).collect(), padding }
+    }
+
+    /// Appends a line. A cleaned text has nothing that needs an escape.
+    pub(crate) fn push(&self, line: &mut Vec<u8>, text: &[u8], label: u8, numbers: &[u32]) {
+        line.extend_from_slice(b"{\"text\":\"");
+        line.extend_from_slice(text);
+        line.extend_from_slice(b"\",\"stars\":");
+        line.push(b'0' + label);
+        line.extend_from_slice(b",\"ids\":[");
+        let mut end = line.len();
+        line.resize(end + LONGEST_NUMBER * numbers.len(), 0);
+        for &number in numbers {
+            end += match self.written.get(number as usize) {
+                Some(written) => {
+                    line[end..end + 8].copy_from_slice(&written.to_le_bytes());
+                    (written >> 56) as usize
+                }
+                None => {
+                    let digits = format!("{number},");
+                    line[end..end + digits.len()].copy_from_slice(digits.as_bytes());
+                    digits.len()
+                }
+            };
+        }
+        line.truncate(end);
+        let padding = PADDING_BYTES * numbers.len();
+        line.extend_from_slice(self.padding.get(padding..).unwrap_or_default());
+        line.pop();
+        line.extend_from_slice(b"]}\n");
+    }
+}
+
+/// The digits of the largest number, and a comma.
+const LONGEST_NUMBER: usize = 11;
+
+/// One digit, and a comma.
+const PADDING_BYTES: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -223,12 +248,15 @@ mod tests {
     #[test]
     fn a_line_has_no_spaces_outside_the_text() {
         let check = |numbers: &[u32], length, expect: &str| {
-            let mut line = Vec::new();
-            json_line(&mut line, b"good case", 5, numbers, length);
-            assert_eq!(String::from_utf8(line).unwrap(), format!("{expect}\n"));
+            for known in [0, 4, 20_000] {
+                let mut line = Vec::new();
+                JsonLines::new(known, length).push(&mut line, b"good case", 5, numbers);
+                assert_eq!(String::from_utf8(line).unwrap(), format!("{expect}\n"));
+            }
         };
         check(&[3, 10002], 4, r#"{"text":"good case","stars":5,"ids":[3,10002,1,1]}"#);
         check(&[3], 1, r#"{"text":"good case","stars":5,"ids":[3]}"#);
+        check(&[999_999, 1_000_000], 2, r#"{"text":"good case","stars":5,"ids":[999999,1000000]}"#);
         check(&[0, u32::MAX, 100], 3, r#"{"text":"good case","stars":5,"ids":[0,4294967295,100]}"#);
     }
 }

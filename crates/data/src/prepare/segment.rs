@@ -1,11 +1,12 @@
 //! Texts as numbers of words for the time being, on disk until the vocabulary is known.
 //!
 //! A segment is two files. One has a row a text: its part and label, and the numbers of the words that are kept of it,
-//! as a [`Tally`] gave them. The other has the words of the tally in the order of their bytes, each with its count and
-//! its number. When a tally becomes too large, the next segment begins.
+//! as a [`Tally`] gave them. Rows come in blocks, each with its length before it. The other file has the words of the
+//! tally in the order of their bytes, each with its count and its number. When a tally becomes too large, the next
+//! segment begins.
 
 use super::part::Part;
-use super::tally::Tally;
+use super::tally::{NotedWord, Tally};
 use super::varint;
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -27,79 +28,121 @@ impl Segment {
     }
 }
 
+/// A block has about so many bytes.
+const BLOCK: usize = 1 << 19;
+
 /// Writes rows.
 pub(crate) struct RowWriter {
     path: PathBuf,
-    out: BufWriter<File>,
-    row: Vec<u8>,
+    file: File,
+    block: Vec<u8>,
 }
 
 impl RowWriter {
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).map_err(Error::io(path))?;
-        Ok(Self { path: path.to_owned(), out: BufWriter::with_capacity(1 << 18, file), row: Vec::new() })
+        Ok(Self { path: path.to_owned(), file, block: vec![0; 4] })
     }
 
     /// Writes a row. The text is for those who want it back.
     pub(crate) fn add(&mut self, part: Part, label: u8, numbers: &[u32], text: Option<&[u8]>) -> Result<()> {
-        self.row.clear();
-        self.row.push((part as u8) << 4 | label);
-        varint::push(&mut self.row, numbers.len() as u64);
-        self.row.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        let block = &mut self.block;
+        block.push((part as u8) << 4 | label);
+        varint::push(block, numbers.len() as u64);
+        push_numbers(block, numbers, u32::to_le_bytes);
         if let Some(text) = text {
-            varint::push(&mut self.row, text.len() as u64);
-            self.row.extend_from_slice(text);
+            varint::push(block, text.len() as u64);
+            block.extend_from_slice(text);
         }
-        self.out.write_all(&self.row).map_err(Error::io(&self.path))
+        if block.len() > BLOCK { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let length = self.block.len() as u32 - 4;
+        self.block[..4].copy_from_slice(&length.to_le_bytes());
+        self.file.write_all(&self.block).map_err(Error::io(&self.path))?;
+        self.block.truncate(4);
+        Ok(())
     }
 
     pub(crate) fn finish(mut self) -> Result<()> {
-        self.out.flush().map_err(Error::io(&self.path))
+        if self.block.len() > 4 { self.write() } else { Ok(()) }
     }
 }
 
-/// Reads rows.
-pub(crate) struct RowReader {
+/// Appends numbers, each as so many bytes. Room is made once: byte by byte it takes several times as long.
+pub(crate) fn push_numbers<const N: usize>(
+    out: &mut Vec<u8>,
+    numbers: &[u32],
+    bytes: impl Fn(u32) -> [u8; N],
+) {
+    let start = out.len();
+    out.resize(start + N * numbers.len(), 0);
+    for (place, &number) in out[start..].as_chunks_mut().0.iter_mut().zip(numbers) {
+        *place = bytes(number);
+    }
+}
+
+/// Reads blocks of rows.
+pub(crate) struct BlockReader {
     path: PathBuf,
-    reader: BufReader<File>,
-    has_text: bool,
-    bytes: Vec<u8>,
-    pub numbers: Vec<u32>,
-    pub text: Vec<u8>,
+    file: File,
 }
 
-impl RowReader {
-    pub(crate) fn open(path: &Path, has_text: bool) -> Result<Self> {
-        let reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(Error::io(path))?);
-        let (bytes, numbers, text) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { path: path.to_owned(), reader, has_text, bytes, numbers, text })
+impl BlockReader {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io(path))?;
+        Ok(Self { path: path.to_owned(), file })
     }
 
-    /// The part and label of the next row, whose words and text are here then.
-    pub(crate) fn next(&mut self) -> Result<Option<(Part, u8)>> {
-        let mut first = [0];
-        let length = self.reader.read(&mut first).map_err(Error::io(&self.path))?;
-        if length == 0 {
-            return Ok(None);
-        }
-        self.rest().map_err(Error::io(&self.path))?;
-        let part = Part::ALL.get(usize::from(first[0] >> 4)).copied().unwrap_or(Part::Train);
-        Ok(Some((part, first[0] & 0xF)))
+    /// Fills `block` with the next one. False if there is none.
+    pub(crate) fn next(&mut self, block: &mut Vec<u8>) -> Result<bool> {
+        block.clear();
+        let mut read = || {
+            (&mut self.file).take(4).read_to_end(block)?;
+            let Some(&length) = block.first_chunk() else { return Ok(false) };
+            block.resize(u32::from_le_bytes(length) as usize, 0);
+            self.file.read_exact(block)?;
+            Ok(true)
+        };
+        read().map_err(Error::io(&self.path))
     }
 
-    fn rest(&mut self) -> io::Result<()> {
-        let (count, _) = varint::read(&mut self.reader)?;
-        self.bytes.resize(4 * count as usize, 0);
-        self.reader.read_exact(&mut self.bytes)?;
-        self.numbers.clear();
-        self.numbers.extend(self.bytes.as_chunks().0.iter().map(|&four| u32::from_le_bytes(four)));
-        if self.has_text {
-            let (length, _) = varint::read(&mut self.reader)?;
-            self.text.resize(length as usize, 0);
-            self.reader.read_exact(&mut self.text)?;
-        }
-        Ok(())
+    /// An error for a block that is not what was written.
+    pub(crate) fn broken(path: &Path) -> Error {
+        Error::io(path)(io::ErrorKind::InvalidData.into())
     }
+}
+
+/// A row of a block.
+#[derive(Debug)]
+pub(crate) struct Row<'a> {
+    pub part: Part,
+    pub label: u8,
+    numbers: &'a [[u8; 4]],
+    pub text: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    /// The row at the beginning of a block, and what follows it. None if there is no whole one.
+    pub(crate) fn first(block: &'a [u8], has_text: bool) -> Option<(Self, &'a [u8])> {
+        let (&[first], rest) = block.split_first_chunk()?;
+        let (count, rest) = number(rest)?;
+        let (bytes, rest) = rest.split_at_checked(count.checked_mul(4)?)?;
+        let (length, rest) = if has_text { number(rest)? } else { (0, rest) };
+        let (text, rest) = rest.split_at_checked(length)?;
+        let part = *Part::ALL.get(usize::from(first >> 4))?;
+        Some((Self { part, label: first & 0xF, numbers: bytes.as_chunks().0, text }, rest))
+    }
+
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + use<'a> {
+        self.numbers.iter().map(|&four| u32::from_le_bytes(four))
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (number, taken) = varint::parse(bytes).ok()??;
+    Some((usize::try_from(number).ok()?, &bytes[taken..]))
 }
 
 /// Writes the words of a tally.
@@ -107,12 +150,12 @@ pub(crate) fn write_words(path: &Path, tally: &Tally) -> Result<()> {
     let write = || {
         let mut out = BufWriter::with_capacity(1 << 18, File::create(path)?);
         let mut line = Vec::new();
-        for number in tally.by_word() {
+        for NotedWord { number, count } in tally.by_word() {
             let word = tally.word(number);
             line.clear();
             varint::push(&mut line, word.len() as u64);
             line.extend_from_slice(word);
-            varint::push(&mut line, tally.count(number));
+            varint::push(&mut line, count);
             varint::push(&mut line, u64::from(number));
             out.write_all(&line)?;
         }

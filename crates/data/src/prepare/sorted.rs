@@ -35,6 +35,7 @@ pub(crate) struct RunWriter {
     out: BufWriter<File>,
     written: u64,
     index: Index,
+    row: Vec<u8>,
 }
 
 impl RunWriter {
@@ -42,7 +43,7 @@ impl RunWriter {
         let aside = path.with_extension("new");
         let file = File::create(&aside).map_err(Error::io(&aside))?;
         let out = BufWriter::with_capacity(1 << 20, file);
-        Ok(Self { path: path.to_owned(), out, written: 0, index: Vec::new() })
+        Ok(Self { path: path.to_owned(), out, written: 0, index: Vec::new(), row: Vec::new() })
     }
 
     pub(crate) fn add(&mut self, text: &[u8], ratings: &Ratings) -> Result<()> {
@@ -50,22 +51,18 @@ impl RunWriter {
             let key = &text[..text.len().min(KEY_BYTES)];
             self.index.push((String::from_utf8_lossy(key).into_owned(), self.written));
         }
-        let mut head = Vec::with_capacity(16);
-        varint::push(&mut head, text.len() as u64);
-        let mut tail = Vec::with_capacity(16);
+        let row = &mut self.row;
+        row.clear();
+        varint::push(row, text.len() as u64);
+        row.extend_from_slice(text);
         if ratings.count() == 1 {
-            tail.push(ratings.mode());
+            row.push(ratings.mode());
         } else {
-            tail.push(MANY);
-            ratings.0.iter().for_each(|&count| varint::push(&mut tail, count));
+            row.push(MANY);
+            ratings.0.iter().for_each(|&count| varint::push(row, count));
         }
-        self.written += (head.len() + text.len() + tail.len()) as u64;
-        let mut write = || {
-            self.out.write_all(&head)?;
-            self.out.write_all(text)?;
-            self.out.write_all(&tail)
-        };
-        write().map_err(Error::io(&self.path))
+        self.written += row.len() as u64;
+        self.out.write_all(row).map_err(Error::io(&self.path))
     }
 
     /// The run has its name from now on.

@@ -16,6 +16,9 @@ const FEW: usize = 8;
 /// So are texts that have so many letters in common: most of them are equal.
 const DEEP: usize = 256;
 
+/// So many texts are fetched from memory at once.
+const AHEAD: usize = 64;
+
 /// Offsets are kept in 32 bits; a machine of 32 bits has no single block that is so large.
 const MOST_BYTES: usize = if usize::BITS < 64 { 1 << 30 } else { 3 << 30 };
 
@@ -50,7 +53,9 @@ impl Sorter {
         // All at once: a list that grows is copied, and is there twice meanwhile. The system gives no memory to what
         // was not written to yet.
         let places = Vec::with_capacity(budget / PLACES_SHARE / size_of::<TextPlace>());
-        Self { letters: Vec::with_capacity(budget - budget / PLACES_SHARE), places }
+        let letters = Vec::with_capacity(budget - budget / PLACES_SHARE);
+        in_large_pages(&letters);
+        Self { letters, places }
     }
 
     /// Makes a text of all letters from `start` on.
@@ -88,10 +93,20 @@ impl Sorter {
         let letters = &self.letters;
         let text = |entry: &TextPlace| &letters[entry.start as usize..entry.start as usize + entry.length()];
         sort(letters, &mut self.places, 0);
-        let mut rest = self.places.as_slice();
-        while let Some(first) = rest.first() {
-            let equal = |entry: &&TextPlace| text(entry) == text(first);
-            let count = rest.iter().take_while(equal).count();
+        let (mut rest, mut fetched) = (self.places.as_slice(), 0);
+        while let Some((first, others)) = rest.split_first() {
+            if fetched == 0 {
+                // Texts lie anywhere. Asked for one after the other they are waited for together.
+                let touch = |sum: u8, entry: &TextPlace| {
+                    let text = text(entry);
+                    sum ^ text.first().unwrap_or(&0) ^ text.last().unwrap_or(&0)
+                };
+                std::hint::black_box(rest.iter().take(AHEAD).fold(0, touch));
+                fetched = AHEAD;
+            }
+            let equal = |entry: &&TextPlace| entry.length() == first.length() && text(entry) == text(first);
+            let count = 1 + others.iter().take_while(equal).count();
+            fetched = fetched.saturating_sub(count);
             let mut ratings = Ratings::default();
             for entry in &rest[..count] {
                 ratings.0[usize::from(entry.length_and_rating as u8)] += 1;
@@ -103,6 +118,23 @@ impl Sorter {
         self.places.clear();
         Ok(())
     }
+}
+
+/// Asks the system to give memory in large pages: texts are read in an order in which small ones would have to be
+/// looked up for nearly every text.
+fn in_large_pages(letters: &Vec<u8>) {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 4096;
+        let begin = (letters.as_ptr() as usize).next_multiple_of(PAGE);
+        let end = (letters.as_ptr() as usize + letters.capacity()) / PAGE * PAGE;
+        if begin < end {
+            // SAFETY: these are whole pages within the memory of the list, and the advice leaves what is in it alone.
+            unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = letters;
 }
 
 /// Sorts texts that have the first so many letters in common by the next eight, and those that are equal by the eight
@@ -119,9 +151,19 @@ fn sort(letters: &[u8], places: &mut [TextPlace], depth: usize) {
         return;
     }
     places.sort_unstable_by_key(|place| place.prefix);
-    for group in places.chunk_by_mut(|one, other| one.prefix == other.prefix) {
+    let (mut rest, mut fetched) = (places, 0);
+    while !rest.is_empty() {
+        if fetched == 0 {
+            fetch_equal(letters, &rest[..rest.len().min(AHEAD)], depth + 8);
+            fetched = AHEAD;
+        }
+        let first = rest[0].prefix;
+        let count = rest.iter().take_while(|place| place.prefix == first).count();
+        fetched = fetched.saturating_sub(count);
+        let group;
+        (group, rest) = rest.split_at_mut(count);
         // A prefix that ends in zero is that of a text without further letters.
-        if group.len() == 1 || group[0].prefix.to_le_bytes()[0] == 0 {
+        if count == 1 || first.to_le_bytes()[0] == 0 {
             continue;
         }
         for place in group.iter_mut() {
@@ -131,6 +173,17 @@ fn sort(letters: &[u8], places: &mut [TextPlace], depth: usize) {
         }
         sort(letters, group, depth + 8);
     }
+}
+
+/// Fetches the next letters of texts that are equal so far, all at once.
+fn fetch_equal(letters: &[u8], places: &[TextPlace], depth: usize) {
+    let touch = |sum: u8, pair: &[TextPlace]| match pair {
+        [one, other] if one.prefix == other.prefix => {
+            sum ^ letters.get(other.start as usize + depth).copied().unwrap_or(0)
+        }
+        _ => sum,
+    };
+    std::hint::black_box(places.windows(2).fold(0, touch));
 }
 
 /// The first eight letters as a number that sorts as they do.

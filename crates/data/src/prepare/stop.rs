@@ -25,17 +25,21 @@ const ENGLISH: &[&str] = &[
 ];
 
 /// A word of up to so many bytes is compared as one number.
-const SHORT: usize = 16;
+pub(crate) const SHORT: usize = 16;
 
 /// A set of words that is asked for every word of every text.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct StopWords {
-    /// A power of two of places, at most half of them taken; 0 is free.
-    places: Vec<u128>,
-    /// The length of the longest.
-    longest: usize,
+    /// By the hash of a word, where it is among `short`. A power of two of places, of which so few are taken that the
+    /// first one nearly always decides; 0 is free.
+    places: Vec<u32>,
+    /// Words as numbers, the empty one among them; at 0 is what no word is.
+    short: Vec<u128>,
     long: HashSet<Vec<u8>>,
 }
+
+/// So many places there are for a word.
+const PLACES_OF_WORD: usize = 8;
 
 impl StopWords {
     /// What `--stop-words` says: `english`, `none`, or a file with a word a line.
@@ -48,7 +52,7 @@ impl StopWords {
     }
 
     pub fn none() -> Self {
-        Self::default()
+        Self::of(std::iter::empty())
     }
 
     pub fn english() -> Self {
@@ -75,52 +79,62 @@ impl StopWords {
 
     fn of<'a>(words: impl Iterator<Item = &'a [u8]>) -> Self {
         let (short, long): (Vec<&[u8]>, Vec<&[u8]>) = words.partition(|word| word.len() <= SHORT);
+        let count = PLACES_OF_WORD * (short.len() + 1);
         let mut set = Self {
-            places: vec![0; (2 * short.len()).next_power_of_two().max(2)],
-            longest: short.iter().chain(&long).map(|word| word.len()).max().unwrap_or(0),
+            places: vec![0; count.next_power_of_two()],
+            short: vec![u128::MAX],
             long: long.into_iter().map(<[u8]>::to_vec).collect(),
         };
-        for word in short {
+        for word in short.into_iter().chain([&b""[..]]) {
             let key = packed(word, 0, word.len());
             let place = set.place(key);
-            set.places[place] = key;
+            if set.places[place] == 0 {
+                set.places[place] = set.short.len() as u32;
+                set.short.push(key);
+            }
         }
         set
     }
 
-    /// Whether the word of this length at this place of a text is one.
-    pub(crate) fn contains(&self, text: &[u8], start: usize, length: usize) -> bool {
-        if length > self.longest {
-            return false;
+    /// Whether a word is one, which as a number is this, if it is short. No letters at all are one, too.
+    pub(crate) fn contains(&self, key: u128, word: &[u8]) -> bool {
+        if word.len() > SHORT {
+            return !self.long.is_empty() && self.long.contains(word);
         }
-        if length > SHORT {
-            return self.long.contains(&text[start..start + length]);
-        }
-        let key = packed(text, start, length);
-        self.places[self.place(key)] == key
+        self.short[self.places[self.place(key)] as usize] == key
     }
 
     /// Where a word is, or would be.
     fn place(&self, key: u128) -> usize {
         let mask = self.places.len() - 1;
         let mut place = hash(key) as usize & mask;
-        while self.places[place] != 0 && self.places[place] != key {
+        loop {
+            let number = self.places[place];
+            // Both at once: which of them it is nobody can foresee, but that it is one of them is nearly certain.
+            if (number == 0) | (self.short[number as usize] == key) {
+                return place;
+            }
             place = (place + 1) & mask;
         }
-        place
     }
 }
+
+/// What belongs to a word of each length.
+const MASKS: [u128; SHORT + 1] = {
+    let mut masks = [u128::MAX; SHORT + 1];
+    let mut length = 0;
+    while length < SHORT {
+        masks[length] = (1 << (8 * length)) - 1;
+        length += 1;
+    }
+    masks
+};
 
 /// A word of at most 16 bytes as a number. What stands behind it in the text is read and masked, which is faster than
 /// to copy so few bytes.
 pub(crate) fn packed(text: &[u8], start: usize, length: usize) -> u128 {
-    match text.get(start..start + SHORT) {
-        Some(bytes) => {
-            let mut sixteen = [0; SHORT];
-            sixteen.copy_from_slice(bytes);
-            let unused = 8 * (SHORT - length) as u32;
-            u128::from_le_bytes(sixteen).checked_shl(unused).unwrap_or(0) >> unused.min(127)
-        }
+    match text[start..].first_chunk::<SHORT>() {
+        Some(sixteen) => u128::from_le_bytes(*sixteen) & MASKS[length],
         None => {
             let mut sixteen = [0; SHORT];
             sixteen[..length].copy_from_slice(&text[start..start + length]);
@@ -131,10 +145,9 @@ pub(crate) fn packed(text: &[u8], start: usize, length: usize) -> u128 {
 
 /// Spreads words over a table.
 pub(crate) fn hash(key: u128) -> u64 {
-    let (low, high) = (key as u64, (key >> 64) as u64);
-    let product = u128::from(low ^ 0x9E37_79B9_7F4A_7C15) * u128::from(high ^ 0xD6E8_FEB8_6659_FD93);
-    let folded = (product as u64) ^ (product >> 64) as u64 ^ low;
-    folded.wrapping_mul(0x9FB2_1C65_1E98_DF25) >> 16
+    let both = key as u64 ^ ((key >> 64) as u64).rotate_left(32);
+    let product = u128::from(both) * 0x9E37_79B9_7F4A_7C15;
+    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
@@ -142,10 +155,11 @@ mod tests {
     use super::*;
 
     fn has(set: &StopWords, word: &str) -> bool {
-        let alone = set.contains(word.as_bytes(), 0, word.len());
+        let short = word.len().min(SHORT);
+        let key = packed(word.as_bytes(), 0, short);
         let text = format!("before {word} and some more behind");
-        assert_eq!(set.contains(text.as_bytes(), 7, word.len()), alone, "{word}");
-        alone
+        assert_eq!(packed(text.as_bytes(), 7, short), key, "{word}");
+        set.contains(key, word.as_bytes())
     }
 
     #[test]
@@ -155,7 +169,8 @@ mod tests {
         for other in ["good", "th", "thee", "em", "'''", "yourselvess", "a-very-long-word-indeed"] {
             assert!(!has(&english, other), "{other}");
         }
-        assert!(!has(&StopWords::none(), "the"));
+        assert!(!has(&StopWords::none(), "the") && !has(&StopWords::none(), "a-very-long-word-indeed"));
+        assert!(has(&english, "") && has(&StopWords::none(), ""));
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! Words that are counted, each under a number for the time being: the texts are numbered once, before it is known
 //! which words are the most frequent.
 
-use super::stop::{hash, packed};
-
-/// A word of up to so many bytes is its own key.
-const SHORT: usize = 16;
+use super::eight;
+use super::stop::{SHORT, hash, packed};
 
 /// What a place in the table takes.
 const SLOT_BYTES: usize = size_of::<Slot>();
@@ -17,23 +15,32 @@ pub(crate) struct Tally {
     letters: Vec<u8>,
     /// Where each word ends in `letters`.
     ends: Vec<usize>,
-    counts: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Of a long word its hash and length.
-    key: [u64; 2],
+    /// A short word itself; of a long one its hash and length.
+    key: u128,
+    count: u64,
     /// [`FREE`] if there is none.
     number: u32,
 }
 
 const FREE: u32 = u32::MAX;
 
+/// Such a place has the key of no word.
+const FREE_SLOT: Slot = Slot { key: 0, count: 0, number: FREE };
+
+/// A word that was noted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotedWord {
+    pub number: u32,
+    pub count: u64,
+}
+
 impl Default for Tally {
     fn default() -> Self {
-        let free = Slot { key: [0; 2], number: FREE };
-        Self { places: vec![free; 1 << 12], letters: Vec::new(), ends: Vec::new(), counts: Vec::new() }
+        Self { places: vec![FREE_SLOT; 1 << 12], letters: Vec::new(), ends: Vec::new() }
     }
 }
 
@@ -41,25 +48,23 @@ impl Tally {
     /// Adds to the count of the word at this place of a text, and returns its number.
     pub(crate) fn note(&mut self, text: &[u8], start: usize, length: usize, count: u64) -> u32 {
         let (key, hash) = key(text, start, length);
-        let word = &text[start..start + length];
         let mask = self.places.len() - 1;
         let mut place = hash as usize & mask;
         loop {
-            let Slot { key: other, number } = self.places[place];
+            let Slot { key: other, number, .. } = self.places[place];
+            if other == key && (length <= SHORT || self.word(number) == &text[start..start + length]) {
+                self.places[place].count += count;
+                return number;
+            }
             if number == FREE {
                 break;
-            }
-            if other == key && (length <= SHORT || self.word(number) == word) {
-                self.counts[number as usize] += count;
-                return number;
             }
             place = (place + 1) & mask;
         }
         let number = self.ends.len() as u32;
-        self.places[place] = Slot { key, number };
-        self.letters.extend_from_slice(word);
+        self.places[place] = Slot { key, count, number };
+        self.letters.extend_from_slice(&text[start..start + length]);
         self.ends.push(self.letters.len());
-        self.counts.push(count);
         if self.ends.len() * 2 > self.places.len() {
             self.grow();
         }
@@ -72,29 +77,28 @@ impl Tally {
         let mask = self.places.len() - 1;
         let mut place = hash as usize & mask;
         loop {
-            let Slot { key: other, number } = self.places[place];
-            if number == FREE {
-                return None;
-            }
+            let Slot { key: other, number, .. } = self.places[place];
             if other == key && (length <= SHORT || self.word(number) == &text[start..start + length]) {
                 return Some(number);
+            }
+            if number == FREE {
+                return None;
             }
             place = (place + 1) & mask;
         }
     }
 
     fn grow(&mut self) {
-        let free = Slot { key: [0; 2], number: FREE };
-        self.places = vec![free; 2 * self.places.len()];
+        let free = vec![FREE_SLOT; 2 * self.places.len()];
+        let old = std::mem::replace(&mut self.places, free);
         let mask = self.places.len() - 1;
-        for number in 0..self.ends.len() as u32 {
-            let word = self.word(number);
-            let (key, hash) = key(word, 0, word.len());
-            let mut place = hash as usize & mask;
+        for slot in old.into_iter().filter(|slot| slot.number != FREE) {
+            let word = self.word(slot.number);
+            let mut place = key(word, 0, word.len()).1 as usize & mask;
             while self.places[place].number != FREE {
                 place = (place + 1) & mask;
             }
-            self.places[place] = Slot { key, number };
+            self.places[place] = slot;
         }
     }
 
@@ -108,35 +112,40 @@ impl Tally {
         &self.letters[start..self.ends[number]]
     }
 
-    pub(crate) fn count(&self, number: u32) -> u64 {
-        self.counts[number as usize]
-    }
-
-    /// The numbers of all words in the order of the words' bytes.
-    pub(crate) fn by_word(&self) -> Vec<u32> {
-        let mut numbers: Vec<u32> = (0..self.ends.len() as u32).collect();
-        numbers.sort_unstable_by(|&one, &other| self.word(one).cmp(self.word(other)));
-        numbers
+    /// All words in the order of their bytes.
+    pub(crate) fn by_word(&self) -> Vec<NotedWord> {
+        let noted = self.places.iter().filter(|slot| slot.number != FREE);
+        let mut words: Vec<(u128, NotedWord)> = noted
+            .map(|&Slot { number, count, .. }| {
+                let word = self.word(number);
+                let prefix = packed(word, 0, word.len().min(SHORT)).swap_bytes();
+                (prefix, NotedWord { number, count })
+            })
+            .collect();
+        words.sort_unstable_by(|(prefix, one), (other_prefix, other)| {
+            prefix.cmp(other_prefix).then_with(|| self.word(one.number).cmp(self.word(other.number)))
+        });
+        words.into_iter().map(|(_, word)| word).collect()
     }
 
     /// About how many bytes of memory this takes, with what it takes while it grows.
     pub(crate) fn bytes(&self) -> usize {
-        3 * self.places.len() * SLOT_BYTES / 2 + 2 * self.letters.len() + 32 * self.ends.len()
+        3 * self.places.len() * SLOT_BYTES / 2 + 2 * self.letters.len() + 48 * self.ends.len()
     }
 }
 
 /// What a word is compared by, and its hash.
-fn key(text: &[u8], start: usize, length: usize) -> ([u64; 2], u64) {
+fn key(text: &[u8], start: usize, length: usize) -> (u128, u64) {
     if length <= SHORT {
         let key = packed(text, start, length);
-        return ([key as u64, (key >> 64) as u64], hash(key));
+        return (key, hash(key));
     }
     let pieces = text[start..start + length].chunks(SHORT);
     let hash = pieces.fold(0, |sum: u64, piece| {
         hash(packed(piece, 0, piece.len()) ^ (u128::from(sum) << 64 | u128::from(sum)))
     });
     // A short word has letters there, which are never so large.
-    ([hash, u64::MAX - length as u64], hash)
+    (u128::from(u64::MAX - length as u64) << 64 | u128::from(hash), hash)
 }
 
 /// The places and lengths of the words of a cleaned text.
@@ -144,9 +153,16 @@ pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let rest = text.get(start..).filter(|rest| !rest.is_empty())?;
-        let length = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
-        let word = (start, length);
-        start += length + 1;
+        let mut length = 0;
+        while length < rest.len() {
+            let before = eight::before(eight::equal(eight::load(&rest[length..]), b' '));
+            length += before;
+            if before < 8 {
+                break;
+            }
+        }
+        let word = (start, length.min(rest.len()));
+        start += word.1 + 1;
         Some(word)
     })
 }
@@ -171,10 +187,10 @@ mod tests {
         }
         assert_eq!(tally.len(), expect.len());
         let by_word = tally.by_word();
-        assert!(by_word.windows(2).all(|pair| tally.word(pair[0]) < tally.word(pair[1])));
-        for number in by_word {
+        assert!(by_word.windows(2).all(|pair| tally.word(pair[0].number) < tally.word(pair[1].number)));
+        for NotedWord { number, count } in by_word {
             let word = std::str::from_utf8(tally.word(number)).unwrap();
-            assert_eq!(tally.count(number), expect[word], "{word}");
+            assert_eq!(count, expect[word], "{word}");
             assert_eq!(tally.find(word.as_bytes(), 0, word.len()), Some(number));
         }
         assert_eq!(tally.find(b"never", 0, 5), None);
@@ -191,5 +207,7 @@ mod tests {
         check("", &[]);
         check("one", &["one"]);
         check("one two '", &["one", "two", "'"]);
+        check("sevenxx eightxxx nine", &["sevenxx", "eightxxx", "nine"]);
+        check(&"x".repeat(21), &[&"x".repeat(21)]);
     }
 }

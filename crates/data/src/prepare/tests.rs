@@ -295,6 +295,34 @@ fn threads_memory_packing_and_files_do_not_change_a_byte() {
     }
 }
 
+#[test]
+fn ends_of_lines_marks_and_members_do_not_change_a_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let lines = many(3000);
+    let in_pieces =
+        |pack: &dyn Fn(&[u8]) -> Vec<u8>| lines.as_bytes().chunks(99_999).flat_map(pack).collect::<Vec<u8>>();
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    let skipped = b"\x50\x2A\x4D\x18\x03\0\0\0abc";
+    let inputs = [
+        ("lines.json", lines.clone().into_bytes()),
+        ("crlf.json", lines.replace('\n', "\r\n").into_bytes()),
+        ("mark.json", format!("\u{feff}{lines}").into_bytes()),
+        ("blank.json", lines.replace('\n', "\n \t\r\n\n").into_bytes()),
+        ("unended.json", lines.trim_end().as_bytes().to_vec()),
+        ("members.json.gz", in_pieces(&gzip)),
+        ("mark.json.gz", gzip(format!("\u{feff}{lines}").as_bytes())),
+        ("frames.json.zst", in_pieces(&zstd)),
+        ("skipped.json.zst", [skipped, zstd(lines.as_bytes()).as_slice(), skipped].concat()),
+    ];
+    for (name, bytes) in inputs {
+        let out = path(&format!("out-{name}"));
+        fs::write(path(name), bytes).unwrap();
+        run(&preparation(&[&path(name)], &out)).unwrap();
+        assert!(content(&out) == content(&path("out-lines.json")), "{name}");
+    }
+}
+
 /// Every chunk becomes a run, and there are more of them than are merged at once.
 #[test]
 fn many_runs_are_joined() {
@@ -351,14 +379,20 @@ fn what_ended_early_goes_on() {
     let error = run(&it).unwrap_err();
     assert!(error.to_string().contains("is in the way"), "{error}");
     fs::remove_dir_all(path("out.partial")).unwrap();
-    for stage in ["run-0.new", "rows-0-0", "words-0-0", "train-0"] {
+    for stage in ["run-0.new", "rows-0-0", "words-0-0", "out"] {
         let (place, ..) = journal::Workplace::open(&path("out.partial"), &spec(&it)).unwrap();
-        fs::create_dir_all(place.path(stage)).unwrap();
+        // Where a folder will be, a file is in the way.
+        if stage == "out" {
+            fs::write(place.path(stage), "").unwrap();
+        } else {
+            fs::create_dir_all(place.path(stage)).unwrap();
+        }
         drop(place);
         let error = run(&it).unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{stage}: {error}");
         assert!(!path("out").exists(), "{stage}");
-        fs::remove_dir(path("out.partial").join(stage)).unwrap();
+        let _ = fs::remove_dir(path("out.partial").join(stage));
+        let _ = fs::remove_file(path("out.partial").join(stage));
     }
     let mut beginning = None;
     it.run(&Meter::default(), |begun| beginning = Some(begun)).unwrap();
