@@ -58,7 +58,15 @@ fn hosts(count: usize, rate: f64) -> Vec<HostFigures> {
 
 fn candidate(arch: Arch, workers: usize) -> Candidate {
     let hosts = (0..workers).collect();
-    Candidate { arch, hosts, head: 0, compression: Compression::None, local_steps: 1, delay: 0 }
+    Candidate {
+        arch,
+        hosts,
+        servers: Vec::new(),
+        head: 0,
+        compression: Compression::None,
+        local_steps: 1,
+        delay: 0,
+    }
 }
 
 #[track_caller]
@@ -172,7 +180,7 @@ fn fewer_bytes_and_rarer_exchanges_take_less() {
 #[test]
 fn hosts_without_the_memory_for_a_worker_are_left_out_and_named() {
     let scene = Scene::new(RUN);
-    let mut pool = Pool { of: String::new(), hosts: hosts(4, scene.gradient_bytes()) };
+    let mut pool = Pool { hosts: hosts(4, scene.gradient_bytes()), ..Pool::default() };
     pool.hosts.iter_mut().for_each(|host| (host.memory_mb, host.work.memory_mb) = (Some(1000), Some(400.0)));
     let most = |pool: &Pool| {
         let plan = Plan::make(&scene.question(), pool).expect("a plan");
@@ -199,7 +207,7 @@ fn hosts_without_the_memory_for_a_worker_are_left_out_and_named() {
 fn the_best_is_what_the_wire_allows() {
     let scene = Scene::new(RUN);
     let best = |rate: f64| {
-        let pool = Pool { of: String::new(), hosts: hosts(4, rate) };
+        let pool = Pool { hosts: hosts(4, rate), ..Pool::default() };
         let plan = Plan::make(&scene.question(), &pool).expect("a plan");
         let advice = super::advice::advice(&scene.question(), &pool, &plan).expect("advice");
         (plan.best().candidate.clone(), advice)
@@ -217,7 +225,7 @@ fn a_host_that_is_slower_comes_last() {
     let mut pool = hosts(3, 1e9);
     pool[0].work.update = Work { core_s: 0.0, width: 1.0 };
     pool[0].work.steps.iter_mut().for_each(|step| step.work.core_s *= 4.0);
-    let plan = Plan::make(&scene.question(), &Pool { of: String::new(), hosts: pool }).expect("a plan");
+    let plan = Plan::make(&scene.question(), &Pool { hosts: pool, ..Pool::default() }).expect("a plan");
     let two = plan.forecasts.iter().find(|forecast| forecast.candidate.workers() == 2).expect("two");
     assert_eq!(two.candidate.hosts, [1, 2]);
 }

@@ -169,6 +169,7 @@ mod tests {
         ForecastLine {
             arch: Arch::Allreduce,
             workers: 2,
+            servers: 0,
             head_works: true,
             hosts: Vec::new(),
             compression: "none".to_owned(),
