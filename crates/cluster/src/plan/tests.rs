@@ -95,6 +95,26 @@ fn exchanges_take_what_their_bounds_say() {
 }
 
 #[test]
+fn servers_of_a_group_carry_their_part() {
+    let scene = Scene::new(RUN);
+    let rate = scene.gradient_bytes() / 10.0;
+    for (workers, servers) in [(4, 1), (4, 2), (3, 3)] {
+        let (n, k, rounds) = (workers as f64, servers as f64, (20.0 / workers as f64).ceil());
+        let group = Candidate {
+            servers: (workers..workers + servers).collect(),
+            ..candidate(Arch::Allreduce, workers)
+        };
+        let found = scene.forecast(&hosts(workers + servers, rate), &group);
+        let bound = 1.0 + 2.0 * n * (n - 1.0) / (n * n + k * n - 2.0 * k) * 10.0;
+        assert!(found.seconds > bound * (rounds - 1.0), "{} of {workers} and {servers}", found.seconds);
+        near(found.seconds / rounds, bound, 0.25);
+        let keys = group.keys(&scene.settings);
+        let expect = format!("{{num_workers: {workers}, servers: {servers}}}");
+        assert!(keys.contains(&("allreduce", expect)), "{keys:?}");
+    }
+}
+
+#[test]
 fn where_the_time_goes_adds_up() {
     let scene = Scene::new(&RUN.replace("epochs: 2,", "epochs: 2, shares: equal,"));
     let mut pool = hosts(3, scene.gradient_bytes());
