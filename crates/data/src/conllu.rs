@@ -63,19 +63,24 @@ pub(crate) fn load_ud(folder: &Path, source: &Source) -> Result<Dataset> {
 }
 
 fn load_files(folder: &Path, source: &Source, files: [&str; 3]) -> Result<Dataset> {
-    let open = |path: &Path| Treebank::open(path, source.tags);
+    let open = |path: &Path| TaggedSentences::open(path, source.tags, parse);
     text::tagging(source, text::halves(folder, files, source, open)?)
 }
 
-/// The sentences of a file, plain or packed with gzip, one after the other.
-pub(crate) struct Treebank {
+/// The word and tag of a line, or nothing if it has none; the line's word would be the sentence's so-and-so-many-th.
+pub(crate) type ParseLine =
+    fn(line: &str, expected: usize, TagColumn) -> Result<Option<(&str, &str)>, String>;
+
+/// The sentences of a file with a word a line and a blank line after each sentence, plain or packed with gzip.
+pub(crate) struct TaggedSentences {
     lines: NumberedLines,
     column: TagColumn,
+    parse: ParseLine,
 }
 
-impl Treebank {
-    pub(crate) fn open(path: &Path, column: TagColumn) -> Result<Self> {
-        Ok(Self { lines: NumberedLines::open(path)?, column })
+impl TaggedSentences {
+    pub(crate) fn open(path: &Path, column: TagColumn, parse: ParseLine) -> Result<Self> {
+        Ok(Self { lines: NumberedLines::open(path)?, column, parse })
     }
 
     fn read_next(&mut self) -> Result<Option<TaggedSentence>> {
@@ -87,7 +92,7 @@ impl Treebank {
                 }
                 return Ok(Some(sentence));
             }
-            match parse(line, sentence.words.len() + 1, self.column) {
+            match (self.parse)(line, sentence.words.len() + 1, self.column) {
                 Ok(None) => {}
                 Ok(Some((word, tag))) => {
                     sentence.words.push(word.to_owned());
@@ -100,7 +105,7 @@ impl Treebank {
     }
 }
 
-impl Iterator for Treebank {
+impl Iterator for TaggedSentences {
     type Item = Result<TaggedSentence>;
 
     fn next(&mut self) -> Option<Result<TaggedSentence>> {
@@ -110,7 +115,7 @@ impl Iterator for Treebank {
 
 /// Reads all sentences of a file.
 pub fn read(path: &Path, column: TagColumn) -> Result<Vec<TaggedSentence>> {
-    Treebank::open(path, column)?.collect()
+    TaggedSentences::open(path, column, parse)?.collect()
 }
 
 /// Writes sentences with universal tags, packed if the name ends in `.gz`.

@@ -49,9 +49,7 @@ fn files_of_others() -> Vec<FormatSample> {
         FormatSample {
             file: "a.txt",
             content: b"The\tDET\tDT\ndog\tNOUN\tNN\n\nbarks\tVERB\tVBZ\n".to_vec(),
-            read: |path| {
-                udpos::Udpos::open(path, TagColumn::Upos)?.try_for_each(|sentence| sentence.map(|_| ()))
-            },
+            read: |path| udpos::open(path, TagColumn::Upos)?.try_for_each(|sentence| sentence.map(|_| ())),
         },
         FormatSample {
             file: "b.csv",

@@ -2,9 +2,8 @@
 //! line after each sentence.
 
 use crate::Dataset;
-use crate::conllu::{TagColumn, TaggedSentence};
+use crate::conllu::{TagColumn, TaggedSentences};
 use crate::error::Result;
-use crate::source::file::NumberedLines;
 use crate::source::{Source, text};
 use std::path::Path;
 
@@ -12,51 +11,15 @@ const FILES: [&str; 3] = ["*-ud-tag.v2.train.txt", "*-ud-tag.v2.test.txt", "*-ud
 
 /// Reads a folder of this format.
 pub(crate) fn load(folder: &Path, source: &Source) -> Result<Dataset> {
-    let open = |path: &Path| Udpos::open(path, source.tags);
+    let open = |path: &Path| open(path, source.tags);
     text::tagging(source, text::halves(folder, FILES, source, open)?)
 }
 
-/// The sentences of a file, plain or packed with gzip, one after the other.
-pub(crate) struct Udpos {
-    lines: NumberedLines,
-    column: TagColumn,
+pub(crate) fn open(path: &Path, column: TagColumn) -> Result<TaggedSentences> {
+    TaggedSentences::open(path, column, parse)
 }
 
-impl Udpos {
-    pub(crate) fn open(path: &Path, column: TagColumn) -> Result<Self> {
-        Ok(Self { lines: NumberedLines::open(path)?, column })
-    }
-
-    fn read_next(&mut self) -> Result<Option<TaggedSentence>> {
-        let mut sentence = TaggedSentence::default();
-        while let Some((_, line)) = self.lines.next()? {
-            if line.is_empty() {
-                if sentence.words.is_empty() {
-                    continue;
-                }
-                return Ok(Some(sentence));
-            }
-            match parse(line, self.column) {
-                Ok((word, tag)) => {
-                    sentence.words.push(word.to_owned());
-                    sentence.tags.push(tag.to_owned());
-                }
-                Err(message) => return Err(self.lines.error(message)),
-            }
-        }
-        Ok(Some(sentence).filter(|sentence| !sentence.words.is_empty()))
-    }
-}
-
-impl Iterator for Udpos {
-    type Item = Result<TaggedSentence>;
-
-    fn next(&mut self) -> Option<Result<TaggedSentence>> {
-        self.read_next().transpose()
-    }
-}
-
-fn parse(line: &str, column: TagColumn) -> Result<(&str, &str), String> {
+fn parse(line: &str, _: usize, column: TagColumn) -> Result<Option<(&str, &str)>, String> {
     let fields: Vec<&str> = line.split('\t').collect();
     let &[word, upos, xpos] = &fields[..] else {
         return Err(format!("has {} columns, expected a word and two tags between tabs", fields.len()));
@@ -68,7 +31,7 @@ fn parse(line: &str, column: TagColumn) -> Result<(&str, &str), String> {
     if tag.is_empty() {
         return Err(format!("the word {word:?} has no tag ({})", column.name()));
     }
-    Ok((word, tag))
+    Ok(Some((word, tag)))
 }
 
 #[cfg(test)]

@@ -251,23 +251,8 @@ mod tests {
             epochs: 1.0,
             samples: 1,
             train_loss: f64::NAN,
-            eval_loss: None,
-            accuracy: None,
-            best_accuracy: None,
-            macro_f1: None,
             target_reached_round: Some(1876),
-            peak_rss_mb: None,
-            first_step_s: None,
-            nodes: None,
-            sent_bytes: None,
-            received_bytes: None,
-            late: None,
-            head_share: None,
-            wh: None,
-            wh_per_1000_samples: None,
-            energy: None,
-            time: None,
-            ..sample::summary()
+            ..sample::bare_summary()
         };
         let expect = [
             "",
