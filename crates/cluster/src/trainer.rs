@@ -233,11 +233,6 @@ impl Trainer {
         self.replica = Replica::of(&self.settings, self.worker.layout());
     }
 
-    /// How many workers share them.
-    pub(crate) fn workers(&self) -> usize {
-        self.settings.workers
-    }
-
     /// How many samples there are to train on, over all workers.
     pub(crate) fn samples(&self) -> usize {
         self.total

@@ -90,7 +90,7 @@ pub fn take_part(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
     let mut early = Early::new();
     let call = |to: usize, sink: &dyn Fn() -> _| reach(&wire, &all[to], sink);
     let (members, links) = acquaint((index, count, count), (&post, &mailbox), &mut early, call)?;
-    let mut rounds = Rounds::new(&task, &dataset, (index, &links))?;
+    let mut rounds = Rounds::new(&task, &dataset, &links)?;
     let mut peers = Peers {
         index,
         links: &links,
@@ -153,27 +153,17 @@ fn line<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<T> {
 struct Rounds<'a> {
     trainer: Trainer,
     links: &'a [Option<Outbox>],
-    /// Which unit comes next, and after how many it begins anew. Those of a round are of similar length, as in a run.
-    next: u32,
     units: u32,
+    next: u32,
 }
 
 impl<'a> Rounds<'a> {
-    fn new(
-        task: &TrialTask,
-        dataset: &Dataset,
-        (index, links): (usize, &'a [Option<Outbox>]),
-    ) -> Result<Self> {
-        let alone = settings(&task.text, None)?;
-        let group = format!("{{num_workers: {}}}", links.len());
-        let keys = [("arch", "allreduce".to_owned()), ("allreduce", group)];
-        // What a group refuses does not matter here.
-        let settings = crate::plan::edited(&alone, &task.text, &keys).unwrap_or(alone);
+    fn new(task: &TrialTask, dataset: &Dataset, links: &'a [Option<Outbox>]) -> Result<Self> {
+        let settings = settings(&task.text, None)?;
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let trainer = trainer(&settings, dataset, settings.file.threads_on(cores, task.workers))?;
-        let rounds = dataset.train.len() / (settings.file.batch_size * settings.workers).max(1);
-        let units = (rounds.max(1) * settings.workers) as u32;
-        Ok(Self { trainer, links, next: index as u32 % units, units })
+        let units = (dataset.train.len() / settings.file.batch_size).max(1) as u32;
+        Ok(Self { trainer, links, units, next: 0 })
     }
 
     /// What rounds of a way take. All make as many, as the first of them says.
@@ -185,6 +175,7 @@ impl<'a> Rounds<'a> {
     ) -> Result<TrialRound, Broken> {
         let mut sums = GradientSums::new(self.trainer.layout(), way, 0);
         sums.share_out(parts);
+        self.next = peers.index as u32;
         let mut one_s = self.go(peers, &mut sums, 1)?;
         if agree(peers, one_s)? < SHORT_S {
             one_s = self.go(peers, &mut sums, 4)?;
@@ -213,7 +204,7 @@ impl<'a> Rounds<'a> {
             sums.begin(peers, false);
             let (overlaps, mut sent) = (self.trainer.overlaps(), Ok(()));
             let unit = Unit { epoch: 0, index: self.next };
-            self.next = (self.next + self.trainer.workers() as u32) % self.units;
+            self.next = (self.next + 1) % self.units;
             self.trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
                 if overlaps && sent.is_ok() {
                     sent = sums.advance(peers, gradient, settled_from);
