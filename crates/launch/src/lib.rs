@@ -79,7 +79,7 @@ pub use lab::{
     read_shapes, throttle,
 };
 pub use live_run::{LiveRun, RunNews};
-pub use measure::{MeshSaid, Said, SpeedTest, WaySaid};
+pub use measure::{Said, SpeedTest, WaySaid};
 pub use place::{ProcessRole, Shortage, in_order};
 pub use program::Program;
 pub use programs::Programs;

@@ -79,17 +79,6 @@ pub struct WaySaid {
     pub said: Result<Vec<u8>, Trouble>,
 }
 
-/// What one host said of the ways to others while all hosts measured, by their numbers.
-#[derive(Debug)]
-pub struct MeshSaid {
-    pub from: usize,
-    pub to: Vec<usize>,
-    pub said: Result<Vec<u8>, Trouble>,
-}
-
-/// So many others every host asks at the same time.
-const MESHED: usize = 7;
-
 /// So many partners every host has, of those that there are.
 const PARTNERS: u32 = 2;
 
@@ -154,45 +143,55 @@ impl CheckedFleet {
         said
     }
 
-    /// All hosts at the same time: a program answers on every one, and one that measures on every one is told of some
-    /// others what theirs printed first, and where they may be; and also `more`. Nobody says anything where there is
-    /// only one.
-    pub fn call_all_at_once(
+    /// Lets the program do something together on all hosts that have it. On each it reads a first line, which depends
+    /// on how many hosts its machine has, and data; prints how to reach it; is told in a line of its place among all, of
+    /// all of them, and also `more`; and prints what came of it. None ends before all have done so. Nobody says anything
+    /// where there is only one.
+    pub fn call_together(
         &self,
-        answer: &[&str],
-        measure: &[&str],
+        arguments: &[&str],
+        (first, data): (impl Fn(usize) -> String + Sync, &[u8]),
         (more, time): (&serde_json::Value, Duration),
-    ) -> Result<Vec<MeshSaid>, Trouble> {
-        let able = self.with_program();
+    ) -> Result<Vec<(usize, String)>, Trouble> {
+        let (able, machines) = (self.with_program(), self.by_machine());
         if able.len() < 2 {
             return Ok(Vec::new());
         }
-        let answering = self.fleet.each_of(&able, |number, _| self.answering(number, answer));
+        let answering = self.fleet.each_of(&able, |number, _| {
+            let hosts = machines.iter().find(|hosts| hosts.contains(&number)).map_or(1, Vec::len);
+            self.answering(number, arguments, (&first(hosts), data))
+        });
         let answering = answering.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let (_sessions, answers): (Vec<_>, Vec<_>) = answering.into_iter().unzip();
-        let place = self.place();
-        let said = self.fleet.each_of(&able, |number, host| {
-            let own = able.iter().position(|&other| other == number).unwrap_or(0);
-            let partners: Vec<usize> =
-                (1..able.len()).take(MESHED).map(|distance| (own + distance) % able.len()).collect();
-            let questions: Vec<_> = partners.iter().map(|&partner| &answers[partner]).collect();
-            let mut question = serde_json::json!({"partners": questions});
+        let (mut sessions, answers): (Vec<_>, Vec<_>) = answering.into_iter().unzip();
+        for (index, session) in sessions.iter_mut().enumerate() {
+            let mut question = serde_json::json!({"index": index, "all": answers});
             if let (Some(all), Some(more)) = (question.as_object_mut(), more.as_object()) {
                 all.extend(more.clone());
             }
-            // It is made of texts and numbers.
-            let input = serde_json::to_vec(&question).unwrap_or_default();
-            let said = call(&host.remote, &place, measure, input.as_slice(), time);
-            MeshSaid { from: number, to: partners.iter().map(|&partner| able[partner]).collect(), said }
-        });
-        Ok(said)
+            session.say(format!("{question}\n").as_bytes());
+        }
+        let said = |(number, session): (&usize, &Session)| match session.next(time) {
+            SessionNews::Line(said) => Ok((*number, said)),
+            SessionNews::Nothing => Err(Trouble::TimedOut),
+            SessionNews::End => {
+                Err(Trouble::Other(format!("{} broke off", self.fleet.hosts[*number].name())))
+            }
+        };
+        able.iter().zip(&sessions).map(said).collect()
     }
 
-    /// Starts a program on a host that prints how to reach it; with that and where the host may be.
-    fn answering(&self, number: usize, answer: &[&str]) -> Result<(Session, serde_json::Value), Trouble> {
+    /// Starts a program on a host that reads a line and data, and prints how to reach it; with that and where the host
+    /// may be.
+    fn answering(
+        &self,
+        number: usize,
+        arguments: &[&str],
+        (first, data): (&str, &[u8]),
+    ) -> Result<(Session, serde_json::Value), Trouble> {
         let host = &self.fleet.hosts[number];
         let addresses = self.checkups[number].facts.as_ref().map(|facts| addresses(&host.host, facts));
-        let session = Session::start(&host.remote, &self.place(), answer, "")?;
+        let mut session = Session::start(&host.remote, &self.place(), arguments, first)?;
+        session.say(data);
         let said = match session.next(Duration::from_secs(20)) {
             SessionNews::Line(said) => said,
             SessionNews::Nothing => return Err(Trouble::TimedOut),
@@ -212,7 +211,7 @@ impl CheckedFleet {
         measure: &[&str],
         time: Duration,
     ) -> Result<Vec<u8>, Trouble> {
-        let (_session, question) = self.answering(to, answer)?;
+        let (_session, question) = self.answering(to, answer, ("", &[]))?;
         let input = serde_json::to_vec(&question).map_err(|error| Trouble::Other(error.to_string()))?;
         call(&self.fleet.hosts[from].remote, &self.place(), measure, input.as_slice(), time)
     }

@@ -66,6 +66,13 @@ impl Session {
         Ok(Self { ssh, stdin, stderr: Some(stderr), lines })
     }
 
+    /// Gives the program more to read. One that has ended is heard of at the end of its output.
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        if let Some(stdin) = &mut self.stdin {
+            let _ = stdin.write_all(bytes).and_then(|()| stdin.flush());
+        }
+    }
+
     /// Waits for a line, but not longer than this.
     pub(crate) fn next(&self, time: Duration) -> SessionNews {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use bonfire_cluster::bench::gauge::{GaugeTask, gauge};
-use bonfire_cluster::bench::{link, mesh};
+use bonfire_cluster::bench::{link, trial};
 use bonfire_cluster::plan::figures::HostFigures;
 use bonfire_launch::host_side;
 
@@ -72,8 +72,8 @@ enum HostCommand {
     AnswerLink,
     /// Measure what the way to a host that answers carries of a run
     MeasureLink,
-    /// Measure what goes to several who answer on other hosts, while those measure too
-    MeasureMesh,
+    /// Take part in some rounds of a run, with other hosts
+    Trial,
     /// Become another program, which was brought here with the data of a run
     Tool {
         place: PathBuf,
@@ -114,7 +114,9 @@ pub(crate) fn run(args: HostArgs) -> Result<()> {
         }
         HostCommand::Gauge => print_json(&gauge_for(io::stdin().lock()).with_context(failed)?),
         HostCommand::AnswerLink => link::answer(io::stdin(), &mut io::stdout()).with_context(failed),
-        HostCommand::MeasureMesh => print_json(&mesh::measure_from(io::stdin().lock()).with_context(failed)?),
+        HostCommand::Trial => {
+            trial::take_part(BufReader::new(io::stdin()), &mut io::stdout()).with_context(failed)
+        }
         HostCommand::MeasureLink => print_json(&link::measure_from(io::stdin().lock()).with_context(failed)?),
         HostCommand::Tool { place, arguments } => {
             // Only on failure this program is still there.

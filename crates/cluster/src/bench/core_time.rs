@@ -4,28 +4,32 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So far, all threads together; none if the system does not tell.
-pub(crate) fn core_s() -> Option<f64> {
+/// So far: of all threads together, and of those of the wire; none if the system does not tell.
+fn core_s() -> Option<(f64, f64)> {
     // Of a thread that runs the system tells what it knew at the last tick; one that steps aside is brought up to date.
     thread::yield_now();
-    let mut nanoseconds = 0;
+    let (mut all, mut wire) = (0, 0);
     for thread in fs::read_dir("/proc/self/task").ok()? {
-        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        nanoseconds += text.split_whitespace().next()?.parse::<u64>().ok()?;
+        let folder = thread.ok()?.path();
+        let text = fs::read_to_string(folder.join("schedstat")).ok()?;
+        let nanoseconds = text.split_whitespace().next()?.parse::<u64>().ok()?;
+        all += nanoseconds;
+        let is_wire = fs::read_to_string(folder.join("comm")).is_ok_and(|name| name.starts_with("wire"));
+        wire += if is_wire { nanoseconds } else { 0 };
     }
-    Some(nanoseconds as f64 / 1e9)
+    Some((all as f64 / 1e9, wire as f64 / 1e9))
 }
 
 /// Measures wall and core time from some moment on.
 #[derive(Debug)]
 pub(crate) struct Watch {
     started: Instant,
-    core_s: Option<f64>,
+    before: Option<(f64, f64)>,
 }
 
 impl Watch {
     pub(crate) fn start() -> Self {
-        Self { started: Instant::now(), core_s: core_s() }
+        Self { started: Instant::now(), before: core_s() }
     }
 
     pub(crate) fn wall_s(&self) -> f64 {
@@ -35,7 +39,12 @@ impl Watch {
     /// Where the system does not tell, as if one core had been at work all the time.
     pub(crate) fn core_s(&self) -> f64 {
         let now = core_s();
-        self.core_s.zip(now).map_or_else(|| self.wall_s(), |(before, now)| (now - before).max(1e-9))
+        self.before.zip(now).map_or_else(|| self.wall_s(), |(before, now)| (now.0 - before.0).max(1e-9))
+    }
+
+    /// What the wire's threads had of it; nothing where the system does not tell.
+    pub(crate) fn wire_s(&self) -> f64 {
+        self.before.zip(core_s()).map_or(0.0, |(before, now)| (now.1 - before.1).max(0.0))
     }
 }
 
@@ -74,9 +83,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_thread_that_never_rests_is_on_a_core() {
-        let before = core_s().expect("the system tells");
+        let (before, _) = core_s().expect("the system tells");
         let share = share_of_a_core();
         assert!(share > 0.0 && share <= 1.0, "{share}");
-        assert!(core_s().expect("the system tells") > before);
+        assert!(core_s().expect("the system tells").0 > before);
     }
 }

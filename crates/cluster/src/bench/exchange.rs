@@ -5,7 +5,6 @@
 
 mod server;
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -15,13 +14,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use bonfire_learn::layout::Init;
 use bonfire_learn::{Gradient, Layout};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{
-    Closed, Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Timeouts, Wire, proto,
-};
+use bonfire_wire::{Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Timeouts, Wire, proto};
 use bytes::Bytes;
 use rayon::ThreadPoolBuilder;
 use serde::{Deserialize, Serialize};
 
+use super::acquaint::{AllLinks, Broken, PATIENCE, acquaint, pieces};
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::network::{Grpc, Network};
 use bonfire_exchange::codec::Coding;
@@ -92,9 +90,6 @@ impl Peer {
         }
     }
 }
-
-/// No process waits longer than this for another.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measures an exchange between processes of this program, which `command` starts so that they call [`take_part`].
 pub fn measure(task: Task, command: impl Fn() -> Result<Command>) -> Result<ExchangeSpeed> {
@@ -199,9 +194,6 @@ pub fn take_part() -> Result<()> {
     Ok(())
 }
 
-/// Which process is at the other end of a link, and a link to every worker and server but this one.
-type AllLinks = (BTreeMap<u64, usize>, Vec<Option<Outbox>>);
-
 /// A process with its mailbox and its way to the others.
 struct Party {
     task: Task,
@@ -245,36 +237,11 @@ impl Party {
         Ok(outbox)
     }
 
-    /// Links to all others, and which of them is at the other end of each. Servers have none to each other.
     fn connect_to_all(&self, peers: &[Peer], early: &mut Early) -> Result<AllLinks> {
         let Task { workers, servers, .. } = self.task;
-        let (mut members, mut outboxes) = (BTreeMap::new(), vec![None; workers + servers]);
-        let later = if self.index < workers { self.index + 1..workers + servers } else { 0..0 };
-        for to in later {
-            let link = self.post.number();
-            let outbox = self.network.connect(&peers[to].to_proto(to), self.post.sink(link))?;
-            outbox.send(Body::Hello(proto::Hello { node: self.index as u64, generation: 1 }))?;
-            members.insert(link, to);
-            outboxes[to] = Some(outbox);
-        }
-        let mut strangers = BTreeMap::new();
-        while outboxes[..self.index.min(workers)].iter().any(Option::is_none) {
-            let mail = self.mailbox.next(PATIENCE).ok_or_else(|| anyhow!("the others are silent"))?;
-            match mail.news {
-                News::Opened(outbox) => drop(strangers.insert(mail.link, outbox)),
-                News::Frame(Frame { body: Body::Hello(hello), .. }) => {
-                    let from = (hello.node as usize).min(self.index);
-                    outboxes[from] = strangers.remove(&mail.link);
-                    members.insert(mail.link, from);
-                }
-                News::Frame(Frame { body: Body::Piece(piece), payload }) => {
-                    let from = members.get(&mail.link).context("a piece of a stranger")?;
-                    early.push_back((*from, piece, payload));
-                }
-                _ => bail!("a worker is gone"),
-            }
-        }
-        Ok((members, outboxes))
+        acquaint((self.index, workers, workers + servers), (&self.post, &self.mailbox), early, |to, sink| {
+            self.network.connect(&peers[to].to_proto(to), sink())
+        })
     }
 
     /// The next frame, from whomever.
@@ -287,33 +254,6 @@ impl Party {
                 News::Opened(outbox) => callers.push(outbox),
                 News::Closed(reason) => bail!("a link closed: {reason}"),
             }
-        }
-    }
-}
-
-/// Why an exchange broke off.
-struct Broken(anyhow::Error);
-
-impl From<Closed> for Broken {
-    fn from(closed: Closed) -> Self {
-        Self(closed.into())
-    }
-}
-
-/// Pieces of the others, as they come.
-fn pieces<'a>(
-    mailbox: &'a mut Mailbox,
-    members: &'a BTreeMap<u64, usize>,
-) -> impl FnMut(bool) -> Result<Option<(usize, proto::Piece, Bytes)>, Broken> + Send + 'a {
-    move |_| loop {
-        let mail = mailbox.next(PATIENCE).ok_or_else(|| Broken(anyhow!("the others are silent")))?;
-        match mail.news {
-            News::Frame(Frame { body: Body::Piece(piece), payload }) => {
-                let from = members.get(&mail.link).ok_or_else(|| Broken(anyhow!("a piece of a stranger")))?;
-                return Ok(Some((*from, piece, payload)));
-            }
-            News::Closed(reason) => return Err(Broken(anyhow!("a link closed: {reason}"))),
-            _ => {}
         }
     }
 }

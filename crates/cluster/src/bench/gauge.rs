@@ -78,6 +78,7 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
         together: together(&task.text, &mut trainer, (share, most))?,
         memory_mb: peak_rss_mb(),
         crowds: Vec::new(),
+        beside_wire: 1.0,
     };
     drop(trainer);
     work.crowds = crowds(&settings, dataset, &work, (cores, &task.workers))?;
@@ -107,7 +108,7 @@ const LOOPBACK: LinkFigures = LinkFigures {
 };
 
 /// The settings of a run with one worker here, and perhaps another batch size.
-fn settings(text: &str, batch: Option<usize>) -> Result<Settings> {
+pub(super) fn settings(text: &str, batch: Option<usize>) -> Result<Settings> {
     let set: Vec<String> = batch.iter().map(|batch| format!("batch_size={batch}")).collect();
     let settings = Settings::read("the run file", text, &Overrides { set: &set, ..Overrides::default() }, 1)?;
     let alone = [("arch", "single".to_owned()), ("workers", "1".to_owned())];

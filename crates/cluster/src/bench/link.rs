@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Frame, Identity, ListenSecurity, Outbox, Secret, Sink, Timeouts, Wire, proto};
+use bonfire_wire::{Frame, Identity, ListenSecurity, Listener, Outbox, Secret, Sink, Timeouts, Wire, proto};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::core_time::Watch;
-use crate::mail::{Mailbox, News, mailbox};
+use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::plan::figures::FrameFigures;
 use crate::remote::listen;
 use crate::roles::network::{Grpc, Network};
@@ -85,15 +85,7 @@ const PINGS: usize = 101;
 pub fn answer(input: impl Read + Send + 'static, out: &mut impl Write) -> Result<()> {
     let wire = Wire::start()?;
     let (post, mailbox) = mailbox();
-    let (identity, secret) = (Identity::generate()?, Secret::generate()?);
-    let fingerprint = identity.fingerprint().as_bytes().to_vec();
-    let security = ListenSecurity::Tls(identity);
-    let most = Some(usize::MAX);
-    // A machine without IPv6 has no such address.
-    let any = if UdpSocket::bind("[::]:0").is_ok() { "[::]:0" } else { "0.0.0.0:0" };
-    let listener = listen(&wire, any, security, &secret, Timeouts::default(), &post, most)?;
-    let port = listener.local_addr().port();
-    let said = LinkAnswer { port, fingerprint, secret: secret.reveal() };
+    let (_listener, said) = open(&wire, &post)?;
     writeln!(out, "{}", serde_json::to_string(&said)?)?;
     out.flush()?;
     let gone: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
@@ -119,6 +111,19 @@ pub fn answer(input: impl Read + Send + 'static, out: &mut impl Write) -> Result
         }
     }
     Ok(())
+}
+
+/// Lets others in, whose mail comes by this post; with what it takes.
+pub(super) fn open(wire: &Wire, post: &Post) -> Result<(Listener, LinkAnswer)> {
+    let (identity, secret) = (Identity::generate()?, Secret::generate()?);
+    let fingerprint = identity.fingerprint().as_bytes().to_vec();
+    let security = ListenSecurity::Tls(identity);
+    let most = Some(usize::MAX);
+    // A machine without IPv6 has no such address.
+    let any = if UdpSocket::bind("[::]:0").is_ok() { "[::]:0" } else { "0.0.0.0:0" };
+    let listener = listen(wire, any, security, &secret, Timeouts::default(), post, most)?;
+    let port = listener.local_addr().port();
+    Ok((listener, LinkAnswer { port, fingerprint, secret: secret.reveal() }))
 }
 
 /// Data that came, and since when.

@@ -19,6 +19,8 @@ pub struct Candidate {
     pub arch: Arch,
     /// The host of every worker, the fastest first.
     pub hosts: Vec<usize>,
+    /// Of those that only sum for them.
+    pub servers: Vec<usize>,
     /// Where the head is.
     pub head: usize,
     pub compression: Compression,
@@ -42,9 +44,9 @@ impl Candidate {
         !matches!(self.compression, Compression::None | Compression::Lossless) || self.local_steps > 1
     }
 
-    /// The hosts that take part, the head's first, as a launcher wants them.
+    /// The hosts that take part, the head's first and servers last, as a launcher wants them.
     pub fn places(&self) -> Vec<usize> {
-        let others = self.hosts.iter().copied().filter(|&host| host != self.head);
+        let others = self.hosts.iter().chain(&self.servers).copied().filter(|&host| host != self.head);
         std::iter::once(self.head).chain(others).collect()
     }
 
@@ -64,7 +66,11 @@ impl Candidate {
                     Topology::Allreduce { op: ReduceOp::Adasum, .. } => ", op: adasum",
                     _ => "",
                 };
-                let group = format!("{{num_workers: {workers}{op}}}");
+                let servers = match self.servers.len() {
+                    0 => String::new(),
+                    servers => format!(", servers: {servers}"),
+                };
+                let group = format!("{{num_workers: {workers}{servers}{op}}}");
                 vec![("arch", "allreduce".to_owned()), ("allreduce", group)]
             }
         };
@@ -99,6 +105,11 @@ impl Candidate {
             Arch::Flat => format!("server of {}", self.workers()),
             Arch::Allreduce => format!("allreduce of {}", self.workers()),
         };
+        match self.servers.len() {
+            0 => {}
+            1 => words += ", 1 server",
+            servers => words += &format!(", {servers} servers"),
+        }
         if self.compression != Compression::None {
             words += &format!(", {}", name(self.compression));
         }
@@ -168,24 +179,34 @@ pub(super) fn candidates(
     let mut all = vec![Candidate {
         arch: Arch::Single,
         hosts: fastest[..1].to_vec(),
+        servers: Vec::new(),
         head: fastest[0],
         compression: Compression::None,
         local_steps: 1,
         delay: 0,
     }];
+    let none = &fastest[..0];
     let mut ways = Vec::new();
     for workers in sizes(fastest.len()) {
-        ways.extend([Arch::Allreduce, Arch::Flat].map(|arch| (arch, &fastest[..workers])));
+        ways.extend([Arch::Allreduce, Arch::Flat].map(|arch| (arch, &fastest[..workers], none)));
     }
     // A server that does nothing else, and the workers on the other hosts.
     for workers in sizes(fastest.len() - 1) {
-        ways.push((Arch::Flat, &fastest[1..=workers]));
+        ways.push((Arch::Flat, &fastest[1..=workers], none));
     }
-    for (arch, hosts) in ways {
+    for servers in servers(settings, fastest.len()) {
+        let (workers, servers) = fastest.split_at(fastest.len() - servers);
+        ways.push((Arch::Allreduce, workers, servers));
+    }
+    for (arch, hosts, servers) in ways {
         for (compression, local_steps) in manners(settings, samples, hosts.len()) {
             for delay in delays(settings, compression, local_steps) {
-                let (hosts, head) = (hosts.to_vec(), fastest[0]);
-                all.push(Candidate { arch, hosts, head, compression, local_steps, delay });
+                let (hosts, servers, head) = (hosts.to_vec(), servers.to_vec(), fastest[0]);
+                // Who makes steps by itself hardly waits for sums.
+                if servers.is_empty() || local_steps == 1 || local_steps == settings.file.local_steps.steps()
+                {
+                    all.push(Candidate { arch, hosts, servers, head, compression, local_steps, delay });
+                }
             }
         }
     }
@@ -206,6 +227,20 @@ fn sizes(hosts: usize) -> Vec<usize> {
         sizes.push(hosts);
     }
     sizes
+}
+
+/// How many of all hosts may only sum for the others: one, a quarter or a half, and what the run file says. More than
+/// there are workers have nothing to do.
+fn servers(settings: &Settings, hosts: usize) -> Vec<usize> {
+    let own = match settings.topology {
+        Topology::Allreduce { servers, .. } => servers,
+        _ => 0,
+    };
+    let mut servers = vec![1, hosts / 4, hosts / 2, own];
+    servers.retain(|&servers| servers > 0 && hosts > servers + 1 && 2 * servers <= hosts);
+    servers.sort_unstable();
+    servers.dedup();
+    servers
 }
 
 /// How gradients may travel, and how many batches there may be between two exchanges.

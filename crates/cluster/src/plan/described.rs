@@ -82,7 +82,7 @@ pub fn described(origin: &str, text: &str, own: &HostFigures, batch: usize) -> R
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(tree.wrong("hosts", format!("two hosts are called {}", pair[0])));
     }
-    Ok(Pool { of: String::new(), hosts })
+    Ok(Pool { hosts, ..Pool::default() })
 }
 
 /// Whether a file of described hosts can be read, before anything is measured for it.
@@ -105,6 +105,7 @@ pub fn check_described(origin: &str, text: &str) -> Result<(), YamlError> {
             codecs: Vec::new(),
             memory_mb: None,
             crowds: Vec::new(),
+            beside_wire: 1.0,
             hop_s: 0.0,
             factors: [none; 3],
         },

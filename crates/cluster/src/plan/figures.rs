@@ -8,12 +8,24 @@ use bonfire_yaml::{Tree, YamlError, to_yaml};
 use serde::{Deserialize, Serialize};
 
 /// All that is known of a pool of hosts, for one model and its data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
     /// The model and the data that it was measured with.
     pub of: String,
     pub hosts: Vec<HostFigures>,
+    /// Rounds of all hosts together that these figures were held against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<Tried>,
+}
+
+/// Real rounds of all hosts, and the same in the simulated world.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tried {
+    pub compression: String,
+    pub seconds: f64,
+    pub simulated_s: f64,
 }
 
 /// A host in figures.
@@ -85,8 +97,15 @@ pub struct WorkFigures {
     /// caches and what cores have in common.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub crowds: Vec<(usize, f64)>,
+    /// How many times as long it takes beside threads that move frames.
+    #[serde(default = "once")]
+    pub beside_wire: f64,
     /// Factors of rank 2: before, between and after their two exchanges.
     pub factors: [Work; 3],
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 /// Seconds of a core for every float that travels.
@@ -274,6 +293,7 @@ mod tests {
             hop_s: 0.0,
             memory_mb: None,
             crowds: Vec::new(),
+            beside_wire: 1.0,
             factors: [none; 3],
         }
     }

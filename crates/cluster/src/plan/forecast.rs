@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bonfire_exchange::owners::parts_by_speed;
+use bonfire_exchange::owners::{self, parts_by_speed};
 use bonfire_learn::random::Random;
 use bonfire_run::run_file::arch::Arch;
 use bonfire_run::run_file::{Compression, Settings};
@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::candidate::{Candidate, name, rounds};
 use super::figures::{CodecFigures, HostFigures};
 use super::group::{Books, Member};
+use super::group_server::GroupServer;
 use super::script::{Manner, Stage, round};
 use super::server::{Server, Worker};
 use super::traffic::{Exchange, Traffic};
@@ -38,13 +39,16 @@ pub struct Forecast {
 pub struct ForecastLine {
     pub arch: Arch,
     pub workers: usize,
+    /// Hosts that only sum for the workers.
+    #[serde(skip_serializing_if = "is_none")]
+    pub servers: usize,
     pub head_works: bool,
     pub hosts: Vec<String>,
     pub compression: String,
     pub local_steps: u64,
     /// How many local steps are made while the exchange before them goes on.
     #[serde(skip_serializing_if = "is_none")]
-    pub delay: u64,
+    pub delay: usize,
     pub seconds_per_epoch: f64,
     pub computing_s: f64,
     pub wire_s: f64,
@@ -63,11 +67,12 @@ impl Forecast {
         ForecastLine {
             arch: candidate.arch,
             workers: candidate.workers(),
+            servers: candidate.servers.len(),
             head_works: candidate.head_works(),
             hosts: candidate.places().into_iter().map(|host| pool[host].name.clone()).collect(),
             compression: name(candidate.compression),
             local_steps: candidate.local_steps,
-            delay: candidate.delay,
+            delay: candidate.delay as usize,
             seconds_per_epoch: self.seconds,
             computing_s: self.computing_s,
             wire_s: self.wire_s,
@@ -86,8 +91,8 @@ impl Forecast {
     }
 }
 
-fn is_none(delay: &u64) -> bool {
-    *delay == 0
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Before the rounds that count everything gets into its stride.
@@ -104,7 +109,7 @@ pub(super) struct Scene<'a> {
     pub settings: &'a Settings,
     /// As they are when all of these are at work.
     pub hosts: Vec<HostFigures>,
-    /// Of the workers, then the head: which of the hosts each is on.
+    /// Of the workers, then servers of a group, then the head: which of the hosts each is on.
     pub processes: Vec<usize>,
     /// How many samples of a round each worker has.
     pub shares: Vec<usize>,
@@ -120,21 +125,11 @@ pub(super) fn forecast(
     pool: &[HostFigures],
     (traffic, samples, grain): (&mut Traffic<'_>, usize, u32),
 ) -> Forecast {
-    let places = candidate.places();
-    let place = |host: usize| places.iter().position(|&place| place == host).unwrap_or(0);
-    let mut processes: Vec<usize> = candidate.hosts.iter().map(|&host| place(host)).collect();
-    processes.push(place(candidate.head));
-    let workers = candidate.workers();
-    let mut exchanges = traffic.exchanges(candidate.compression, workers, candidate.local_steps);
-    let exact = exchanges.len();
-    exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
-    let hosts = places.iter().map(|&host| crowded(host, candidate, pool)).collect();
-    let shares = vec![settings.file.batch_size * candidate.local_steps as usize; workers];
-    let mut scene = Scene { candidate, settings, hosts, processes, shares, exchanges, exact };
+    let mut scene = Scene::new(candidate, settings, pool, traffic);
     let played = scene.settle(grain);
     let (updates, exact_rounds) = rounds(settings, samples);
     // The last round of an epoch may be a short one.
-    let batches = samples as f64 / (settings.file.batch_size * workers) as f64;
+    let batches = samples as f64 / (settings.file.batch_size * candidate.workers()) as f64;
     let full = batches / candidate.local_steps as f64;
     let short = (updates - full).clamp(0.0, 1.0) * played.busy_s;
     let mut seconds = played.round_s * updates - short;
@@ -160,7 +155,8 @@ pub(super) fn forecast(
 fn crowded(host: usize, candidate: &Candidate, pool: &[HostFigures]) -> HostFigures {
     let mut figures = pool[host].clone();
     let there = candidate.hosts.iter().filter(|&&other| pool[other].machine == figures.machine).count();
-    let speed = 1.0 / figures.work.crowd(there);
+    let beside = if candidate.workers() > 1 { figures.work.beside_wire } else { 1.0 };
+    let speed = 1.0 / (figures.work.crowd(there) * beside);
     figures.work = figures.work.at(speed);
     figures
 }
@@ -176,6 +172,30 @@ pub(super) struct Played {
     bytes: f64,
     /// Of every host, which part of its machine's cores was at work.
     pub utilisation: Vec<f64>,
+    /// Of every host, seconds of a core in a round beside those of its wire.
+    pub worked: Vec<f64>,
+}
+
+impl<'a> Scene<'a> {
+    /// Before anything is known of unequal shares.
+    pub(super) fn new(
+        candidate: &'a Candidate,
+        settings: &'a Settings,
+        pool: &[HostFigures],
+        traffic: &mut Traffic<'_>,
+    ) -> Self {
+        let places = candidate.places();
+        let place = |host: usize| places.iter().position(|&place| place == host).unwrap_or(0);
+        let mut processes: Vec<usize> = candidate.hosts.iter().map(|&host| place(host)).collect();
+        processes.extend(candidate.servers.iter().chain([&candidate.head]).map(|&host| place(host)));
+        let workers = candidate.workers();
+        let mut exchanges = traffic.exchanges(candidate.compression, workers, candidate.local_steps);
+        let exact = exchanges.len();
+        exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
+        let hosts = places.iter().map(|&host| crowded(host, candidate, pool)).collect();
+        let shares = vec![settings.file.batch_size * candidate.local_steps as usize; workers];
+        Self { candidate, settings, hosts, processes, shares, exchanges, exact }
+    }
 }
 
 impl Scene<'_> {
@@ -250,8 +270,11 @@ impl Scene<'_> {
     }
 
     /// Which part of the sums each member has, by the speeds that they would measure: each hears the one before it.
-    fn parts(&self) -> Vec<f64> {
+    pub(super) fn parts(&self) -> Vec<f64> {
         let members = self.workers();
+        if !self.candidate.servers.is_empty() {
+            return owners::parts(members, self.candidate.servers.len());
+        }
         let link = |index: usize| &self.hosts[self.processes[index % members]].link;
         let heard = |index: usize| link(index + members - 1).up.min(link(index).down);
         let speeds: Vec<f64> = (0..members).map(|index| heard(index).max(heard(index + 1))).collect();
@@ -260,17 +283,23 @@ impl Scene<'_> {
 
     fn play_group(&self, world: &mut World) -> Vec<Books> {
         let workers = self.workers();
-        let parts = self.parts();
+        let (parts, head) = (self.parts(), self.processes.len() - 1);
         let member = |index: usize| {
             let codecs = self.codecs(self.processes[index]);
-            Member::new((index, index), (&parts, workers), codecs, self.script(index))
+            Member::new((index, index), (&parts, workers, head), codecs, self.script(index))
+        };
+        let server = |process: usize| {
+            let exchanges = self.script(0).into_iter().flat_map(|(_, of)| of).collect();
+            GroupServer::new(process, workers, self.codecs(self.processes[process]), exchanges)
         };
         let mut members: Vec<Member> = (0..workers).map(member).collect();
+        let mut servers: Vec<GroupServer> = (workers..head).map(server).collect();
         while let Some(process) = world.next() {
-            match members.get_mut(process) {
-                Some(member) => member.wake(world, &self.exchanges),
+            match (members.get_mut(process), servers.get_mut(process.wrapping_sub(workers))) {
+                (Some(member), _) => member.wake(world, &self.exchanges),
+                (_, Some(server)) => server.wake(world, &self.exchanges),
                 // The head counts.
-                None => while world.take(process).is_some() {},
+                _ => while world.take(process).is_some() {},
             }
         }
         members.into_iter().map(|member| member.books).collect()
@@ -287,7 +316,8 @@ impl Scene<'_> {
         let head = self.processes[workers];
         let rounds = self.script(0).into_iter().map(|(_, of)| of[0]).collect();
         let work = &self.hosts[head].work;
-        let mut server = Server::new(workers, workers, self.codecs(head), (work.update, work.hop_s), rounds);
+        let update = if self.local_steps() > 1 { work.together } else { work.update };
+        let mut server = Server::new(workers, workers, self.codecs(head), (update, work.hop_s), rounds);
         while let Some(process) = world.next() {
             match all.get_mut(process) {
                 Some(worker) => worker.wake(world, &self.exchanges),
@@ -317,6 +347,7 @@ impl Scene<'_> {
             busy,
             bytes: (carried(to) - carried(from)) / counted as f64,
             utilisation: (0..self.hosts.len()).map(used).collect(),
+            worked: (0..self.hosts.len()).map(|host| world.worked(host) / self.rounds() as f64).collect(),
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Member {
     process: usize,
     index: usize,
     members: usize,
-    /// Which part of all chunks each of them sums.
+    /// Which part of all chunks each of them sums, and after them each server.
     parts: Vec<f64>,
     /// Who hears that a round is done.
     head: usize,
@@ -102,14 +102,14 @@ impl Member {
     /// `codecs` are that of the run, and that of exact rounds and factors.
     pub(super) fn new(
         (process, index): (usize, usize),
-        (parts, head): (&[f64], usize),
+        (parts, members, head): (&[f64], usize, usize),
         codecs: [CodecFigures; 2],
         rounds: VecDeque<(Vec<Stage>, Vec<usize>)>,
     ) -> Self {
         Self {
             process,
             index,
-            members: parts.len(),
+            members,
             parts: parts.to_vec(),
             head,
             codecs,
@@ -186,7 +186,7 @@ impl Member {
     fn turn(&mut self, world: &mut World, exchange: &Exchange, settled_from: usize) -> Turn {
         if self.summing.is_none() {
             let owners = exchange.owners(&self.parts);
-            let order = owners::order(&owners, self.index, self.members);
+            let order = owners::order(&owners, self.index, self.parts.len());
             let (count, sent) = (exchange.chunks.len(), 0);
             self.summing = Some(Summing { owners, order, sent, left: count, there: vec![0; count] });
         }
@@ -270,7 +270,7 @@ impl Member {
 
     fn send(&self, world: &mut World, to: usize, word: Word, chunk: usize, parcels: Parcels) {
         let (from, exchange, chunk) = (self.process, self.exchange, chunk as u32);
-        // Members are the first processes, in their order.
+        // Members are the first processes, in their order, and servers the next.
         world.send(Frame { from, to, word, exchange, chunk, bytes: parcels.bytes });
     }
 }

@@ -1,17 +1,20 @@
 //! What a run would take on a pool of hosts, by every strategy and number of them that makes sense.
 //!
-//! [`figures`] says what the hosts are: measured by [`gauge`](crate::bench::gauge) or [`described()`]. A `Candidate` is
+//! [`figures`] says what the hosts are: measured by [`gauge`](crate::bench::gauge), held against real rounds by
+//! [`calibrate()`], or [`described()`]. A `Candidate` is
 //! one way of running the run; its `Forecast` comes of a simulated `world`, in which the processes of a `group` or
 //! `server` go through some rounds: what each does is its `script`, and what they send each other is the `traffic`.
 //! Nothing is computed there, and frames are sizes.
 
 pub mod advice;
+mod calibrate;
 mod candidate;
 mod described;
 mod edit;
 pub mod figures;
 mod forecast;
 mod group;
+mod group_server;
 mod memory;
 mod processor;
 #[cfg(test)]
@@ -30,6 +33,7 @@ use bonfire_learn::Layout;
 use bonfire_run::run_file::Settings;
 use rayon::prelude::*;
 
+pub use calibrate::{calibrate, frame_figures, trial_parts};
 pub use candidate::{Candidate, name};
 pub use described::{check_described, described};
 pub use forecast::{Forecast, ForecastLine};
@@ -37,7 +41,6 @@ pub use forecast::{Forecast, ForecastLine};
 use crate::roles::head::balance::grain;
 use figures::{HostFigures, Pool};
 use traffic::Traffic;
-pub use traffic::mean_chunk_bytes;
 
 /// A run that is to be planned.
 #[derive(Clone, Copy, Debug)]

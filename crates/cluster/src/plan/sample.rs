@@ -29,6 +29,7 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
             hop_s: 0.0,
             memory_mb: None,
             crowds: Vec::new(),
+            beside_wire: 1.0,
             factors: [none; 3],
         },
         link: LinkFigures {

@@ -58,7 +58,15 @@ fn hosts(count: usize, rate: f64) -> Vec<HostFigures> {
 
 fn candidate(arch: Arch, workers: usize) -> Candidate {
     let hosts = (0..workers).collect();
-    Candidate { arch, hosts, head: 0, compression: Compression::None, local_steps: 1, delay: 0 }
+    Candidate {
+        arch,
+        hosts,
+        servers: Vec::new(),
+        head: 0,
+        compression: Compression::None,
+        local_steps: 1,
+        delay: 0,
+    }
 }
 
 #[track_caller]
@@ -83,6 +91,26 @@ fn exchanges_take_what_their_bounds_say() {
         server.head = workers;
         let server = scene.forecast(&hosts(workers + 1, rate), &server);
         near(server.seconds / rounds, 1.0 + n * 10.0, 0.2);
+    }
+}
+
+#[test]
+fn servers_of_a_group_carry_their_part() {
+    let scene = Scene::new(RUN);
+    let rate = scene.gradient_bytes() / 10.0;
+    for (workers, servers) in [(4, 1), (4, 2), (3, 3)] {
+        let (n, k, rounds) = (workers as f64, servers as f64, (20.0 / workers as f64).ceil());
+        let group = Candidate {
+            servers: (workers..workers + servers).collect(),
+            ..candidate(Arch::Allreduce, workers)
+        };
+        let found = scene.forecast(&hosts(workers + servers, rate), &group);
+        let bound = 1.0 + 2.0 * n * (n - 1.0) / (n * n + k * n - 2.0 * k) * 10.0;
+        assert!(found.seconds > bound * (rounds - 1.0), "{} of {workers} and {servers}", found.seconds);
+        near(found.seconds / rounds, bound, 0.25);
+        let keys = group.keys(&scene.settings);
+        let expect = format!("{{num_workers: {workers}, servers: {servers}}}");
+        assert!(keys.contains(&("allreduce", expect)), "{keys:?}");
     }
 }
 
@@ -172,7 +200,7 @@ fn fewer_bytes_and_rarer_exchanges_take_less() {
 #[test]
 fn hosts_without_the_memory_for_a_worker_are_left_out_and_named() {
     let scene = Scene::new(RUN);
-    let mut pool = Pool { of: String::new(), hosts: hosts(4, scene.gradient_bytes()) };
+    let mut pool = Pool { hosts: hosts(4, scene.gradient_bytes()), ..Pool::default() };
     pool.hosts.iter_mut().for_each(|host| (host.memory_mb, host.work.memory_mb) = (Some(1000), Some(400.0)));
     let most = |pool: &Pool| {
         let plan = Plan::make(&scene.question(), pool).expect("a plan");
@@ -199,7 +227,7 @@ fn hosts_without_the_memory_for_a_worker_are_left_out_and_named() {
 fn the_best_is_what_the_wire_allows() {
     let scene = Scene::new(RUN);
     let best = |rate: f64| {
-        let pool = Pool { of: String::new(), hosts: hosts(4, rate) };
+        let pool = Pool { hosts: hosts(4, rate), ..Pool::default() };
         let plan = Plan::make(&scene.question(), &pool).expect("a plan");
         let advice = super::advice::advice(&scene.question(), &pool, &plan).expect("advice");
         (plan.best().candidate.clone(), advice)
@@ -217,7 +245,7 @@ fn a_host_that_is_slower_comes_last() {
     let mut pool = hosts(3, 1e9);
     pool[0].work.update = Work { core_s: 0.0, width: 1.0 };
     pool[0].work.steps.iter_mut().for_each(|step| step.work.core_s *= 4.0);
-    let plan = Plan::make(&scene.question(), &Pool { of: String::new(), hosts: pool }).expect("a plan");
+    let plan = Plan::make(&scene.question(), &Pool { hosts: pool, ..Pool::default() }).expect("a plan");
     let two = plan.forecasts.iter().find(|forecast| forecast.candidate.workers() == 2).expect("two");
     assert_eq!(two.candidate.hosts, [1, 2]);
 }

@@ -18,11 +18,6 @@ use bonfire_wire::payload::Precision;
 use super::candidate::name;
 use super::world::{FRAME_BYTES, ON_TOP};
 
-/// How large the chunks of a gradient are in the mean, as they are.
-pub fn mean_chunk_bytes(layout: &Layout) -> usize {
-    layout.len() * size_of::<f32>() / Chunks::of(layout).count().max(1)
-}
-
 /// One sum over all workers.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {

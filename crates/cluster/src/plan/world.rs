@@ -73,8 +73,9 @@ struct SimulatedHost {
     is_sending: bool,
     up: Lane,
     down: Lane,
-    /// Seconds of a core that were used here.
+    /// Seconds of a core that were used here, and by others than its wire.
     used: f64,
+    worked: f64,
 }
 
 /// One direction of a link: when all that was put onto it would be through without a burst.
@@ -155,6 +156,7 @@ impl World {
                 up: lane(figures.link.up),
                 down: lane(figures.link.down),
                 used: 0.0,
+                worked: 0.0,
             }
         };
         let process = |&host: &usize| Process { host, is_busy: false, inbox: VecDeque::new() };
@@ -198,6 +200,7 @@ impl World {
     pub(super) fn work(&mut self, process: usize, core_s: f64, width: f64) {
         self.processes[process].is_busy = true;
         let host = self.processes[process].host;
+        self.hosts[host].worked += core_s;
         self.begin(host, Runner::Process(process), width, core_s);
     }
 
@@ -224,6 +227,11 @@ impl World {
     /// Seconds of a core that a host has used.
     pub(super) fn used(&self, host: usize) -> f64 {
         self.hosts[host].used
+    }
+
+    /// The same without its wire.
+    pub(super) fn worked(&self, host: usize) -> f64 {
+        self.hosts[host].worked
     }
 
     fn deliver(&mut self, frame: Frame) {

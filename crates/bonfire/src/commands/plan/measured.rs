@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use bonfire_cluster::bench::mesh::MeshSpeed;
+use bonfire_cluster::bench::trial::TrialTask;
 use bonfire_cluster::plan::figures::{HostFigures, Pool, Power};
-use bonfire_cluster::plan::mean_chunk_bytes;
-use bonfire_launch::{CheckedFleet, MeshSaid, WaySaid};
+use bonfire_cluster::plan::{calibrate, trial_parts};
+use bonfire_launch::{CheckedFleet, WaySaid};
 use bonfire_report::{EnergyLabel, Watts, number};
 use serde::de::DeserializeOwned;
 
 use super::super::setup::install;
 use super::PlannedRun;
-use super::links::{self, Mesh, Way};
+use super::links::{self, Way};
 use super::pool::{excerpt, task};
 use crate::failure::Failed;
 use crate::terminal::say;
@@ -53,16 +53,32 @@ pub(crate) fn measure_fleet(fleet: &mut CheckedFleet, run: &PlannedRun, quiet: b
     hosts.sort_by_key(|(number, _)| *number);
     let ways = fleet.call_in_pairs(&["host", "answer-link"], &["host", "measure-link"], TIME);
     let ways = ways.iter().map(|way| read_way(way, fleet)).collect::<Result<Vec<_>>>()?;
-    let frame = serde_json::json!({"bytes": mean_chunk_bytes(&run.layout)});
-    let mesh = fleet.call_all_at_once(&["host", "answer-link"], &["host", "measure-mesh"], (&frame, TIME));
-    let mesh = mesh.map_err(|trouble| anyhow!(trouble.to_string())).context("the ways between all hosts")?;
-    let mesh = mesh.iter().map(|mesh| read_mesh(mesh, fleet)).collect::<Result<Vec<_>>>()?;
-    links::take(&mut hosts, &ways, &mesh);
+    links::take(&mut hosts, &ways);
+    let hosts = hosts.into_iter().map(|(_, figures)| figures).collect();
+    let mut pool = Pool { of: run.name(), hosts, ..Pool::default() };
+    try_rounds(fleet, run, &mut pool, &data)?;
     if !quiet {
-        let count = number::of(hosts.len() as u64, "host");
+        let count = number::of(pool.hosts.len() as u64, "host");
         say(&format!("measured {count} in {}", number::seconds(started.elapsed().as_secs_f64())));
     }
-    Ok(Pool { of: run.name(), hosts: hosts.into_iter().map(|(_, figures)| figures).collect() })
+    Ok(pool)
+}
+
+/// Some real rounds of all hosts together, by which their figures are corrected.
+fn try_rounds(fleet: &CheckedFleet, run: &PlannedRun, pool: &mut Pool, data: &[u8]) -> Result<()> {
+    let question = run.question();
+    let Some(parts) = trial_parts(&question, &pool.hosts) else { return Ok(()) };
+    let task = |workers: usize| {
+        // It is a struct of a text and a number.
+        serde_json::to_string(&TrialTask { text: run.resolved(), workers }).unwrap_or_default()
+    };
+    let more = serde_json::json!({"parts": parts});
+    let tried = fleet.call_together(&["host", "trial"], (task, data), (&more, TIME));
+    let mut tried = tried.map_err(|trouble| anyhow!(trouble.to_string())).context("rounds of all hosts")?;
+    tried.sort_by_key(|(number, _)| *number);
+    let trials = tried.iter().map(|(_, said)| read(said.as_bytes())).collect::<Result<Vec<_>>>()?;
+    calibrate(&question, pool, &trials);
+    Ok(())
 }
 
 fn read<T: DeserializeOwned>(said: &[u8]) -> Result<T> {
@@ -79,11 +95,4 @@ fn read_way(way: &WaySaid, fleet: &CheckedFleet) -> Result<Way> {
     let said = way.said.as_ref().map_err(|trouble| anyhow!(trouble.to_string()));
     let speed = said.and_then(|said| read(said)).with_context(|| unmeasured(&words))?;
     Ok((way.from, way.to, speed))
-}
-
-fn read_mesh(mesh: &MeshSaid, fleet: &CheckedFleet) -> Result<Mesh> {
-    let words = || unmeasured(&format!("the ways from {}", fleet.checkups()[mesh.from].host));
-    let said = mesh.said.as_ref().map_err(|trouble| anyhow!(trouble.to_string()));
-    let speed: MeshSpeed = said.and_then(|said| read(said)).with_context(words)?;
-    Ok(Mesh { from: mesh.from, to: mesh.to.clone(), speed })
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use bonfire_cluster::bench::gauge::{GaugeTask, gauge};
-use bonfire_cluster::bench::mesh::frames_here;
-use bonfire_cluster::plan::figures::{HostFigures, Pool};
-use bonfire_cluster::plan::{check_described, described, mean_chunk_bytes};
+use bonfire_cluster::bench::trial::rounds_here;
+use bonfire_cluster::plan::figures::{FrameFigures, HostFigures, Pool};
+use bonfire_cluster::plan::{check_described, described, frame_figures};
 use bonfire_data::Dataset;
 
 use super::super::fleet_args::FleetArgs;
@@ -90,7 +90,12 @@ fn measure_here(run: &PlannedRun) -> Result<HostFigures> {
     let dataset = excerpt(run);
     ensure!(!dataset.train.is_empty(), "the data have no samples to train on");
     let mut figures = gauge(&task(run, vec![1]), &dataset)?;
-    let frame = frames_here(mean_chunk_bytes(&run.layout))?;
-    (figures.link.send, figures.link.receive) = (frame, frame);
+    // Sent and received by one host each.
+    if let Some(pair) =
+        rounds_here(&run.resolved(), &dataset)?.and_then(|[large, small]| frame_figures(&large, &small))
+    {
+        let frame = FrameFigures { frame_s: pair.frame_s / 2.0, byte_s: pair.byte_s / 2.0 };
+        (figures.link.send, figures.link.receive) = (frame, frame);
+    }
     Ok(figures)
 }

@@ -85,6 +85,7 @@ impl Chosen {
             measured(&events)
         });
         let forecast = &self.forecast;
+        let measured = measured.map(|measured| measured.of(forecast.workers));
         let off = measured.map(|measured| measured.seconds_per_epoch / forecast.seconds_per_epoch - 1.0);
         let compared = Compared { forecast, measured, off };
         let written = serde_json::to_string_pretty(&compared).map_err(std::io::Error::other);
@@ -93,6 +94,16 @@ impl Chosen {
         }
         if let (Some(measured), false) = (measured, quiet) {
             say(&in_words(forecast, measured));
+        }
+    }
+}
+
+impl Measured {
+    /// One machine waits for nobody, and has no wire: all of its time is computing.
+    fn of(self, workers: usize) -> Self {
+        match workers {
+            1 => Self { computing_s: self.seconds_per_epoch, wire_s: 0.0, waiting_s: 0.0, ..self },
+            _ => self,
         }
     }
 }
@@ -169,6 +180,7 @@ mod tests {
         ForecastLine {
             arch: Arch::Allreduce,
             workers: 2,
+            servers: 0,
             head_works: true,
             hosts: Vec::new(),
             compression: "none".to_owned(),
@@ -216,6 +228,11 @@ mod tests {
         assert_eq!(
             words,
             "an epoch took 2.00 s, 33 % more than the 1.50 s of the plan: the wire took 0.50 s more"
+        );
+        let words = in_words(&forecast((1.5, 0.0, 0.0)), found.of(1));
+        assert_eq!(
+            words,
+            "an epoch took 2.00 s, 33 % more than the 1.50 s of the plan: computing took 0.50 s more"
         );
         let words = in_words(&forecast((0.8, 1.0, 0.2)), found);
         assert_eq!(words, "an epoch took 2.00 s, as the plan said: 2.00 s");

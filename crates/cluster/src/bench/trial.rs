@@ -1,0 +1,251 @@
+//! Real rounds of a run, on all hosts at the same time and over their links: what a plan is held against before it says
+//! anything.
+//!
+//! Frames of a run find threads asleep or behind others, in caches that computing has filled, on links that carry both
+//! ways at a time. No stream of frames tells what they take of the processor then; some rounds do.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use bonfire_data::Dataset;
+use bonfire_exchange::gradient_sums::GradientSums;
+use bonfire_exchange::sharded::{Early, Gather, Peers};
+use bonfire_run::run_file::Compression;
+use bonfire_strategy::Unit;
+use bonfire_wire::{Outbox, Wire};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::acquaint::{Broken, acquaint, pieces};
+use super::core_time::Watch;
+use super::gauge::{settings, trainer};
+use super::link::{LinkQuestion, open, reach};
+use crate::mail::mailbox;
+use crate::trainer::Trainer;
+
+/// What is to be tried.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TrialTask {
+    /// The run file.
+    pub text: String,
+    /// How many workers this machine has.
+    pub workers: usize,
+}
+
+/// Who takes part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TrialQuestion {
+    /// Which of them this one is.
+    pub index: usize,
+    pub all: Vec<LinkQuestion>,
+    /// Which part of the sums each has.
+    pub parts: Vec<f64>,
+}
+
+/// Some rounds that went well, as one of the hosts saw them: all in the mean of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrialRound {
+    pub seconds: f64,
+    /// Seconds of a core that computing, coding and summing took.
+    pub work_s: f64,
+    /// What the wire's threads took.
+    pub wire_s: f64,
+    /// As many are sent as received.
+    pub frames: f64,
+    pub bytes: f64,
+}
+
+/// How gradients travel: a frame and a byte are told apart by frames of unequal sizes.
+pub const WAYS: [Compression; 2] = [Compression::None, Compression::Int8];
+
+/// So long rounds of one way are measured, but at most so many.
+const MEASURED_S: f64 = 0.9;
+const MOST_ROUNDS: u32 = 500;
+
+/// The first round makes room for the others. Where it is short, some more are made before it counts.
+const SHORT_S: f64 = 0.3;
+
+/// The exchanges of a round are fewer.
+const WORD: u32 = 1000;
+
+/// Takes part. The task and the data are the first that comes in; then it says where it is found, and is told of the
+/// others.
+///
+/// # Errors
+/// When the run file does not fit the data, or the others cannot be reached or fall silent.
+pub fn take_part(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
+    let task: TrialTask = line(&mut input).context("the task is missing")?;
+    let dataset = bonfire_data::pack::read(&mut input)?;
+    let wire = Arc::new(Wire::start()?);
+    let (post, mut mailbox) = mailbox();
+    let (_listener, answer) = open(&wire, &post)?;
+    writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+    out.flush()?;
+    let TrialQuestion { index, all, parts } = line(&mut input).context("the others are missing")?;
+    let count = all.len();
+    ensure!(index < count && parts.len() == count, "{index} of {count} hosts is none");
+    let mut early = Early::new();
+    let call = |to: usize, sink: &dyn Fn() -> _| reach(&wire, &all[to], sink);
+    let (members, links) = acquaint((index, count, count), (&post, &mailbox), &mut early, call)?;
+    let mut rounds = Rounds::new(&task, &dataset, &links)?;
+    let mut peers = Peers {
+        index,
+        links: &links,
+        servers: &[],
+        receive: &mut pieces(&mut mailbox, &members),
+        early: &mut early,
+        generation: 1,
+        round: 0,
+        step: 0,
+    };
+    let mut measure = |way| rounds.measure(&mut peers, way, &parts).map_err(|Broken(error)| error);
+    let measured = WAYS.iter().map(|&way| measure(way)).collect::<Result<Vec<_>>>()?;
+    writeln!(out, "{}", serde_json::to_string(&measured)?)?;
+    out.flush()?;
+    // Others may be at work yet: links end with this process.
+    let _ = io::copy(&mut input, &mut io::sink());
+    Ok(())
+}
+
+/// Rounds of two members on this machine, in the mean of both; none if they fail.
+///
+/// # Errors
+/// When the data cannot be packed, or there are no pipes.
+pub fn rounds_here(text: &str, dataset: &Dataset) -> Result<Option<[TrialRound; 2]>> {
+    let task = serde_json::to_string(&TrialTask { text: text.to_owned(), workers: 2 })?;
+    let mut data = Vec::new();
+    bonfire_data::pack::write(dataset, &mut data)?;
+    let mut members = Vec::new();
+    for _ in 0..2 {
+        let ((input, mut tell), (hear, mut out)) = (io::pipe()?, io::pipe()?);
+        let member = thread::spawn(move || take_part(BufReader::new(input), &mut out).is_ok());
+        tell.write_all(format!("{task}\n").as_bytes())?;
+        tell.write_all(&data)?;
+        let mut hear = BufReader::new(hear);
+        let answer = line(&mut hear).context("nobody answers on loopback")?;
+        members.push((tell, hear, LinkQuestion { answer, addresses: vec!["127.0.0.1".to_owned()] }, member));
+    }
+    let all: Vec<LinkQuestion> = members.iter().map(|member| member.2.clone()).collect();
+    for (index, member) in members.iter_mut().enumerate() {
+        let question = TrialQuestion { index, all: all.clone(), parts: vec![0.5; 2] };
+        member.0.write_all(format!("{}\n", serde_json::to_string(&question)?).as_bytes())?;
+    }
+    let said: Result<Vec<[TrialRound; 2]>> = members.iter_mut().map(|member| line(&mut member.1)).collect();
+    let Ok([first, _]) = said.as_deref() else { return Ok(None) };
+    // Each has counted the threads of both.
+    Ok(Some(first.map(|round| TrialRound {
+        work_s: round.work_s / 2.0,
+        wire_s: round.wire_s / 2.0,
+        ..round
+    })))
+}
+
+fn line<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<T> {
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// A member that goes through rounds.
+struct Rounds<'a> {
+    trainer: Trainer,
+    links: &'a [Option<Outbox>],
+    units: u32,
+    next: u32,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(task: &TrialTask, dataset: &Dataset, links: &'a [Option<Outbox>]) -> Result<Self> {
+        let settings = settings(&task.text, None)?;
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let trainer = trainer(&settings, dataset, settings.file.threads_on(cores, task.workers))?;
+        let units = (dataset.train.len() / settings.file.batch_size).max(1) as u32;
+        Ok(Self { trainer, links, units, next: 0 })
+    }
+
+    /// What rounds of a way take. All make as many, as the first of them says.
+    fn measure(
+        &mut self,
+        peers: &mut Peers<'_, Broken>,
+        way: Compression,
+        parts: &[f64],
+    ) -> Result<TrialRound, Broken> {
+        let mut sums = GradientSums::new(self.trainer.layout(), way, 0);
+        sums.share_out(parts);
+        self.next = peers.index as u32;
+        let mut one_s = self.go(peers, &mut sums, 1)?;
+        if agree(peers, one_s)? < SHORT_S {
+            one_s = self.go(peers, &mut sums, 4)?;
+        }
+        let count = (MEASURED_S / agree(peers, one_s)?.max(1e-6)) as u32;
+        let count = count.clamp(1, MOST_ROUNDS);
+        let (watch, before) = (Watch::start(), self.traffic());
+        let seconds = self.go(peers, &mut sums, count)?;
+        let (all_s, wire_s) = (watch.core_s(), watch.wire_s());
+        let [frames, bytes] = [0, 1].map(|place| (self.traffic()[place] - before[place]) / f64::from(count));
+        agree(peers, 0.0)?;
+        let [work_s, wire_s] = [all_s - wire_s, wire_s].map(|all| all / f64::from(count));
+        Ok(TrialRound { seconds, work_s, wire_s, frames, bytes })
+    }
+
+    /// Seconds of a round, of so many.
+    fn go(
+        &mut self,
+        peers: &mut Peers<'_, Broken>,
+        sums: &mut GradientSums,
+        count: u32,
+    ) -> Result<f64, Broken> {
+        let started = Instant::now();
+        for _ in 0..count {
+            (peers.round, peers.step) = (peers.round + 1, 0);
+            sums.begin(peers, false);
+            let (overlaps, mut sent) = (self.trainer.overlaps(), Ok(()));
+            let unit = Unit { epoch: 0, index: self.next };
+            self.next = (self.next + 1) % self.units;
+            self.trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
+                if overlaps && sent.is_ok() {
+                    sent = sums.advance(peers, gradient, settled_from);
+                }
+            });
+            sent?;
+            let Trainer { gradient, pool, .. } = &mut self.trainer;
+            sums.complete(peers, gradient, false, pool)?;
+            self.trainer.step(0.0);
+        }
+        Ok(started.elapsed().as_secs_f64() / f64::from(count))
+    }
+
+    /// Frames and bytes that were sent so far.
+    fn traffic(&self) -> [f64; 2] {
+        let traffic = self.links.iter().flatten().map(Outbox::traffic);
+        let sum = |(frames, bytes), link: bonfire_wire::LinkTraffic| {
+            (frames + link.sent_frames, bytes + link.sent_bytes)
+        };
+        let (frames, bytes) = traffic.fold((0, 0), sum);
+        [frames as f64, bytes as f64]
+    }
+}
+
+/// What the first has to say; when it is heard, all are there.
+fn agree(peers: &mut Peers<'_, Broken>, own: f64) -> Result<f64, Broken> {
+    peers.step += WORD;
+    let said = peers.gather(Bytes::copy_from_slice(&own.to_le_bytes()))?;
+    Ok(said[0].as_ref().try_into().map_or(0.0, f64::from_le_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_members_go_through_rounds_on_this_machine() {
+        let text = "{model: {mlp: {hidden: [32]}}, data: {name: digits, train: 64, test: 8}, batch_size: 8}";
+        let dataset = settings(text, None).expect("settings").file.data.load().expect("data");
+        let [plain, small] = rounds_here(text, &dataset).expect("pipes").expect("rounds");
+        assert!(plain.seconds > 0.0 && plain.work_s > 0.0, "{plain:?}");
+        assert!(plain.frames >= 2.0 && plain.bytes > 2.0 * small.bytes, "{plain:?} {small:?}");
+    }
+}

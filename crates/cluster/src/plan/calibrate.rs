@@ -1,0 +1,167 @@
+//! Figures of hosts held against real rounds of them: what frames take in a run, what computing takes beside them, and
+//! what links carry of an exchange.
+
+use std::collections::BTreeMap;
+
+use bonfire_exchange::owners::parts_by_speed;
+use bonfire_run::run_file::arch::Arch;
+use bonfire_run::run_file::{Compression, ShareRule};
+
+use super::figures::{FrameFigures, HostFigures, LinkFigures, Pool, Tried};
+use super::forecast::{Played, Scene};
+use super::{Candidate, Question, name};
+use crate::bench::trial::{TrialRound, WAYS};
+
+/// Rounds that would take longer are not tried.
+const LONGEST_S: f64 = 4.0;
+
+/// Which part of the sums each host of a pool has in a trial; none if a round would take too long, or nobody is there
+/// to exchange with.
+#[must_use]
+pub fn trial_parts(question: &Question<'_>, hosts: &[HostFigures]) -> Option<Vec<f64>> {
+    let speed = |host: &HostFigures| host.link.up.min(host.link.down);
+    let slowest = hosts.iter().map(speed).fold(f64::INFINITY, f64::min);
+    let batch = question.settings.file.batch_size;
+    let step_s = |host: &HostFigures| host.work.step(1, batch).core_s / host.allowance.min(1.0);
+    let longest_s = hosts.iter().map(step_s).fold(0.0, f64::max);
+    let round_s = longest_s + 2.0 * question.layout.len() as f64 * 4.0 / slowest;
+    let speeds: Vec<f64> = hosts.iter().map(speed).collect();
+    (hosts.len() > 1 && round_s < LONGEST_S).then(|| parts_by_speed(&speeds))
+}
+
+/// Corrects the figures of a pool by what every host says of the ways that were tried.
+pub fn calibrate(question: &Question<'_>, pool: &mut Pool, trials: &[Vec<TrialRound>]) {
+    let mut machines: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (place, host) in pool.hosts.iter().enumerate() {
+        machines.entry(host.machine.clone()).or_default().push(place);
+    }
+    // Hosts of one machine have the same processor.
+    let of = |places: &[usize], way: usize| mean(places.iter().filter_map(|&place| trials[place].get(way)));
+    for places in machines.values() {
+        if let Some(pair) = frame_figures(&of(places, 0), &of(places, 1)) {
+            places.iter().for_each(|&place| take_frames(&mut pool.hosts[place].link, pair));
+        }
+    }
+    let Some(simulated) = play(question, &pool.hosts, Compression::None) else { return };
+    for places in machines.values() {
+        let worked = places.iter().map(|&place| simulated.worked[place]).sum::<f64>() / places.len() as f64;
+        let beside = (of(places, 0).work_s / worked.max(1e-9)).clamp(0.7, 2.0);
+        places.iter().for_each(|&place| pool.hosts[place].work.beside_wire = beside);
+    }
+    let all: Vec<usize> = (0..pool.hosts.len()).collect();
+    take_links(question, &mut pool.hosts, of(&all, 0).seconds);
+    let tried = |(way, &compression): (usize, &Compression)| {
+        let simulated_s = play(question, &pool.hosts, compression)?.round_s;
+        Some(Tried { compression: name(compression), seconds: of(&all, way).seconds, simulated_s })
+    };
+    pool.tried = WAYS.iter().enumerate().filter_map(tried).collect();
+}
+
+/// Rounds as those that were tried.
+fn play(question: &Question<'_>, hosts: &[HostFigures], compression: Compression) -> Option<Played> {
+    let candidate = Candidate {
+        arch: Arch::Allreduce,
+        hosts: (0..hosts.len()).collect(),
+        servers: Vec::new(),
+        head: 0,
+        compression,
+        local_steps: 1,
+        delay: 0,
+    };
+    let mut settings = candidate.settings(question.settings, question.text).ok()?;
+    settings.shares = ShareRule::Equal;
+    Some(Scene::new(&candidate, &settings, hosts, &mut question.traffic()).play())
+}
+
+fn mean<'a>(rounds: impl Iterator<Item = &'a TrialRound> + Clone) -> TrialRound {
+    let count = rounds.clone().count().max(1) as f64;
+    let mean = |of: fn(&TrialRound) -> f64| rounds.clone().map(of).sum::<f64>() / count;
+    TrialRound {
+        seconds: mean(|round| round.seconds),
+        work_s: mean(|round| round.work_s),
+        wire_s: mean(|round| round.wire_s),
+        frames: mean(|round| round.frames),
+        bytes: mean(|round| round.bytes),
+    }
+}
+
+/// What a frame and a byte take, sent and received together, by rounds with large frames and with small ones; none if
+/// the system does not tell what threads take.
+pub fn frame_figures(large: &TrialRound, small: &TrialRound) -> Option<FrameFigures> {
+    if large.wire_s <= 0.0 || large.frames <= 0.0 || large.bytes <= 0.0 {
+        return None;
+    }
+    // Two rounds, two unknowns. At least some of it is for bytes, and not all.
+    let apart = large.bytes * small.frames - small.bytes * large.frames;
+    let byte_s = (large.wire_s * small.frames - small.wire_s * large.frames) / apart.max(1e-9);
+    let most = large.wire_s / large.bytes;
+    let byte_s = byte_s.clamp(0.2 * most, most);
+    Some(FrameFigures { frame_s: (large.wire_s - byte_s * large.bytes) / large.frames, byte_s })
+}
+
+/// Frames of a run wake threads as often as they do in a trial: that is in their figures then.
+fn take_frames(link: &mut LinkFigures, pair: FrameFigures) {
+    let before_s = link.send.frame_s + link.receive.frame_s + 2.0 * link.wake_s;
+    let one_way_s = link.latency_s + before_s;
+    let part = |of: f64, other: f64| if of + other > 0.0 { of / (of + other) } else { 0.5 };
+    let sent = part(link.send.of(LIKE), link.receive.of(LIKE));
+    link.send = FrameFigures { frame_s: pair.frame_s * sent, byte_s: pair.byte_s * sent };
+    let received = 1.0 - sent;
+    link.receive = FrameFigures { frame_s: pair.frame_s * received, byte_s: pair.byte_s * received };
+    link.wake_s = 0.0;
+    link.latency_s = (one_way_s - pair.frame_s).max(link.latency_s * 0.1);
+}
+
+/// Sending and receiving are told apart by frames of this size.
+const LIKE: f64 = 65536.0;
+
+/// Links are the limit where rounds over slower ones take so much longer.
+const SLOWER: f64 = 0.8;
+const TELLS: f64 = 1.1;
+
+/// Corrects what links carry until simulated rounds take as long as real ones, if they are what rounds wait for.
+fn take_links(question: &Question<'_>, hosts: &mut [HostFigures], seconds: f64) {
+    let original = hosts.to_vec();
+    let mut round_s = |times: f64| {
+        for (host, before) in hosts.iter_mut().zip(&original) {
+            (host.link.up, host.link.down) = (before.link.up * times, before.link.down * times);
+        }
+        play(question, hosts, Compression::None).map_or(0.0, |played| played.round_s)
+    };
+    let is_limit = round_s(SLOWER) > TELLS * round_s(1.0);
+    let (mut low, mut high) = (0.5, 1.3);
+    for _ in 0..if is_limit { 7 } else { 0 } {
+        let times = (low + high) / 2.0;
+        if round_s(times) > seconds { low = times } else { high = times }
+    }
+    let times = if is_limit { (low + high) / 2.0 } else { 1.0 };
+    round_s(times);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_and_a_byte_are_told_apart() {
+        let round =
+            |bytes: f64, wire_s: f64| TrialRound { frames: 10.0, bytes, wire_s, ..TrialRound::default() };
+        let found = frame_figures(&round(4000.0, 0.05), &round(1000.0, 0.02)).expect("figures");
+        assert!((found.byte_s - 1e-5).abs() < 1e-12 && (found.frame_s - 1e-3).abs() < 1e-12, "{found:?}");
+        // Chance may make small frames dearer: then it is bytes that cost the least that they may.
+        let found = frame_figures(&round(4000.0, 0.04), &round(1000.0, 0.05)).expect("figures");
+        assert!((found.byte_s - 2e-6).abs() < 1e-12, "{found:?}");
+        assert_eq!(frame_figures(&round(4000.0, 0.0), &round(1000.0, 0.0)), None);
+    }
+
+    #[test]
+    fn what_frames_take_more_of_the_processor_is_no_latency() {
+        let frame = FrameFigures { frame_s: 10e-6, byte_s: 1e-9 };
+        let (up, down, burst) = (1e8, 1e8, 0.0);
+        let mut link =
+            LinkFigures { up, down, burst, latency_s: 80e-6, wake_s: 5e-6, send: frame, receive: frame };
+        take_frames(&mut link, FrameFigures { frame_s: 60e-6, byte_s: 2e-9 });
+        assert!((link.latency_s - 50e-6).abs() < 1e-9 && link.wake_s == 0.0, "{link:?}");
+        assert!((link.send.frame_s - 30e-6).abs() < 1e-9 && (link.receive.byte_s - 1e-9).abs() < 1e-15);
+    }
+}
