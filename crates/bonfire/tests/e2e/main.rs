@@ -46,6 +46,7 @@ mod mixed;
 mod mpi;
 mod output;
 mod own_data;
+mod photos;
 mod plan;
 mod predict;
 mod prepare;

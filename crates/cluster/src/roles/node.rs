@@ -18,7 +18,7 @@ use super::vitals::Vitals;
 use super::{evaluator, group_server, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::remote::supply;
-use crate::trainer::Trainer;
+use crate::trainer::{Trainer, Unreadable};
 use bonfire_exchange::world::World;
 use bonfire_run::job::{Job, Scale, weigh_classes};
 use bonfire_run::run_file::Settings;
@@ -148,7 +148,7 @@ impl Connections {
             News::Stranger(reason) => {
                 let reason = turned_away(&reason);
                 // A head that is gone is heard of in the mail.
-                let _ = self.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
+                let _ = self.head.send(Body::Trouble(proto::Trouble { reason, ..proto::Trouble::default() }));
             }
         }
         Ok(None)
@@ -173,6 +173,14 @@ pub(crate) fn serve(
 ) -> Result<proto::Stop> {
     let mut world = enter_world(&equipment.settings)?;
     let served = perform(connections, equipment, &mut world, tell);
+    if let Err(error) = &served
+        && let Some(Unreadable { sample, .. }) = error.downcast_ref()
+    {
+        let (reason, sample) = (error.to_string(), Some(*sample));
+        // The head looks whether it can read it: perhaps the data are damaged, perhaps this machine is.
+        let _ = connections.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0, sample }));
+        connections.head.close();
+    }
     if let (Some(world), Err(_)) = (world.take(), &served) {
         world.abandon();
     }
