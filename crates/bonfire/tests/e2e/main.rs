@@ -40,6 +40,7 @@ mod launch_faults;
 mod launchers;
 mod layers;
 mod learning;
+mod libraries;
 mod local_steps;
 mod memory;
 mod mixed;
