@@ -41,7 +41,8 @@ fn pictures_of_pillow_are_the_arrays_of_numpy() {
     let Some(dir) = made() else { return };
     check_same(&dir, &["photos", "plain.npz", "packed.npz", "arrays"], "{mlp: {hidden: [8]}}");
     trained(&dir, "{name: jpegs, resize: 16}", "{mlp: {hidden: [8]}}");
-    let refuse = |data: &str, reason: &str| dir.bonfire("train").set(&format!("data={data}")).run().refuse(reason);
+    let refuse =
+        |data: &str, reason: &str| dir.bonfire("train").set(&format!("data={data}")).run().refuse(reason);
     refuse("jpegs", "make all alike: `data: {name: …, resize: 64}`");
     for name in ["plain.npz", "packed.npz", "photos/train/dark/007.png", "jpegs/a/06.jpg"] {
         let whole = fs::read(dir.path(name)).expect("a file");
@@ -62,12 +63,16 @@ fn tables_of_pyarrow_are_those_of_csv_and_json() {
     check_same(&dir, &plain.each_ref().map(String::as_str), model);
     if !cfg!(feature = "parquet") {
         eprintln!("SKIPPED: this program was built without Parquet");
-        dir.bonfire("train").set(&format!("data={}", way("reviews.parquet"))).run().refuse("--features parquet");
+        dir.bonfire("train")
+            .set(&format!("data={}", way("reviews.parquet")))
+            .run()
+            .refuse("--features parquet");
         return;
     }
     let packed = [way("reviews.csv"), way("reviews.parquet"), way("packed.parquet")];
     check_same(&dir, &packed.each_ref().map(String::as_str), model);
-    let refuse = |data: &str, reason: &str| dir.bonfire("train").set(&format!("data={data}")).run().refuse(reason);
+    let refuse =
+        |data: &str, reason: &str| dir.bonfire("train").set(&format!("data={data}")).run().refuse(reason);
     refuse("{name: reviews.parquet, text: body, label: stars}", "reviews.parquet: ");
     let whole = fs::read(dir.path("reviews.parquet")).expect("a file");
     dir.write("reviews.parquet", &whole[..whole.len() / 2]);

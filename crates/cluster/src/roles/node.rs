@@ -54,6 +54,9 @@ pub(crate) struct Caller {
     pub said: Vec<Frame>,
 }
 
+/// How long the last words to the head may take.
+const FAREWELL: Duration = Duration::from_secs(3);
+
 /// More than anybody says before it is answered.
 const MOST_SAID: usize = 16;
 
@@ -154,6 +157,18 @@ impl Connections {
         Ok(None)
     }
 
+    /// Closes the link to the head, and waits until what was sent has left: a process that ends would take it along.
+    fn part(&mut self) {
+        self.head.close();
+        let until = self.mailbox.now() + FAREWELL;
+        while self.mailbox.now() < until {
+            match self.mailbox.next(Duration::from_millis(100)) {
+                Some(Mail { link, news: News::Closed(_) }) if link == self.head_link => return,
+                _ => {}
+            }
+        }
+    }
+
     /// Waits for the head's word.
     pub(crate) fn await_word(&mut self) -> Result<Next> {
         loop {
@@ -179,7 +194,7 @@ pub(crate) fn serve(
         let (reason, sample) = (error.to_string(), Some(*sample));
         // The head looks whether it can read it: perhaps the data are damaged, perhaps this machine is.
         let _ = connections.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0, sample }));
-        connections.head.close();
+        connections.part();
     }
     if let (Some(world), Err(_)) = (world.take(), &served) {
         world.abandon();
