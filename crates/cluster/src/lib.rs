@@ -8,6 +8,7 @@
 
 pub mod bench;
 mod exertion;
+mod forerunner;
 pub mod local;
 mod mail;
 pub mod plan;

@@ -60,7 +60,6 @@ fn name(index: usize) -> String {
 
 /// Trains with a thread for every node that the run asks for.
 fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
-    run.job.dataset.decode()?;
     let switchboard = Arc::new(Switchboard::default());
     let (post, mail) = mailbox();
     switchboard.register("head", &post);

@@ -52,7 +52,11 @@ fn body(chance: &mut Chance) -> Body {
             weight: chance.float(),
             ..proto::Push::default()
         }),
-        _ => Body::Trouble(proto::Trouble { reason: chance.text(), unreachable: chance.number() }),
+        _ => Body::Trouble(proto::Trouble {
+            reason: chance.text(),
+            unreachable: chance.number(),
+            sample: chance.percent(50).then(|| chance.number()),
+        }),
     }
 }
 
@@ -140,7 +144,7 @@ fn no_order_takes_a_worker_down() {
             && updates.apply(replica, &go).is_ok();
         let has = trainer.has(&unit.into());
         if has {
-            trainer.compute(unit);
+            trainer.compute(unit).expect("data in memory");
         }
         is_taken && has
     });

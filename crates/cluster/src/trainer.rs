@@ -15,12 +15,13 @@ use bonfire_exchange::chunks::Chunks;
 use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::updates::Updates;
 use bonfire_run::crew::round_seed;
-use bonfire_run::loader::{Shares, Sharing};
+use bonfire_run::loader::{Shares, Sharing, pays};
 use bonfire_run::replica::{Replica, StepSize};
 use bonfire_run::run_file::{Distribute, Settings};
 use bonfire_run::worker::{UnitSeed, Worker};
 
 use crate::exertion::{Exertion, processor_time};
+use crate::forerunner::{Forerunner, Place};
 use crate::room::Room;
 
 /// A worker and all that it needs.
@@ -29,6 +30,11 @@ pub(crate) struct Trainer {
     samples: Arc<Samples>,
     worker: Worker,
     shares: Shares,
+    /// Where batches are made ahead.
+    forerunner: Option<Forerunner>,
+    /// Which unit was the last, and how many after the one before it.
+    last: Option<u64>,
+    stride: u64,
     pub replica: Replica,
     /// What is new, on its way into the replica.
     pub updates: Updates,
@@ -71,6 +77,21 @@ pub(crate) struct Computed {
     pub most_samples: u32,
 }
 
+/// A sample cannot be read, so nothing can come of its unit.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub sample: u64,
+    reason: String,
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
 impl Computed {
     /// Counts another unit.
     pub(crate) fn add(&mut self, other: &Self) {
@@ -106,10 +127,15 @@ impl Trainer {
             .thread_name(|i| format!("copy-{i}"))
             .build()
             .context("cannot start the worker's threads")?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let is_ahead = pays(dataset.train.effort(), copies, cores);
         Ok(Self {
             samples: Arc::clone(&dataset.train),
             worker,
             shares: Shares::new(sharing),
+            forerunner: is_ahead.then(|| Forerunner::start(&dataset.train, sharing)).transpose()?,
+            last: None,
+            stride: settings.workers as u64,
             replica: Replica::of(settings, &layout),
             updates: Updates::new(&layout, file.clip_norm),
             encoder: ChunkEncoder::new(&Arc::new(Chunks::of(&layout)), Coding::of(file.compression)),
@@ -129,8 +155,8 @@ impl Trainer {
         self.worker.layout()
     }
 
-    /// Computes the gradient of a unit.
-    pub(crate) fn compute(&mut self, task: impl Into<Task>) -> Computed {
+    /// Computes the gradient of a unit. An error if its samples cannot be read.
+    pub(crate) fn compute(&mut self, task: impl Into<Task>) -> Result<Computed> {
         self.compute_by_layers(task, &mut |_, _, _| ())
     }
 
@@ -140,28 +166,40 @@ impl Trainer {
         &mut self,
         task: impl Into<Task>,
         settled: &mut (dyn FnMut(&mut ChunkEncoder, &Gradient, usize) + Send),
-    ) -> Computed {
+    ) -> Result<Computed> {
         let (started, used) = (Instant::now(), processor_time());
-        let Task { unit, cut } = task.into();
-        let (round, slot) = self.place(unit);
+        let task = task.into();
+        let place = self.place(&task);
+        let next = self.next_place(&task, &place);
+        let ahead = self.forerunner.as_mut().and_then(|forerunner| forerunner.take(&place));
+        let Place { round, slot, cut } = place;
         self.shares.go_to(&self.samples, round);
-        if let Some(cut) = cut {
-            self.shares.cut(cut);
-        }
+        cut.into_iter().for_each(|cut| self.shares.cut(cut));
         let (worker, shares, samples) = (&mut self.worker, &self.shares, &self.samples);
         let (parameters, gradient) = (&self.replica.parameters, &mut self.gradient);
         let seed = UnitSeed { seed: round_seed(self.settings.file.seed, round), slot };
         let (encoder, mut aside) = (&mut self.encoder, Duration::ZERO);
+        let (forerunner, mut batches) = (&mut self.forerunner, ahead.unwrap_or_default());
         let loaded = self.pool.install(|| {
-            worker.load(samples, shares, slot);
+            match batches.is_empty() {
+                true => worker.load(samples, shares, slot),
+                false => worker.exchange(&mut batches),
+            }
+            if samples.failure().is_some() {
+                return None;
+            }
+            if let (Some(forerunner), Some(next)) = (forerunner, next) {
+                forerunner.go_to(next, batches);
+            }
             let loaded = Instant::now();
             worker.compute(parameters, seed, gradient, &mut |gradient, from| {
                 let begun = Instant::now();
                 settled(encoder, gradient, from);
                 aside += begun.elapsed();
             });
-            loaded
+            Some(loaded)
         });
+        let loaded = loaded.ok_or_else(|| self.unreadable())?;
         let done = Instant::now();
         self.phases.add(Phase::Data, loaded - started);
         let turned = self.worker.forward_done().unwrap_or(loaded);
@@ -170,15 +208,20 @@ impl Trainer {
         self.phases.add(Phase::Encode, aside);
         self.exertion.computed(processor_time().saturating_sub(used), done - started);
         self.has_begun = true;
-        let mut tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
-        if self.samples.failure().is_some() {
-            // A file has changed since it was decoded before the run: what came of it must not count.
-            tally.loss = f64::NAN;
-        }
+        let tally = to_proto(self.worker.tally(), self.worker.samples() as u64, self.worker.words());
         let (seconds, most_samples) = ((done - started).as_secs_f64(), self.room.after(tally.samples));
         #[cfg(test)]
         let seconds = crate::simulation::toil(tally.samples).map_or(seconds, |time| time.as_secs_f64());
-        Computed { tally, seconds, most_samples }
+        Ok(Computed { tally, seconds, most_samples })
+    }
+
+    /// What is wrong with the sample that could not be read.
+    fn unreadable(&self) -> Unreadable {
+        let (sample, reason) = match self.samples.failure() {
+            Some((sample, error)) => (sample as u64, error.to_string()),
+            None => (0, "its data cannot be read".to_owned()),
+        };
+        Unreadable { sample, reason }
     }
 
     /// Waited for others so long. What comes before its first unit is no part of the training.
@@ -188,18 +231,45 @@ impl Trainer {
         }
     }
 
-    /// Which samples a unit is: the round and the slot of them. Data of one's own are gone through one round after the
-    /// other, from where the first unit would be on, whatever becomes of the other workers.
-    fn place(&mut self, unit: Unit) -> (u64, usize) {
-        let (index, sharing) = (unit.index as usize, self.shares.sharing());
+    /// Which samples a task is of. Data of one's own are gone through one round after the other, from where the first
+    /// unit would be on, whatever becomes of the other workers.
+    fn place(&mut self, Task { unit, cut }: &Task) -> Place {
         if self.settings.file.distribute != Distribute::Own {
-            let within = (index / sharing.workers) as u64;
-            return (unit.epoch * sharing.rounds_per_epoch + within, index % sharing.workers);
+            return self.shared_place(*unit, cut.clone());
         }
+        let (index, sharing) = (unit.index as usize, self.shares.sharing());
         let first = unit.epoch * sharing.rounds_per_epoch + (index / self.settings.workers) as u64;
         let round = self.own_round.map_or(first, |last| last + 1);
         self.own_round = Some(round);
-        (round, 0)
+        Place { round, slot: 0, cut: cut.clone() }
+    }
+
+    fn shared_place(&self, unit: Unit, cut: Option<Cut>) -> Place {
+        let (index, sharing) = (unit.index as usize, self.shares.sharing());
+        let within = (index / sharing.workers) as u64;
+        Place { round: unit.epoch * sharing.rounds_per_epoch + within, slot: index % sharing.workers, cut }
+    }
+
+    /// Where the samples of the next task will be, if units come at equal distances.
+    fn next_place(&mut self, task: &Task, place: &Place) -> Option<Place> {
+        if self.settings.file.distribute == Distribute::Own {
+            return Some(Place { round: place.round + 1, ..place.clone() });
+        }
+        let units_per_epoch = u32::try_from(self.units_per_epoch()).ok()?;
+        let at = task.unit.place(units_per_epoch);
+        let stride = self.last.replace(at).map_or(self.stride, |last| at.wrapping_sub(last));
+        if std::mem::replace(&mut self.stride, stride) != stride || stride > u64::from(units_per_epoch) {
+            return None;
+        }
+        let unit = Unit::at(at + stride, units_per_epoch);
+        let cut = task.cut.as_ref().map(|cut| {
+            let first = unit.index.checked_sub(task.unit.index.checked_sub(cut.first)?)?;
+            Some(Cut { first, ..cut.clone() }).filter(|cut| cut.fits(units_per_epoch.into()))
+        });
+        match cut {
+            Some(None) => None,
+            cut => Some(self.shared_place(unit, cut.flatten())),
+        }
     }
 
     /// Whether gradients leave while they are computed.
@@ -214,11 +284,15 @@ impl Trainer {
 
     /// Whether there is such a unit, or part of several.
     pub(crate) fn has(&self, Task { unit, cut }: &Task) -> bool {
-        let Sharing { rounds_per_epoch, .. } = Sharing::of(&self.settings, self.total.max(1), 1);
-        let per_epoch = rounds_per_epoch.saturating_mul(self.settings.workers as u64);
+        let per_epoch = self.units_per_epoch();
         u64::from(unit.index) < per_epoch
             && unit.epoch.checked_mul(per_epoch).is_some()
             && cut.as_ref().is_none_or(|cut| cut.fits(per_epoch))
+    }
+
+    fn units_per_epoch(&self) -> u64 {
+        let Sharing { rounds_per_epoch, .. } = Sharing::of(&self.settings, self.total.max(1), 1);
+        rounds_per_epoch.saturating_mul(self.settings.workers as u64)
     }
 
     /// A round without a share: a gradient of nothing.
@@ -274,7 +348,7 @@ impl Trainer {
 pub(crate) fn compare(replica: &Replica, go: &proto::Go) -> Option<proto::Trouble> {
     let differs = go.digest.is_some_and(|digest| digest != replica.digest());
     let reason = || format!("has other parameters than the head at version {}", go.version);
-    differs.then(|| proto::Trouble { reason: reason(), unreachable: 0 })
+    differs.then(|| proto::Trouble { reason: reason(), ..proto::Trouble::default() })
 }
 
 pub(crate) fn to_proto(tally: &Tally, samples: u64, words: u64) -> proto::Tally {
@@ -287,6 +361,43 @@ mod tests {
     use super::*;
     use bonfire_learn::OptimizerSpec;
     use bonfire_learn::layout::Init;
+    use bonfire_run::run_file::Overrides;
+
+    use crate::roles::node::build_worker;
+
+    /// A trainer of one of three workers, on images that are changed by chance.
+    fn trainer() -> Trainer {
+        let text = "data: {name: digits, train: 600, test: 10, augment: {pad: 2}}\nmodel: mlp\nbatch_size: 20\n\
+                    arch: allreduce\nallreduce: {num_workers: 3}";
+        let settings = Settings::read("run.yml", text, &Overrides::default(), 2).expect("a run file");
+        let dataset = settings.file.data.load().expect("data");
+        let worker = build_worker(&settings, &dataset, 2).expect("a worker");
+        Trainer::new(&settings, &dataset, worker, 600).expect("a trainer")
+    }
+
+    /// By index of the unit and first unit of the cut. Every third one is a member's; then one is lost, and the others
+    /// have every second; then shares are unequal.
+    #[test]
+    fn what_comes_next_is_made_ahead_and_is_the_same() {
+        let (mut ahead, mut in_place) = (trainer(), trainer());
+        let sharing = ahead.shares.sharing();
+        ahead.forerunner = Some(Forerunner::start(&ahead.samples, sharing).expect("a thread"));
+        in_place.forerunner = None;
+        let cut = |first, place| Some(Cut { first, place, shares: vec![3, 1] });
+        let tasks = [1, 4, 7, 10, 12, 14, 16, 18, 20, 28].map(|index| (index, None));
+        let cuts = [(1, 0), (3, 2), (5, 4), (7, 6)].map(|(index, first)| (index, cut(first, 1)));
+        let (mut hits, mut before) = (Vec::new(), 0);
+        for (index, cut) in tasks.into_iter().chain(cuts) {
+            let task = || Task { unit: Unit { epoch: 1, index }, cut: cut.clone() };
+            for trainer in [&mut ahead, &mut in_place] {
+                trainer.compute(task()).expect("what can be read");
+            }
+            assert_eq!(ahead.gradient.values, in_place.gradient.values, "unit {index}");
+            let all = ahead.forerunner.as_ref().map_or(0, |forerunner| forerunner.hits);
+            hits.push(all - std::mem::replace(&mut before, all));
+        }
+        assert_eq!(hits, [0, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1]);
+    }
 
     #[test]
     fn a_replica_with_a_wrong_bit_is_told() {

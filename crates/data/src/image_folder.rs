@@ -11,7 +11,7 @@ use crate::source::{SamplePart, Source, image};
 use crate::{Dataset, Images, Pixels};
 use std::path::{Path, PathBuf};
 
-pub(crate) use album::Album;
+pub(crate) use album::{Album, Encoded, Shelf};
 pub(crate) use decode::decode;
 #[cfg(test)]
 pub(crate) use decode::read;

@@ -2,11 +2,11 @@
 
 use crate::augment::{Augment, Crop, EpochSeed};
 use crate::error::Error;
+use crate::image_folder::Encoded;
 use crate::normalize::Moments;
 use crate::parallel::in_parallel;
 use crate::pixels::{PixelFormat, Pixels};
 use std::borrow::Cow;
-use std::path::Path;
 
 /// Images of one size. Rows of numbers are images of one place with as many channels as there are columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,13 +86,11 @@ impl Images {
     /// The bytes of all images as they lie, in pieces: with what stands between them where all of a file are meant, and
     /// encoded where each has its own. A file that cannot be read is an empty piece.
     pub fn pieces(&self) -> Box<dyn Iterator<Item = Cow<'_, [u8]>> + '_> {
-        let numbers = 0..self.labels.len();
         if self.pixels.is_encoded() {
-            let read = |path: &Path| Cow::Owned(std::fs::read(path).unwrap_or_default());
-            return Box::new(numbers.filter_map(move |number| self.pixels.file(number).map(read)));
+            return Box::new(self.files().map(|file| file.bytes().unwrap_or_default()));
         }
         match self.pixels.is_chosen() {
-            true => Box::new(numbers.map(|number| self.pixels.image(number, self.values()))),
+            true => Box::new((0..self.labels.len()).map(|number| self.pixels.image(number, self.values()))),
             false => Box::new(self.pixels.pieces().map(Cow::Borrowed)),
         }
     }
@@ -114,8 +112,13 @@ impl Images {
         })
     }
 
-    /// What is wrong with a file whose image was wanted, if anything is. That image was black.
-    pub fn failure(&self) -> Option<&Error> {
+    /// The files of all images, where each has its own.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Encoded> {
+        (0..self.labels.len()).filter_map(|number| self.pixels.file(number))
+    }
+
+    /// An image that was wanted and whose file could not be read, if there is one, and why. It was black.
+    pub fn failure(&self) -> Option<(usize, &Error)> {
         self.pixels.failure()
     }
 

@@ -152,23 +152,6 @@ impl Dataset {
     }
 }
 
-impl Dataset {
-    /// Decodes what is still encoded, for those who must know before they begin that all of it can be.
-    pub fn decode(&self) -> Result<()> {
-        for half in [&self.train, &self.test] {
-            if let Samples::Images(images) = &**half
-                && images.pixels.is_encoded()
-            {
-                images.each_image(|_| Ok::<(), Error>(()))?;
-                if let Some(error) = images.failure() {
-                    return Err(Error::Mismatch(error.to_string()));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Samples {
     /// Those of the given numbers, in memory.
     fn some(&self, numbers: &[usize]) -> Self {
@@ -233,12 +216,21 @@ impl Samples {
         }
     }
 
-    /// What is wrong with a file of which a sample was wanted, if anything is: samples that lie in files of their own
-    /// are read while a run goes on.
-    pub fn failure(&self) -> Option<&Error> {
+    /// A sample that was wanted and whose file could not be read, if there is one, and why: samples that lie in files
+    /// of their own are read while a run goes on.
+    pub fn failure(&self) -> Option<(usize, &Error)> {
         match self {
             Self::Images(images) => images.failure(),
             Self::Sentences(_) | Self::Texts(_) => None,
+        }
+    }
+
+    /// Whether a sample can be read, if it has a file of its own: what is wrong is a [`failure`](Self::failure) then.
+    pub fn look_at(&self, number: usize) {
+        if let Self::Images(images) = self
+            && number < self.len()
+        {
+            images.pixels.image(number, images.values());
         }
     }
 

@@ -13,6 +13,7 @@ mod stream;
 
 use crate::augment::{Augment, Padding};
 use crate::error::Result;
+use crate::image_folder::{Album, Encoded, Resize, Shelf};
 use crate::pixels::{PixelFormat, Pixels};
 use crate::{Dataset, Images, Samples, Sentences, Texts, Vocabulary, Words};
 use bonfire_learn::Shape;
@@ -41,6 +42,8 @@ const TEXTS: u64 = 2;
 
 const FORMATS: [PixelFormat; 4] =
     [PixelFormat::Rows, PixelFormat::Planes, PixelFormat::Columns, PixelFormat::Floats];
+/// Images that are files: these travel as they are, and are decoded when they are wanted.
+const FILES: u64 = FORMATS.len() as u64;
 const FILLS: [Padding; 2] = [Padding::Zero, Padding::Reflect];
 
 /// Writes a data set that some [`Source`](super::Source) has loaded. Images that lie in a file are read from there
@@ -88,8 +91,9 @@ pub fn read(source: &mut impl BufRead) -> Result<Dataset> {
     let vocabulary = read_vocabulary(&mut source)?;
     let kind = source.number("the kind of samples", IMAGES..=TEXTS)?;
     let words = vocabulary.as_ref().map_or(0, Vocabulary::len);
+    let shelf = Shelf::new();
     let mut half = || match kind {
-        IMAGES => read_images(&mut source, classes.len()).map(Samples::Images),
+        IMAGES => read_images(&mut source, classes.len(), &shelf).map(Samples::Images),
         SENTENCES => read_sentences(&mut source, words, classes.len()).map(Samples::Sentences),
         _ => read_texts(&mut source, words, classes.len()).map(Samples::Texts),
     };
@@ -164,7 +168,8 @@ fn write_images(images: &Images, out: &mut PackWriter<'_, impl Write>) -> io::Re
     for side in images.size() {
         out.number(side as u64)?;
     }
-    out.number(place(&FORMATS, &images.pixels.format()))?;
+    let is_encoded = images.pixels.is_encoded();
+    out.number(if is_encoded { FILES } else { place(&FORMATS, &images.pixels.format()) })?;
     out.number(images.scales.len() as u64)?;
     for value in images.scales.as_flattened() {
         out.bytes(&value.to_le_bytes())?;
@@ -180,18 +185,28 @@ fn write_images(images: &Images, out: &mut PackWriter<'_, impl Write>) -> io::Re
         true => out.bytes(&images.labels)?,
         false => images.numbers.iter().try_for_each(|number| out.bytes(&number.to_le_bytes()))?,
     }
-    images.each_image(|image| out.bytes(image))?;
-    match images.failure() {
-        Some(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
-        None => Ok(()),
+    match is_encoded {
+        true => write_files(images, out),
+        false => images.each_image(|image| out.bytes(image)),
     }
+}
+
+fn write_files(images: &Images, out: &mut PackWriter<'_, impl Write>) -> io::Result<()> {
+    out.number(u64::from(images.pixels.is_resized()))?;
+    images.files().try_for_each(|file| {
+        let bytes =
+            file.bytes().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        out.string(&file.name())?;
+        out.number(bytes.len() as u64)?;
+        out.bytes(&bytes)
+    })
 }
 
 fn place<T: PartialEq>(all: &[T], one: &T) -> u64 {
     all.iter().take_while(|other| *other != one).count() as u64
 }
 
-fn read_images(source: &mut PackReader<'_, impl BufRead>, classes: usize) -> Result<Images> {
+fn read_images(source: &mut PackReader<'_, impl BufRead>, classes: usize, shelf: &Shelf) -> Result<Images> {
     let height = source.number("the height", 1..=SIDE_LIMIT)?;
     let width = source.number("the width", 1..=SIDE_LIMIT)?;
     let channels = source.number("the number of channels", 1..=SIDE_LIMIT)?;
@@ -204,7 +219,8 @@ fn read_images(source: &mut PackReader<'_, impl BufRead>, classes: usize) -> Res
             );
         }
     };
-    let format = FORMATS[source.number("the form of the images", 0..=FORMATS.len() as u64 - 1)? as usize];
+    let form = source.number("the form of the images", 0..=FILES)?;
+    let format = FORMATS.get(form as usize).copied().unwrap_or_default();
     let scales = read_scales(source, channels)?;
     let augment = read_augment(source, format, height.min(width))?;
     let count = source.number("the number of images", 1..=COUNT_LIMIT)?;
@@ -212,9 +228,32 @@ fn read_images(source: &mut PackReader<'_, impl BufRead>, classes: usize) -> Res
         0 => read_numbers(source, count)?,
         _ => (read_classes(source, count, classes)?, Vec::new()),
     };
-    let pixels = Pixels::new(source.bytes(count * values * format.width() as u64)?, 0, 0, format);
     let [height, width, channels] = [height, width, channels].map(|side| side as usize);
+    let pixels = match form {
+        FILES => Pixels::of_files(read_files(source, count, [height, width, channels], shelf)?),
+        _ => Pixels::new(source.bytes(count * values * format.width() as u64)?, 0, 0, format),
+    };
     Ok(Images { height, width, channels, pixels, labels, numbers, scales, augment })
+}
+
+fn read_files(
+    source: &mut PackReader<'_, impl BufRead>,
+    count: u64,
+    size: [usize; 3],
+    shelf: &Shelf,
+) -> Result<Album> {
+    if !matches!(size[2], 1 | 3) {
+        return Err(source.wrong(format!("images in files have one channel or three, not {}", size[2])));
+    }
+    let resize = source.number("whether images are resized", 0..=1)? == 1;
+    let resize = resize.then_some(Resize([size[0], size[1]]));
+    let mut files = Vec::new();
+    for _ in 0..count {
+        let name = source.string("the name of an image")?;
+        let len = source.number("the length of an image", 0..=COUNT_LIMIT)?;
+        files.push(Encoded::sent(&name, source.bytes(len)?));
+    }
+    Ok(Album::new(files, size, resize, shelf))
 }
 
 fn read_scales(source: &mut PackReader<'_, impl BufRead>, channels: u64) -> Result<Vec<[f32; 2]>> {

@@ -2,10 +2,9 @@
 
 use crate::bytes::Bytes;
 use crate::error::Error;
-use crate::image_folder::Album;
+use crate::image_folder::{Album, Encoded};
 use std::borrow::Cow;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 /// How many bytes are read at a time from end to end.
@@ -101,9 +100,16 @@ impl Pixels {
         self.album.as_ref().is_none_or(is_kept)
     }
 
-    /// What is wrong with a file whose image was wanted, if anything is.
-    pub(crate) fn failure(&self) -> Option<&Error> {
-        self.album.as_ref()?.failure()
+    /// Whether each is resized when it is decoded.
+    pub(crate) fn is_resized(&self) -> bool {
+        self.album.as_ref().is_some_and(|album| album.is_resized())
+    }
+
+    /// An image that was wanted and could not be read, if there is one, and what is wrong with its file.
+    pub(crate) fn failure(&self) -> Option<(usize, &Error)> {
+        let (record, error) = self.album.as_ref()?.failure()?;
+        let place = |chosen: &Arc<[u32]>| chosen.iter().position(|&number| number as usize == *record);
+        Some((self.chosen.as_ref().map_or(Some(*record), place)?, error))
     }
 
     /// The bytes of image `number`, each image having so many values.
@@ -149,7 +155,7 @@ impl Pixels {
     }
 
     /// The file of image `number`, where every image has its own.
-    pub(crate) fn file(&self, number: usize) -> Option<&Path> {
+    pub(crate) fn file(&self, number: usize) -> Option<&Encoded> {
         Some(&self.album.as_ref()?.files()[self.record(number)])
     }
 

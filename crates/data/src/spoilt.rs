@@ -75,12 +75,16 @@ fn files_of_others() -> Vec<FormatSample> {
         FormatSample {
             file: "a.png",
             content: include_bytes!("../fixtures/small.png").to_vec(),
-            read: |path| image_folder::read(path, None).map(|_| ()),
+            read: |path| {
+                image_folder::read(path, &fs::read(path).map_err(Error::io(path))?, None).map(|_| ())
+            },
         },
         FormatSample {
             file: "a.jpg",
             content: include_bytes!("../fixtures/small.jpg").to_vec(),
-            read: |path| image_folder::read(path, None).map(|_| ()),
+            read: |path| {
+                image_folder::read(path, &fs::read(path).map_err(Error::io(path))?, None).map(|_| ())
+            },
         },
     ]
 }

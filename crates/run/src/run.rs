@@ -252,12 +252,18 @@ impl Run {
         Ok(())
     }
 
+    /// Fails if a sample to train on cannot be had here either: another machine, which has the same, could not read it.
+    pub fn look_at(&self, sample: u64) -> Result<()> {
+        self.job.dataset.train.look_at(usize::try_from(sample).unwrap_or(usize::MAX));
+        self.check_data()
+    }
+
     /// Fails if a sample that was wanted could not be had: what was learnt since is worth nothing.
     fn check_data(&self) -> Result<()> {
         let Job { dataset, held_out, .. } = &self.job;
         let halves = [Some(&dataset.train), Some(&dataset.test), held_out.as_ref()];
         match halves.into_iter().flatten().find_map(|half| half.failure()) {
-            Some(error) => bail!("{error}; the run can go on from its newest checkpoint: --resume"),
+            Some((_, error)) => bail!("{error}; the run can go on from its newest checkpoint: --resume"),
             None => Ok(()),
         }
     }

@@ -121,6 +121,11 @@ impl Worker {
         });
     }
 
+    /// Takes batches that were made elsewhere, one a copy, and leaves those before in their place.
+    pub fn exchange(&mut self, batches: &mut [Batch]) {
+        self.copies.iter_mut().zip(batches).for_each(|(copy, batch)| copy.exchange(batch));
+    }
+
     /// Computes the gradient of the loaded share. Where there is one copy, `settled` hears layer by layer from where on
     /// the gradient will not change any more.
     pub fn compute(

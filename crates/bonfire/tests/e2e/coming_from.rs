@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::bed::{self, Bed};
 use crate::program::{Bonfire, Dir, Outcome, names};
 use crate::readme::{commands, root};
 
@@ -109,6 +110,48 @@ fn every_printed_command_runs() {
             command(&dir, words).succeed();
         }
     }
+}
+
+/// The lists of hosts that the recipes have, with hosts of a lab under the names that are printed.
+fn lists_of(bed: &Bed) {
+    for folder in names(&root().join("recipes")) {
+        for name in names(&root().join("recipes").join(&folder)).iter().filter(|name| !name.contains('.')) {
+            let path = format!("recipes/{folder}/{name}");
+            let text = fs::read_to_string(root().join(&path)).expect("a list of hosts");
+            let hosts = text.lines().filter(|line| !line.starts_with('['));
+            let first_words = hosts.filter_map(|line| line.split_whitespace().next());
+            let line = |(i, host): (usize, &str)| bed.line(i + 1).replacen(&format!("pi{}", i + 1), host, 1);
+            let lines: String = first_words.enumerate().map(line).collect();
+            bed.lab.dir.write(&path, format!("[pool]\n{lines}"));
+        }
+    }
+}
+
+/// A home, a user and a network are those of a lab; all else is as printed.
+#[test]
+fn commands_for_hosts_run_in_a_lab() {
+    if !bed::is_wanted("commands_for_hosts_run_in_a_lab") {
+        return;
+    }
+    let text = fs::read_to_string(root().join("docs/coming-from.md")).expect("the page");
+    let bed = Bed::of('r', 12);
+    recipes(&bed.lab.dir);
+    lists_of(&bed);
+    let mut runs = 0;
+    for words in commands(&text).iter().filter(|words| words.iter().any(|word| word == "-i")) {
+        let said = words.iter().fold(bed.here(""), |command, word| command.arg(word)).succeed();
+        runs += usize::from(words[0] == "run");
+        let said = format!("{}{}", said.stdout, said.stderr);
+        assert!(
+            words[0] == "run" || said.contains("pi7") || said.contains("192.168.2.107"),
+            "{words:?}: {said}"
+        );
+        assert_eq!(names(&bed.lab.dir.path("runs")).len(), runs, "a run folder of each run: {words:?}");
+    }
+    assert!(runs > 7, "{runs} runs");
+    // What `setup` has left is meant to stay.
+    bed.is_quiet();
+    bed.take_down();
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
     }
     let most = threads.last().copied().unwrap_or(1);
     let mut trainer = trainer(&settings, dataset, most)?;
-    trainer.compute(Unit { epoch: 0, index: 0 });
+    trainer.compute(Unit { epoch: 0, index: 0 })?;
     let update = timed(share, most, || trainer.step(0.0));
     let mut work = WorkFigures {
         steps,
@@ -131,7 +131,7 @@ fn step(text: &str, dataset: &Dataset, (threads, batch): (usize, usize), share: 
     ensure!(trainer.has(&Unit { epoch: 0, index: 0 }.into()), "there are no data to measure with");
     // The first two make room for the others.
     for index in [0, 1 % units] {
-        trainer.compute(Unit { epoch: 0, index: index as u32 });
+        trainer.compute(Unit { epoch: 0, index: index as u32 })?;
     }
     let mut times: Vec<(usize, f64)> = Vec::new();
     let mut widths = Vec::new();
@@ -143,7 +143,7 @@ fn step(text: &str, dataset: &Dataset, (threads, batch): (usize, usize), share: 
         let mut profile = Vec::new();
         trainer.compute_by_layers(Unit { epoch: 0, index: index as u32 }, &mut |_, _, from| {
             profile.push((from, began.elapsed().as_secs_f64()));
-        });
+        })?;
         let whole = began.elapsed().as_secs_f64();
         profile.iter_mut().for_each(|(_, at)| *at /= whole);
         profiles.push(profile);

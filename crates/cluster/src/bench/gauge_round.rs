@@ -60,7 +60,7 @@ fn rounds(settings: &Settings, dataset: &Dataset, (count, threads): (usize, usiz
             barrier.wait();
             let mut round = prepared?;
             while !over.load(Ordering::Relaxed) {
-                round.go();
+                round.go()?;
                 done.fetch_add(1, Ordering::Relaxed);
             }
             Ok(floats(&round.trainer.gradient, round.trainer.layout()))
@@ -107,8 +107,8 @@ impl RoundWork {
         Ok(Self { trainer, chunks, encoder, total, units, next: 0 })
     }
 
-    fn go(&mut self) {
-        self.trainer.compute(Unit { epoch: 0, index: self.next });
+    fn go(&mut self) -> Result<()> {
+        self.trainer.compute(Unit { epoch: 0, index: self.next })?;
         self.next = (self.next + 1) % self.units;
         let encoded = (0..self.chunks.count()).map(|i| self.encoder.encode(&self.trainer.gradient, i, false));
         let parcels: Vec<Parcel> = encoded.collect();
@@ -119,5 +119,6 @@ impl RoundWork {
             }
         }
         self.trainer.step(0.0);
+        Ok(())
     }
 }

@@ -18,6 +18,7 @@ use crate::roles::network::Grpc;
 use crate::roles::node::{self, Connections, Equipment};
 use crate::roles::registry::Registry;
 use crate::roles::vitals::Vitals;
+use crate::trainer::Unreadable;
 use bonfire_run::run::Run;
 
 /// A node of this process, on a thread of its own.
@@ -70,10 +71,14 @@ impl LocalNode {
                 let mut connections = Connections::new(number, head_link, head, post, mail, network);
                 connections.vitals = Some(Vitals::of_thread(Instant::now()));
                 let equipment = Equipment { settings, dataset, layout, worker: None };
-                if let Err(error) = node::serve(&mut connections, equipment, &mut |_| ()) {
+                if let Err(error) = node::serve(&mut connections, equipment, &mut |_| ())
+                    && !error.is::<Unreadable>()
+                {
                     let reason = format!("{error:#}");
                     // A head that is gone does not lose this node, but the run.
-                    let _ = connections.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
+                    let _ = connections
+                        .head
+                        .send(Body::Trouble(proto::Trouble { reason, ..proto::Trouble::default() }));
                 }
             })
             .context("cannot start a thread for a node")?;

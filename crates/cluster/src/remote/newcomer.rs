@@ -89,7 +89,6 @@ impl Newcomer<'_> {
                     anyhow!("{error}; `distribute: own` in the run file has every node train on its own data")
                 })?;
                 settings.hold_out(&mut own)?;
-                own.decode()?;
                 (own, welcome.data_digest.clone())
             }
             true => (self.shipped(welcome, tell)?, welcome.data_digest.clone()),

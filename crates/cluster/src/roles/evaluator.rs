@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use bonfire_report::{Phase, Phases};
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Frame, proto};
@@ -27,6 +27,9 @@ pub(crate) fn evaluate(connections: &mut Connections, job: &mut Job) -> Result<N
         {
             if take(job, measure, payload)? {
                 let found = measure_one(job, measure.round);
+                if let Some((_, error)) = job.dataset.test.failure() {
+                    bail!("{error}");
+                }
                 phases.add_s(Phase::Evaluate, found.seconds);
                 // A head that is gone is heard of in the mail.
                 let _ = connections.head.send(Body::Evaluated(found));

@@ -232,7 +232,7 @@ impl<'w> Participant<'w> {
             Some(task) if overlaps => {
                 self.compute_and_send(connections, trainer, formed, (round, task), exact)?
             }
-            Some(task) => trainer.compute(task),
+            Some(task) => trainer.compute(task)?,
             None => trainer.idle(),
         };
         let is_due = due.evaluation || due.checkpoint;
@@ -286,7 +286,7 @@ impl<'w> Participant<'w> {
         trainer.idle();
         let (mut all, done) = self.apart.begin(&mut trainer.replica);
         for LocalStep { unit, place } in formed.steps(&self.plan, round).into_iter().skip(done as usize) {
-            all.add(&trainer.compute(unit));
+            all.add(&trainer.compute(unit)?);
             let computed = connections.mailbox.now();
             trainer.step(self.schedule.step(place).lr);
             // Who makes fewer steps is spared this, too.

@@ -18,7 +18,7 @@ use super::vitals::Vitals;
 use super::{evaluator, group_server, member, relay, worker};
 use crate::mail::{Mail, Mailbox, News, Post};
 use crate::remote::supply;
-use crate::trainer::Trainer;
+use crate::trainer::{Trainer, Unreadable};
 use bonfire_exchange::world::World;
 use bonfire_run::job::{Job, Scale, weigh_classes};
 use bonfire_run::run_file::Settings;
@@ -53,6 +53,9 @@ pub(crate) struct Caller {
     /// What it has said since: it may know of its role before this node knows of its own.
     pub said: Vec<Frame>,
 }
+
+/// How long the last words to the head may take.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// More than anybody says before it is answered.
 const MOST_SAID: usize = 16;
@@ -148,10 +151,22 @@ impl Connections {
             News::Stranger(reason) => {
                 let reason = turned_away(&reason);
                 // A head that is gone is heard of in the mail.
-                let _ = self.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
+                let _ = self.head.send(Body::Trouble(proto::Trouble { reason, ..proto::Trouble::default() }));
             }
         }
         Ok(None)
+    }
+
+    /// Closes the link to the head, and waits until what was sent has left: a process that ends would take it along.
+    fn part(&mut self) {
+        self.head.close();
+        let until = self.mailbox.now() + FAREWELL;
+        while self.mailbox.now() < until {
+            match self.mailbox.next(Duration::from_millis(100)) {
+                Some(Mail { link, news: News::Closed(_) }) if link == self.head_link => return,
+                _ => {}
+            }
+        }
     }
 
     /// Waits for the head's word.
@@ -173,6 +188,14 @@ pub(crate) fn serve(
 ) -> Result<proto::Stop> {
     let mut world = enter_world(&equipment.settings)?;
     let served = perform(connections, equipment, &mut world, tell);
+    if let Err(error) = &served
+        && let Some(Unreadable { sample, .. }) = error.downcast_ref()
+    {
+        let (reason, sample) = (error.to_string(), Some(*sample));
+        // The head looks whether it can read it: perhaps the data are damaged, perhaps this machine is.
+        let _ = connections.head.send(Body::Trouble(proto::Trouble { reason, unreachable: 0, sample }));
+        connections.part();
+    }
     if let (Some(world), Err(_)) = (world.take(), &served) {
         world.abandon();
     }

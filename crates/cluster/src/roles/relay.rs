@@ -431,7 +431,7 @@ impl Relaying {
 
     /// Tells the head what those who watch it should know.
     fn complain(&self, reason: String) {
-        let _ = self.parent.send(Body::Trouble(proto::Trouble { reason, unreachable: 0 }));
+        let _ = self.parent.send(Body::Trouble(proto::Trouble { reason, ..proto::Trouble::default() }));
     }
 
     /// Whether the workers get parameters, and not updates: from an asynchronous relay, and below an asynchronous

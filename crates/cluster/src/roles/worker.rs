@@ -4,7 +4,7 @@ mod alone;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use bonfire_data::Cut;
 use bonfire_learn::Gradient;
 use bonfire_report::Phase;
@@ -16,7 +16,7 @@ use super::feed::piece;
 use super::member::apart::Apart;
 use super::node::{Connections, Next};
 use crate::mail::{Mail, News};
-use crate::trainer::{Task, Trainer, compare};
+use crate::trainer::{Task, Trainer, Unreadable, compare};
 use alone::Learning;
 use bonfire_exchange::codec::{ChunkEncoder, Coding};
 use bonfire_exchange::updates::step;
@@ -69,7 +69,7 @@ pub(crate) fn work(
         let Some(mail) = connections.mailbox.next(patience) else {
             match working.learning.is_some() {
                 true => {
-                    working.learn(connections, trainer, &outbox);
+                    working.learn(connections, trainer, &outbox)?;
                     working.go_on(trainer, &outbox, window);
                     connections.tell_vitals(&mut trainer.phases);
                 }
@@ -83,7 +83,11 @@ pub(crate) fn work(
         match mail.news {
             News::Frame(frame) if is_parent && is_for_a_worker(&frame.body) => {
                 let answered = working.answer(connections, trainer, &outbox, frame);
-                answered.context("the parent sent something that does not fit")?;
+                if let Err(error) = answered {
+                    // What cannot be read here is none of the parent's faults.
+                    let unfit = "the parent sent something that does not fit";
+                    return Err(if error.is::<Unreadable>() { error } else { error.context(unfit) });
+                }
                 working.go_on(trainer, &outbox, window);
                 connections.tell_vitals(&mut trainer.phases);
             }
@@ -155,7 +159,11 @@ fn reach(connections: &mut Connections, peer: &proto::Peer) -> Result<Reached> {
         if is_enough && !std::mem::replace(&mut told, true) {
             let reason = format!("{reason}; it needs another parent");
             // A head that is gone is heard of in the mail.
-            let _ = connections.head.send(Body::Trouble(proto::Trouble { reason, unreachable: peer.node }));
+            let _ = connections.head.send(Body::Trouble(proto::Trouble {
+                reason,
+                unreachable: peer.node,
+                sample: None,
+            }));
         }
         if let Some(mail) = connections.mailbox.next(Duration::from_secs(1))
             && let Some(next) = connections.hear(mail)?
@@ -275,7 +283,7 @@ impl Working {
             if overlaps {
                 push.advance(encoder, gradient, settled_from, self.window, send_to(outbox));
             }
-        });
+        })?;
         push.version = go.version;
         push.whole = proto::Push {
             order,

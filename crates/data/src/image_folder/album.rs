@@ -2,6 +2,7 @@
 //!
 //! Before a run only the head and the end of every file are looked at. Decoded images are kept as long as a part of the
 //! memory that is free lasts, so that a small folder is decoded once; those of a large one are decoded in every epoch.
+//! Files travel to other machines as they are, and are decoded there.
 
 use super::Labelled;
 use super::decode::{Sight, look, read};
@@ -19,18 +20,55 @@ const LITTLE: usize = 128 << 20;
 /// Which part of the memory that is free is for decoded images: others want some, too.
 const PART: usize = 4;
 
+/// An image as it was encoded: a file here, or the bytes of one that lies elsewhere.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Encoded {
+    path: PathBuf,
+    bytes: Option<Vec<u8>>,
+}
+
+impl Encoded {
+    /// What was sent from elsewhere, with its [`name`](Self::name) there.
+    pub(crate) fn sent(name: &str, bytes: Vec<u8>) -> Self {
+        Self { path: name.into(), bytes: Some(bytes) }
+    }
+
+    /// Its class and file, which are the same wherever the folder lies.
+    pub(crate) fn name(&self) -> String {
+        let parts: Vec<_> = self.path.iter().map(|part| part.to_string_lossy()).collect();
+        parts[parts.len().saturating_sub(2)..].join("/")
+    }
+
+    pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>> {
+        match &self.bytes {
+            Some(bytes) => Ok(Cow::Borrowed(bytes)),
+            None => Ok(Cow::Owned(std::fs::read(&self.path).map_err(Error::io(&self.path))?)),
+        }
+    }
+}
+
+/// How many bytes of decoded images may still be kept, by all parts of the data together.
+#[derive(Clone, Debug)]
+pub(crate) struct Shelf(Arc<AtomicUsize>);
+
+impl Shelf {
+    /// As large as suits this machine as it is now.
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(AtomicUsize::new(free_memory().map_or(LITTLE, |free| free / PART))))
+    }
+}
+
 /// Images of one size in files.
 #[derive(Debug)]
 pub(crate) struct Album {
-    files: Vec<PathBuf>,
+    files: Vec<Encoded>,
     /// Height, width and channels of each.
     size: [usize; 3],
     resize: Option<Resize>,
     kept: Vec<OnceLock<Box<[u8]>>>,
-    /// How many bytes may still be kept.
-    room: Arc<AtomicUsize>,
-    /// What is wrong with the first file that could not be decoded.
-    failure: OnceLock<Error>,
+    shelf: Shelf,
+    /// The first file that could not be decoded, and what is wrong with it.
+    failure: OnceLock<(usize, Error)>,
 }
 
 impl Album {
@@ -44,27 +82,34 @@ impl Album {
             None => check_sizes(&files, &sights)?,
         }
         size[2] = if sights.iter().all(|sight| sight.is_gray) { 1 } else { 3 };
-        let room = Arc::new(AtomicUsize::new(free_memory().map_or(LITTLE, |free| free / PART)));
-        Ok(halves.map(|half| Self {
-            files: half.iter().map(|(path, _)| path.clone()).collect(),
-            size,
-            resize,
-            kept: half.iter().map(|_| OnceLock::new()).collect(),
-            room: Arc::clone(&room),
-            failure: OnceLock::new(),
+        let shelf = Shelf::new();
+        Ok(halves.map(|half| {
+            let files = half.iter().map(|(path, _)| Encoded { path: path.clone(), bytes: None });
+            Self::new(files.collect(), size, resize, &shelf)
         }))
+    }
+
+    /// Files of which each is an image of this size, or becomes one.
+    pub(crate) fn new(files: Vec<Encoded>, size: [usize; 3], resize: Option<Resize>, shelf: &Shelf) -> Self {
+        let kept = files.iter().map(|_| OnceLock::new()).collect();
+        Self { files, size, resize, kept, shelf: shelf.clone(), failure: OnceLock::new() }
     }
 
     pub(super) fn size(&self) -> [usize; 3] {
         self.size
     }
 
-    pub(crate) fn files(&self) -> &[PathBuf] {
+    pub(crate) fn files(&self) -> &[Encoded] {
         &self.files
     }
 
-    /// What is wrong with a file that was wanted, if anything is.
-    pub(crate) fn failure(&self) -> Option<&Error> {
+    /// Whether images get another size than they have.
+    pub(crate) fn is_resized(&self) -> bool {
+        self.resize.is_some()
+    }
+
+    /// A file that was wanted and could not be read, if there is one, and what is wrong with it.
+    pub(crate) fn failure(&self) -> Option<&(usize, Error)> {
         self.failure.get()
     }
 
@@ -74,7 +119,7 @@ impl Album {
 
     #[cfg(test)]
     pub(super) fn keep_at_most(&self, bytes: usize) {
-        self.room.store(bytes, Ordering::Relaxed);
+        self.shelf.0.store(bytes, Ordering::Relaxed);
     }
 
     /// The bytes of an image. One that cannot be decoded is black, and a failure.
@@ -84,21 +129,21 @@ impl Album {
         }
         let decoded = self.decode(number).unwrap_or_else(|error| {
             // Who was first is named.
-            let _ = self.failure.set(error);
+            let _ = self.failure.set((number, error));
             vec![0; self.size.iter().product()]
         });
         let take = |room: usize| room.checked_sub(decoded.len());
-        match self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+        match self.shelf.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => Cow::Borrowed(self.kept[number].get_or_init(|| decoded.into())),
             Err(_) => Cow::Owned(decoded),
         }
     }
 
     fn decode(&self, number: usize) -> Result<Vec<u8>> {
-        let (path, [height, width, channels]) = (&self.files[number], self.size);
-        let picture = read(path, self.resize)?;
+        let (file, [height, width, channels]) = (&self.files[number], self.size);
+        let picture = read(&file.path, &file.bytes()?, self.resize)?;
         if (picture.height, picture.width) != (height, width) || (channels == 1 && !picture.is_gray) {
-            return Err(Error::format(path, "has changed since the run began"));
+            return Err(Error::format(&file.path, "has changed since the run began"));
         }
         Ok(match channels {
             1 => picture.pixels.into_iter().step_by(3).collect(),

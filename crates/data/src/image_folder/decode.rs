@@ -80,10 +80,9 @@ fn jpeg_sight(head: &[u8]) -> Option<Sight> {
     Some(Sight { height: info.height.into(), width: info.width.into(), is_gray: colors == ColorSpace::Luma })
 }
 
-/// Reads one file.
-pub(crate) fn read(path: &Path, resize: Option<Resize>) -> Result<Picture> {
-    let bytes = std::fs::read(path).map_err(Error::io(path))?;
-    let picture = decode(&bytes).map_err(|message| Error::format(path, message))?;
+/// The image of a file that was read.
+pub(crate) fn read(path: &Path, bytes: &[u8], resize: Option<Resize>) -> Result<Picture> {
+    let picture = decode(bytes).map_err(|message| Error::format(path, message))?;
     Ok(match resize {
         Some(resize) => resize.apply(&picture),
         None => picture,

@@ -134,14 +134,56 @@ fn what_cannot_be_decoded_is_a_failure() {
     data.train.fill(&mut batch, &[0, 1, 2, 4]);
     assert!(data.train.failure().is_none());
     data.train.fill(&mut batch, &[5, 3, 0, 6]);
-    let failure = data.train.failure().expect("a failure").to_string();
-    assert!(failure.contains("train/a/3.png: is not a whole PNG"), "{failure}");
+    let failure = |samples: &Samples| {
+        let (number, error) = samples.failure().expect("a failure");
+        (number, error.to_string())
+    };
+    let (number, reason) = failure(&data.train);
+    assert!(number == 3 && reason.contains("train/a/3.png: is not a whole PNG"), "{number}: {reason}");
     write(folder.path(), "test/a/7.png", LARGER);
     data.test.fill(&mut batch, &[7]);
-    let failure = data.test.failure().expect("a failure").to_string();
-    assert!(failure.contains("test/a/7.png: has changed since the run began"), "{failure}");
-    let error = crate::pack::write(&data, &mut Vec::new()).unwrap_err().to_string();
-    assert!(error.contains("train/a/3.png: is not a whole PNG"), "{error}");
+    let (number, reason) = failure(&data.test);
+    assert!(number == 7 && reason.contains("test/a/7.png: has changed since the run began"), "{reason}");
+}
+
+/// Files that are sent elsewhere are decoded there, to the same images; and what is damaged is named there, too.
+#[test]
+fn files_travel_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for i in 0..20 {
+        write(folder.path(), &format!("a/{i:02}.png"), if i % 2 == 0 { PNG } else { GRAY_PNG });
+        write(folder.path(), &format!("b/{i:02}.png"), LARGER);
+    }
+    let sent = |data: &Dataset| {
+        let mut bytes = Vec::new();
+        crate::pack::write(data, &mut bytes).unwrap();
+        (crate::pack::read(&mut &bytes[..]).unwrap(), bytes)
+    };
+    let mut data = load_from(folder.path(), Some(Resize([4, 5]))).unwrap();
+    data.hold_out(crate::Validation::Part(0.25), 7).unwrap();
+    let (there, bytes) = sent(&data);
+    let largest = 40 * LARGER.len().max(PNG.len()) + 40 * 20;
+    assert!(bytes.len() < largest, "{} bytes, not those of decoded images", bytes.len());
+    assert!(of(&there.train).pixels.is_encoded() && there.train.effort() == crate::Effort::Wait);
+    for (here, there) in [(&data.train, &there.train), (&data.test, &there.test)] {
+        let (here, there) = (of(here), of(there));
+        assert_eq!((here.size(), &here.labels), (there.size(), &there.labels));
+        for number in 0..here.labels.len() {
+            assert_eq!(here.pixels.image(number, 60), there.pixels.image(number, 60));
+        }
+    }
+    assert_eq!(sent(&there).1, bytes, "so that data here and there can be compared");
+    let chosen = of(&data.train).files().nth(5).unwrap().name();
+    write(folder.path(), &chosen, &[&PNG[..50], &[0xFF; 9], b"IEND"].concat());
+    let (there, _) = sent(&data);
+    there.train.look_at(4);
+    assert!(there.train.failure().is_none());
+    there.train.look_at(5);
+    let (number, error) = there.train.failure().expect("a failure");
+    assert!(
+        number == 5 && error.to_string().starts_with(&format!("{chosen}: is not a whole PNG")),
+        "{error}"
+    );
 }
 
 /// What is kept and what is decoded again are the same.

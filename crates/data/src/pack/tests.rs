@@ -257,7 +257,7 @@ fn wrong_data_are_refused_in_words() {
     let images = || HandMade::new(IMAGES, &[]);
     check(images().numbers(&[0]), "the height is 0, expected 1 to");
     check(images().numbers(&[1 << 20, 1 << 20, 3]), "an image has 3298534883328 values");
-    check(images().numbers(&[2, 2, 1, 4]), "the form of the images is 4, expected 0 to 3");
+    check(images().numbers(&[2, 2, 1, 5]), "the form of the images is 5, expected 0 to 4");
     check(images().numbers(&[2, 2, 3, 0, 2]), "has 2 scales, expected none or 3, one a channel");
     check(images().numbers(&[2, 2, 1, 0, 0, 1, 2]), "the pad of augment is 2, expected 0 to 1");
     check(images().numbers(&[2, 2, 1, 3, 0, 1, 1, 0, 0]), "rows of numbers cannot be augmented");

@@ -76,7 +76,7 @@ fn normalize(source: &Source, train: &mut Images, test: &mut Images) -> Result<(
         None if is_table => train.moments(),
         Some(Normalize::Off) | None => return Ok(()),
     };
-    if let Some(error) = train.failure() {
+    if let Some((_, error)) = train.failure() {
         return Err(Error::Mismatch(error.to_string()));
     }
     if let Some(wrong) = moments.wrong(train.channels) {

@@ -82,7 +82,7 @@ impl Head<'_> {
             if self.is_stopped() {
                 return Ok(Some(Exit::Interrupted));
             }
-            self.receive(attendance.left);
+            self.receive(attendance.left)?;
         }
     }
 
@@ -115,14 +115,15 @@ impl Head<'_> {
     }
 
     /// Takes one piece of news, if any comes in time.
-    fn receive(&mut self, time: Duration) {
-        match self.next(time) {
+    fn receive(&mut self, time: Duration) -> Result<()> {
+        match self.next(time)? {
             Some(Notice::Refused(message)) => self.warn(message),
             Some(Notice::Lost { node, reason }) => {
                 self.warn(format!("{} left before the run began: {reason}", node.name));
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn assign(&mut self, wanted: &[Wanted]) {

@@ -136,7 +136,7 @@ impl<'h, 'a> Leading<'h, 'a> {
     fn turn(&mut self) -> Result<Option<Exit>> {
         let now = self.head.now();
         let timeout = self.group.next_deadline().map_or(Duration::MAX, |at| at.saturating_sub(now));
-        if let Some(notice) = self.head.next(timeout) {
+        if let Some(notice) = self.head.next(timeout)? {
             let begun = Instant::now();
             self.notice(notice)?;
             self.head.stats.busy(begun.elapsed());

@@ -27,7 +27,7 @@ use crate::mail::Mailbox;
 use crate::remote::machine_id;
 use balance::Balance;
 use bonfire_run::run::{NodeTraffic, Run};
-use bonfire_run::run_file::Topology;
+use bonfire_run::run_file::{Distribute, Topology};
 use bonfire_run::schedule::Due;
 pub use gather::Absent;
 use stats::Stats;
@@ -162,7 +162,8 @@ impl Head<'_> {
     fn see_off(&mut self) {
         let until = self.mailbox.now() + SEE_OFF;
         while self.mailbox.now() < until && !self.is_stopped() {
-            self.next(LOOK);
+            // Whatever is wrong comes too late to matter.
+            let _ = self.next(LOOK);
         }
     }
 
@@ -176,26 +177,29 @@ impl Head<'_> {
 
     /// What comes next and is for the kind of head that this is, if anything comes in time. What is the same for every
     /// kind is dealt with.
-    fn next(&mut self, timeout: Duration) -> Option<Notice> {
-        match self.hear(timeout)? {
-            Notice::Joined => None,
+    fn next(&mut self, timeout: Duration) -> Result<Option<Notice>> {
+        let Some(notice) = self.hear(timeout) else { return Ok(None) };
+        match notice {
+            Notice::Joined => Ok(None),
             Notice::Refused(message) => {
                 self.warn(message);
-                None
+                Ok(None)
             }
             Notice::Frame(_, Frame { body: Body::Evaluated(found), .. }) => {
                 self.measured(&found);
-                None
+                Ok(None)
             }
             Notice::Frame(node, Frame { body: Body::Vitals(vitals), .. }) => {
                 self.stats.felt(node, &vitals);
-                None
+                Ok(None)
             }
             notice => {
                 if let Notice::Frame(node, Frame { body: Body::Trouble(trouble), .. }) = &notice {
                     self.warn(format!("{}: {}", self.name(*node), plain(&trouble.reason)));
+                    let is_own = self.run.job.settings.file.distribute == Distribute::Own;
+                    trouble.sample.filter(|_| !is_own).map_or(Ok(()), |sample| self.run.look_at(sample))?;
                 }
-                Some(notice)
+                Ok(Some(notice))
             }
         }
     }

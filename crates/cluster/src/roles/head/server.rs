@@ -233,7 +233,7 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn turn(&mut self) -> Result<Option<Exit>> {
         let now = self.head.now();
         let timeout = self.server.next_deadline().map_or(Duration::MAX, |at| at.saturating_sub(now));
-        if let Some(notice) = self.head.next(timeout) {
+        if let Some(notice) = self.head.next(timeout)? {
             let begun = Instant::now();
             let version = self.server.version();
             self.notice(notice)?;

@@ -55,12 +55,13 @@ impl Participant<'_> {
         for step in formed.steps(plan, round + 1).into_iter().take(apart.delay as usize) {
             let LocalStep { unit, place } = step;
             let mut advanced = Ok(());
-            all.add(&trainer.compute_by_layers(unit, &mut |_, _, _| {
+            let computed = trainer.compute_by_layers(unit, &mut |_, _, _| {
                 if advanced.is_ok() {
                     advanced = sums.advance(&mut peers, exchanged, 0);
                 }
-            }));
+            });
             advanced?;
+            all.add(&computed?);
             sums.advance(&mut peers, exchanged, 0)?;
             trainer.step(schedule.step(place).lr);
             weight += trainer.gradient.weight;

@@ -73,7 +73,7 @@ impl Participant<'_> {
                 sent = sums.advance(&mut peers, gradient, settled_from);
             }
         });
-        sent.map(|()| computed)
+        sent.and_then(|()| Ok(computed?))
     }
 
     /// Replaces the trainer's gradient, of which some may have left already, by that of all members.

@@ -43,18 +43,23 @@ impl Working {
     }
 
     /// Trains on the next unit. After the last one, how far it went is what is to be pushed.
-    pub(super) fn learn(&mut self, connections: &Connections, trainer: &mut Trainer, outbox: &Outbox) {
-        let Some(learning) = &mut self.learning else { return };
+    pub(super) fn learn(
+        &mut self,
+        connections: &Connections,
+        trainer: &mut Trainer,
+        outbox: &Outbox,
+    ) -> Result<()> {
+        let Some(learning) = &mut self.learning else { return Ok(()) };
         if let Some(task) = learning.left.pop_front() {
             let place = task.unit.place(self.schedule.units_per_epoch() as u32);
-            learning.computed.add(&trainer.compute(task));
+            learning.computed.add(&trainer.compute(task)?);
             trainer.step(self.schedule.step(place).lr);
             self.apart.weight += trainer.gradient.weight;
         }
         if !learning.left.is_empty() {
-            return;
+            return Ok(());
         }
-        let Some(learning) = self.learning.take() else { return };
+        let Some(learning) = self.learning.take() else { return Ok(()) };
         if learning.moments {
             for (state, payload) in moments_of(&trainer.replica) {
                 // A parent that is gone is heard of in the mail.
@@ -76,6 +81,7 @@ impl Working {
             ..proto::Push::default()
         };
         self.push = Some(push);
+        Ok(())
     }
 
     /// What comes from the parent is for where the worker began.
