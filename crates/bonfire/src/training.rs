@@ -146,6 +146,9 @@ impl<'a> Training<'a> {
 
     fn prepare(&self, scale: Scale) -> Result<Job> {
         let mut settings = self.settings()?;
+        if let Some(folder) = &self.resume {
+            settings = settings.as_agreed(&RunFolder::open(folder)?)?;
+        }
         match scale {
             Scale::Threads => local::check_shares(&settings)?,
             // Ranks of one launcher are on machines of one kind.

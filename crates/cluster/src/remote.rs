@@ -1,8 +1,10 @@
 //! A run whose nodes are processes, here or on other machines: links are gRPC.
 
+mod agreement;
 mod gate;
 mod local_node;
 mod newcomer;
+mod owner;
 mod rendezvous;
 mod supply;
 
@@ -129,7 +131,13 @@ fn attend(
     tell(Stage::Connected { address: ticket.address.clone() });
     let (_listener, join) = introduce(wire, ticket, (part, process), &post)?;
     head.send(Body::Join(join))?;
-    let welcome = await_welcome(&mailbox, head_link, part.wait)?;
+    let (welcome, own) = match await_answer(&mailbox, head_link, part.wait)? {
+        Answer::Welcome(welcome) => (welcome, None),
+        Answer::Tell(wish) => match owner::tell(&wish, (head_link, &head), &mailbox)? {
+            owner::Outcome::Welcome(welcome, own) => (welcome, Some(*own)),
+            owner::Outcome::Stop(stop) => return Ok(stop),
+        },
+    };
     let (secret, head_address) = (ticket.secret.clone(), ticket.address.clone());
     let (wire, timeouts) = (Arc::clone(wire), Timeouts::default());
     let mut network = Grpc { wire, secret, timeouts, head: head_address };
@@ -140,6 +148,7 @@ fn attend(
         network: &network,
         cache: part.cache.as_deref(),
         customers: Vec::new(),
+        own,
     };
     let equipment = match newcomer.prepare(&welcome, loaded, tell) {
         Ok(equipment) => equipment,
@@ -226,7 +235,14 @@ fn connect(
     }
 }
 
-pub(crate) fn await_welcome(mailbox: &Mailbox, head_link: u64, wait: Duration) -> Result<proto::Welcome> {
+/// What the head says to who joins.
+pub(crate) enum Answer {
+    Welcome(proto::Welcome),
+    /// First of all it wants to know of the node's own data.
+    Tell(proto::Tell),
+}
+
+pub(crate) fn await_answer(mailbox: &Mailbox, head_link: u64, wait: Duration) -> Result<Answer> {
     let deadline = mailbox.now() + wait;
     while mailbox.now() < deadline {
         let Some(mail) = mailbox.next(Duration::from_millis(200)) else { continue };
@@ -234,7 +250,8 @@ pub(crate) fn await_welcome(mailbox: &Mailbox, head_link: u64, wait: Duration) -
             continue;
         }
         match mail.news {
-            News::Frame(Frame { body: Body::Welcome(welcome), .. }) => return Ok(welcome),
+            News::Frame(Frame { body: Body::Welcome(welcome), .. }) => return Ok(Answer::Welcome(welcome)),
+            News::Frame(Frame { body: Body::Tell(tell), .. }) => return Ok(Answer::Tell(tell)),
             News::Frame(Frame { body: Body::Refused(refused), .. }) => {
                 bail!("the head turned this node away: {}", refused.reason)
             }

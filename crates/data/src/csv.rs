@@ -113,7 +113,12 @@ fn dataset(
 
 /// The names of all classes: numbers by size, words by the alphabet.
 pub(crate) fn classes(labels: &[(String, usize)]) -> Vec<String> {
-    let mut names: Vec<&str> = labels.iter().map(|(name, _)| name.as_str()).collect();
+    sorted_classes(labels.iter().map(|(name, _)| name.as_str()))
+}
+
+/// Names in the order of classes, each once.
+pub(crate) fn sorted_classes<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
     names.dedup();
     if names.iter().all(|name| name.parse::<f64>().is_ok()) {

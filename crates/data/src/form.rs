@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bonfire_learn::Shape;
 
 use crate::error::{Error, Result};
-use crate::pixels::Pixels;
+use crate::pixels::{PixelFormat, Pixels};
 use crate::source::MOST;
 use crate::{Dataset, Images, Samples, Sentences, Source, Texts, Vocabulary};
 
@@ -41,17 +41,25 @@ impl Dataset {
 }
 
 impl Source {
-    /// Loads data of one's own in the form of others: a word that those do not have is an unknown one, a class that
-    /// they do not have is an error.
+    /// Loads data of one's own in the form of others.
     pub fn load_in_form(&self, form: &Dataset) -> Result<Dataset> {
-        // Which words count is decided by the others.
-        let own = Self { max_words: MOST, min_frequency: 1, ..self.clone() }.load()?;
+        self.in_form(self.load_all_words()?, form)
+    }
+
+    /// Loads data with a number for every word: which of them count is decided later.
+    pub fn load_all_words(&self) -> Result<Dataset> {
+        Self { max_words: MOST, min_frequency: 1, ..self.clone() }.load()
+    }
+
+    /// Data with all their words in the form of others: a word that those do not have is an unknown one, a class that
+    /// they do not have is an error.
+    pub fn in_form(&self, own: Dataset, form: &Dataset) -> Result<Dataset> {
         let classes = own.classes.iter().map(|class| {
             let place = form.classes.iter().position(|other| other == class);
             place.map(|place| place as u8).ok_or_else(|| {
                 let known = form.classes.join(", ");
                 Error::Mismatch(format!(
-                    "data {}: the class {class} is not among those that the head learns: {known}",
+                    "data {}: the class {class} is not among those that the run learns: {known}",
                     self.name
                 ))
             })
@@ -61,12 +69,8 @@ impl Source {
         let [train, test] =
             [&own.train, &own.test].map(|half| in_form(half, &form.train, &classes, &numbers));
         let (Some(train), Some(test)) = (train, test) else {
-            let message = format!(
-                "data {}: are {}, but those of the head are {}",
-                self.name,
-                in_words(&own.shape),
-                in_words(&form.shape)
-            );
+            let message =
+                format!("data {}: are {}, but those of the head are {}", self.name, kind(&own), kind(form));
             return Err(Error::Mismatch(message));
         };
         let dev = own.dev.as_ref().and_then(|dev| in_form(dev, &form.train, &classes, &numbers));
@@ -95,7 +99,9 @@ fn in_form(own: &Samples, form: &Samples, classes: &[u8], numbers: &Option<Vec<u
     };
     match (own, form) {
         (Samples::Images(own), Samples::Images(form))
-            if own.size() == form.size() && own.numbers.is_empty() == form.numbers.is_empty() =>
+            if own.size() == form.size()
+                && own.numbers.is_empty() == form.numbers.is_empty()
+                && is_in_numbers(own) == is_in_numbers(form) =>
         {
             let (scales, augment) = (form.scales.clone(), form.augment);
             let (numbers, pixels) = (own.numbers.clone(), own.pixels.clone());
@@ -126,15 +132,31 @@ fn in_form(own: &Samples, form: &Samples, classes: &[u8], numbers: &Option<Vec<u
     }
 }
 
-fn in_words(shape: &Shape) -> String {
-    match shape {
-        Shape::Images { channels, classes: 0, .. } => {
+/// What samples are, in words: those of all must be of one kind.
+pub(crate) fn kind(data: &Dataset) -> String {
+    match (&data.shape, &*data.train) {
+        (Shape::Images { channels, classes: 0, .. }, _) => {
             format!("rows of {channels} numbers with a number to learn")
         }
-        Shape::Images { height, width, channels, .. } => format!("images of {height} × {width} × {channels}"),
-        Shape::Tagging { .. } => "sentences with tags".to_owned(),
-        Shape::Texts { .. } => "texts with stars".to_owned(),
+        (Shape::Images { height: 1, width: 1, channels, .. }, Samples::Images(images))
+            if is_in_numbers(images) =>
+        {
+            format!("rows of {channels} numbers")
+        }
+        (Shape::Images { height, width, channels, .. }, Samples::Images(images)) if is_in_numbers(images) => {
+            format!("images of {height} × {width} × {channels} in floating point")
+        }
+        (Shape::Images { height, width, channels, .. }, _) => {
+            format!("images of {height} × {width} × {channels}")
+        }
+        (Shape::Tagging { .. }, _) => "sentences with tags".to_owned(),
+        (Shape::Texts { .. }, _) => "texts with classes".to_owned(),
     }
+}
+
+/// Whether values are numbers, and not bytes: their scales differ.
+fn is_in_numbers(images: &Images) -> bool {
+    images.pixels.format() == PixelFormat::Floats
 }
 
 #[cfg(test)]
@@ -187,7 +209,7 @@ mod tests {
         let heads = made("digits", 50, 3).load().expect("data").form();
         let error = made("reviews", 50, 3).load_in_form(&heads).expect_err("another kind").to_string();
         assert!(
-            error.contains("is not among those that the head learns")
+            error.contains("is not among those that the run learns")
                 || error.contains("but those of the head"),
             "{error}"
         );

@@ -187,8 +187,17 @@ impl Images {
         self.scales.get(channel).copied().unwrap_or_else(|| self.plain_scale())
     }
 
-    /// The mean and deviation of each channel over all images. A channel that never changes has deviation 1.
+    /// What makes channels comparable: the mean and deviation of each over all images.
     pub(crate) fn moments(&self) -> Moments {
+        let spread = self.spread();
+        Moments {
+            mean: spread.iter().map(|&[mean, _]| mean as f32).collect(),
+            deviation: spread.iter().map(|&[_, deviation]| Moments::divisor(deviation)).collect(),
+        }
+    }
+
+    /// The mean and deviation of each channel over all images.
+    pub(crate) fn spread(&self) -> Vec<[f64; 2]> {
         let plain = Self { scales: Vec::new(), labels: Vec::new(), ..self.clone() };
         let mut block = vec![0.0; BLOCK * self.values()];
         // Sums of differences from a value of the channel keep their precision, however far from 0 the values are.
@@ -212,12 +221,10 @@ impl Images {
             }
         }
         let count = (self.labels.len() * self.height * self.width).max(1) as f64;
-        let mean = |[pivot, sum, _]: &[f64; 3]| (pivot + sum / count) as f32;
-        let deviation = |[_, sum, squares]: &[f64; 3]| {
-            let deviation = (squares / count - (sum / count).powi(2)).max(0.0).sqrt();
-            if deviation > 1e-12 { deviation as f32 } else { 1.0 }
+        let of_sums = |[pivot, sum, squares]: &[f64; 3]| {
+            [pivot + sum / count, (squares / count - (sum / count).powi(2)).max(0.0).sqrt()]
         };
-        Moments { mean: sums.iter().map(mean).collect(), deviation: sums.iter().map(deviation).collect() }
+        sums.iter().map(of_sums).collect()
     }
 }
 

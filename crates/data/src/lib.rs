@@ -7,7 +7,7 @@
 //! Read in this order: [`source`] (which data, and how they are prepared), the formats ([`idx`], `cifar`, `svhn` on
 //! `mat`, `csv`, [`conllu`], [`reviews`], `hdf5`) and what is made here ([`digits`], [`grammar`], [`reviews`]),
 //! [`Images`] and [`Vocabulary`] (what samples are kept as), [`EpochOrder`] (which samples come when, and to whom),
-//! `batch` (how they are laid out for a model), [`Validation`] (the part that a run is judged by), [`pack`] (a data set
+//! `batch` (how they are laid out for a model), [`Telling`] (what owners of data agree on), [`Validation`] (the part that a run is judged by), [`pack`] (a data set
 //! on its way to other machines).
 //!
 //! ```
@@ -54,6 +54,7 @@ mod prepared;
 pub mod reviews;
 pub mod source;
 mod svhn;
+mod telling;
 mod udpos;
 mod unlabelled;
 mod validation;
@@ -75,6 +76,7 @@ pub use normalize::{Moments, Normalize};
 pub use order::{Cut, EpochOrder};
 pub use pixels::{PixelFormat, Pixels};
 pub use source::Source;
+pub use telling::{Agreed, MOST_BYTES as MOST_TOLD, Telling};
 pub use validation::Validation;
 pub use vocabulary::Vocabulary;
 pub use words::{MappedWords, Words};

@@ -62,6 +62,11 @@ impl<'de> Visitor<'de> for FlagOrMoments {
 }
 
 impl Moments {
+    /// What to divide by: a channel that never changes has deviation 1.
+    pub(crate) fn divisor(deviation: f64) -> f32 {
+        if deviation > 1e-12 { deviation as f32 } else { 1.0 }
+    }
+
     /// What is wrong with these for data of so many channels, if anything is.
     pub(crate) fn wrong(&self, channels: usize) -> Option<String> {
         for (name, values) in [("mean", &self.mean), ("deviation", &self.deviation)] {

@@ -9,7 +9,7 @@
 //!
 //! The shape is not written, because it follows from the rest: nothing can claim a shape that its bytes do not fill.
 
-mod stream;
+pub(crate) mod stream;
 
 use crate::augment::{Augment, Padding};
 use crate::error::Result;
@@ -129,6 +129,15 @@ fn shape(samples: &Samples, vocabulary: Option<&Vocabulary>, classes: usize) -> 
         }
         Samples::Sentences(_) => Some(Shape::Tagging { words: vocabulary?.len(), tags: classes }),
         Samples::Texts(_) => Some(Shape::Texts { words: vocabulary?.len(), classes }),
+    }
+}
+
+impl Dataset {
+    /// Makes the shape that of samples, vocabulary and classes.
+    pub(crate) fn fit_shape(&mut self) {
+        if let Some(shape) = shape(&self.train, self.vocabulary.as_ref(), self.classes.len()) {
+            self.shape = shape;
+        }
     }
 }
 

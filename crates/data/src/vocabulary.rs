@@ -81,7 +81,8 @@ impl Vocabulary {
         census.vocabulary(min_frequency, max_words).0
     }
 
-    fn numbered(words: Vec<String>) -> Self {
+    /// The vocabulary of these words, each of which is there once, in their order.
+    pub(crate) fn numbered(words: Vec<String>) -> Self {
         let numbers = words.iter().cloned().zip(Self::FIRST..).collect();
         Self { words, numbers }
     }
@@ -113,6 +114,11 @@ impl Vocabulary {
     /// How many numbers there are, padding and unknown included: the rows of an embedding.
     pub fn len(&self) -> usize {
         self.words.len() + Self::FIRST as usize
+    }
+
+    /// How many words have a number of their own.
+    pub fn names(&self) -> usize {
+        self.words.len()
     }
 
     /// Whether no word has a number of its own.

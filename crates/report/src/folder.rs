@@ -127,6 +127,11 @@ impl RunFolder {
         self.path.join("vocabulary.txt")
     }
 
+    /// The words, classes and scales that the owners of the data have agreed on, if they are several.
+    pub fn form(&self) -> PathBuf {
+        self.path.join("form.pack")
+    }
+
     /// The folder of checkpoints, which the first checkpoint makes.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")

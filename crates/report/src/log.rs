@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Stamped};
 use crate::folder::RunFolder;
 use crate::number;
+use crate::tensorboard::TensorBoardFacts;
 use crate::terminal::View;
 
 /// How much of the end of a log is read first to find its last whole line. Most lines have a few hundred bytes.
@@ -78,6 +79,15 @@ impl Log {
         self.missing = 0;
         self.show(&stamped);
         Ok(())
+    }
+
+    /// Tells TensorBoard of another model than the one that the run was to have. Before the first event.
+    pub fn describe(&mut self, facts: &TensorBoardFacts) {
+        for view in &mut self.views {
+            if let View::TensorBoard(board) = view {
+                board.facts = facts.clone();
+            }
+        }
     }
 
     /// Keeps how the values of tensors are spread after a round, for who has asked for that.

@@ -33,7 +33,7 @@ pub struct TensorBoardFacts {
 /// Writes TensorBoard's file. What cannot be written costs the file, not the run.
 #[derive(Debug)]
 pub struct TensorBoard {
-    facts: TensorBoardFacts,
+    pub(crate) facts: TensorBoardFacts,
     started: SystemTime,
     /// None before the first event that TensorBoard shows, and after one that could not be written.
     file: Option<File>,

@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use bonfire_report::{Event, RunFolder, read_events};
 use serde::Serialize;
 
 use crate::checkpoint;
 use crate::job::{Job, Scale};
-use crate::run_file::{LocalSteps, Overrides, Settings};
+use crate::run_file::{LocalSteps, Settings};
 
 /// How one checkpoint did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,11 +75,9 @@ impl Evaluator {
     /// Loads what the run of a folder was trained on.
     pub fn open(path: &Path, cores: usize) -> Result<Self> {
         let folder = RunFolder::open(path)?;
-        let file = folder.run_file();
-        let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
         // As many workers as the run has, each with the same part of the test data: sums of floating-point numbers
         // depend on their order, and these shall be the run's own.
-        let settings = Settings::read(&file.display().to_string(), &text, &Overrides::default(), cores)?;
+        let settings = Settings::of_run(&folder, cores)?;
         Ok(Self { folder, job: Job::prepare(settings, Scale::Threads)?, seen: BTreeSet::new() })
     }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use bonfire_data::{Dataset, Error, Samples};
 use bonfire_learn::layer_list::LayerPlan;
-use bonfire_learn::{Layout, Model, Shape, Tally};
+use bonfire_learn::models::{mlp, sentiment, tagger};
+use bonfire_learn::{Layout, Model, ModelSpec, Shape, Tally};
 use bonfire_report::{Event, Phases};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::crew::{Crew, RoundPlan};
 use crate::replica::Replica;
-use crate::run_file::{Distribute, Settings, Topology};
+use crate::run_file::{Settings, Topology};
 use crate::schedule::RunSchedule;
 use crate::worker::{Portions, Worker};
 
@@ -79,14 +80,18 @@ impl Job {
         scale: Scale,
         own: Option<(&str, Build<'_>)>,
     ) -> Result<Self> {
-        let spec = settings.file.model.clone();
-        let named = |shape: &Shape| spec.build(shape);
+        let (spec, is_to_agree) = (settings.file.model.clone(), settings.is_to_agree());
+        let named = |shape: &Shape| match spec.build(shape) {
+            // It may be for classes that others have.
+            Err(_) if is_to_agree => stand_in(shape).build(shape),
+            built => built,
+        };
         let (model_name, build) = own.unwrap_or((spec.name(), &named));
         if scale == Scale::Threads {
             // Part of what is computed, so part of what is saved.
             settings.file.threads = Some(settings.threads);
         }
-        if scale == Scale::Threads && settings.file.distribute == Distribute::Own {
+        if scale == Scale::Threads && settings.is_to_agree() {
             let message =
                 "own is for nodes on machines of their own, which `bonfire run` or `bonfire node` starts";
             return Err(settings.wrong("distribute", message).into());
@@ -226,6 +231,17 @@ impl Job {
     }
 }
 
+/// A model for data whose classes are not all known yet: it is never trained.
+fn stand_in(shape: &Shape) -> ModelSpec {
+    match *shape {
+        Shape::Images { .. } => ModelSpec::Mlp(mlp::Options { hidden: vec![1] }),
+        Shape::Tagging { .. } => ModelSpec::Tagger(tagger::Options::default()),
+        Shape::Texts { classes, .. } => {
+            ModelSpec::Sentiment(sentiment::Options { classes, ..sentiment::Options::default() })
+        }
+    }
+}
+
 /// The layers of the model that the settings ask for, with their sizes on its data.
 pub fn plan(settings: &Settings) -> Result<LayerPlan> {
     let (dataset, _) = load(settings)?;
@@ -247,7 +263,9 @@ fn misfit(settings: &Settings, error: &bonfire_learn::Error) -> anyhow::Error {
 
 /// The data that the settings ask for, and the test half if it is for the end.
 fn load(settings: &Settings) -> Result<(Arc<Dataset>, Option<Arc<Samples>>)> {
-    let mut dataset = settings.file.data.load().map_err(|error| located(settings, "data", error))?;
+    let source = &settings.file.data;
+    let loaded = settings.form.as_ref().map_or_else(|| source.load(), |form| source.load_in_form(form));
+    let mut dataset = loaded.map_err(|error| located(settings, "data", error))?;
     let held_out = settings.hold_out(&mut dataset).map_err(|error| located(settings, "validation", error))?;
     Ok((Arc::new(dataset), held_out))
 }
@@ -275,7 +293,10 @@ fn build_workers(
 
 /// Tells a model what the run file says of its classes.
 pub fn weigh_classes(settings: &Settings, model: &mut dyn Model) -> Result<()> {
-    let Some(weights) = &settings.class_weights else { return Ok(()) };
+    // Until all have agreed the classes are those of one.
+    let Some(weights) = settings.class_weights.as_ref().filter(|_| !settings.is_to_agree()) else {
+        return Ok(());
+    };
     model.weigh_classes(weights).map_err(|error| located(settings, "class_weights", error))
 }
 

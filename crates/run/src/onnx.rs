@@ -18,7 +18,7 @@ use prost::Message;
 
 use crate::interchange;
 use crate::job;
-use crate::run_file::{Overrides, Settings};
+use crate::run_file::Settings;
 use graph::Graph;
 use proto::{Dimension, GraphProto, ModelProto, OnnxShape, OperatorSetId, TensorType, TypeProto, ValueInfo};
 
@@ -41,9 +41,7 @@ pub(crate) const INT64: i32 = 7;
 pub fn export(run_dir: &Path, round: Option<u64>, out: &Path) -> Result<ExportedOnnx> {
     ensure!(!out.exists(), "{}: is there already; choose another name with -o", out.display());
     let folder = RunFolder::open(run_dir)?;
-    let file = folder.run_file();
-    let text = std::fs::read_to_string(&file)?;
-    let settings = Settings::read(&file.display().to_string(), &text, &Overrides::default(), 1)?;
+    let settings = Settings::of_run(&folder, 1)?;
     let plan = job::plan(&settings)?;
     let model = plan.build();
     let name = settings.file.model.name();

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::interchange;
 use crate::job;
-use crate::run_file::{Overrides, Settings};
+use crate::run_file::Settings;
 
 /// A model with the parameters of a checkpoint, and the form of the data that it was trained on.
 #[expect(missing_debug_implementations, reason = "holds a model")]
@@ -54,9 +54,7 @@ impl Predictor {
     /// Loads the best checkpoint of a run, or that of a round, and what the run file says of its data.
     pub fn open(run_dir: &Path, round: Option<u64>) -> Result<Self> {
         let folder = RunFolder::open(run_dir)?;
-        let file = folder.run_file();
-        let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
-        let settings = Settings::read(&file.display().to_string(), &text, &Overrides::default(), 1)?;
+        let settings = Settings::of_run(&folder, 1)?;
         let (form, plan) = job::form(&settings)?;
         let model = plan.build();
         let (round, parameters) =

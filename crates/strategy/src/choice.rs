@@ -13,13 +13,23 @@ pub struct Measured {
     pub latency_s: f64,
     /// What the fastest member alone would take to compute what all do in a round.
     pub alone_s: f64,
-    /// By one member; of a server by that, to all of its members.
+    /// Through the link of one member, or of who serves all of them.
     pub sent_bytes: f64,
     pub members: usize,
-    /// All of it goes through the link of a server.
-    pub is_served: bool,
+    pub through: Through,
     /// No wire is between the members.
     pub is_one_machine: bool,
+}
+
+/// Whose link is the busiest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Through {
+    /// The members' own are all alike.
+    Members,
+    /// All goes through the server's.
+    Server,
+    /// More goes through a relay's than through the server's.
+    Relay,
 }
 
 /// How members exchange what they have learnt.
@@ -147,7 +157,11 @@ fn rate(measured: &Measured) -> f64 {
 /// "the wire takes 641 ms of 680 ms: 7.9 MB at 98 Mbit/s"
 fn wire(measured: &Measured) -> String {
     let &Measured { compute_s, exchange_s, latency_s, sent_bytes, .. } = measured;
-    let through = if measured.is_served { " through the server's link" } else { "" };
+    let through = match measured.through {
+        Through::Members => "",
+        Through::Server => " through the server's link",
+        Through::Relay => " through a relay's link",
+    };
     // Where there is no telling them apart, all of it is the bytes.
     let has_latency = latency_s > exchange_s * BEARABLE && latency_s < exchange_s * (1.0 - BEARABLE);
     let bytes_s = if has_latency { exchange_s - latency_s } else { exchange_s };
@@ -190,7 +204,7 @@ mod tests {
             alone_s: compute_s * 8.0,
             sent_bytes,
             members: 8,
-            is_served: false,
+            through: Through::Members,
             is_one_machine: false,
         }
     }
@@ -272,9 +286,11 @@ mod tests {
 
     #[test]
     fn all_goes_through_the_link_of_a_server() {
-        let choice = choose(&Measured { is_served: true, ..over_a_wire(0.4, 0.641, 7.9) }, FREE);
-        let wire = "the wire takes 641 ms of 1041 ms: 7.9 MB through the server's link at 99 Mbit/s";
-        assert_eq!(choice.reason, format!("{wire}; int8 and 8 local steps: 20 ms"));
+        for (through, whose) in [(Through::Server, "the server's"), (Through::Relay, "a relay's")] {
+            let choice = choose(&Measured { through, ..over_a_wire(0.4, 0.641, 7.9) }, FREE);
+            let wire = format!("the wire takes 641 ms of 1041 ms: 7.9 MB through {whose} link at 99 Mbit/s");
+            assert_eq!(choice.reason, format!("{wire}; int8 and 8 local steps: 20 ms"));
+        }
     }
 
     #[test]

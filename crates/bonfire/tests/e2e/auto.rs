@@ -143,6 +143,34 @@ fn a_server_chooses_over_a_slow_link() {
     bed.end();
 }
 
+/// A relay with three workers on a slow link: more goes through that than through the head's.
+#[test]
+fn relays_choose_over_a_slow_link() {
+    if !is_wanted("relays_choose_over_a_slow_link") {
+        return;
+    }
+    let bed = Bed::shaped('r', 5, "--rate 20mbit --delay 5ms");
+    let settings = "
+        data={name: digits, train: 28800, test: 200}
+        model={lenet5: {}}
+        batch_size=8
+        epochs=1
+        arch=hierarchical
+        global_server={aggr_type: sync, local_servers: [{aggr_type: sync, num_workers: 3}]}
+        head={works: false}
+    ";
+    bed.bonfire("run --quiet --out slow").set(&format!("{settings}{OPEN}")).succeed();
+    let record = Record::of(bed.lab.dir.path("slow"));
+    let chosen = chosen(&record);
+    assert_eq!(chosen["int8"], true, "{chosen}");
+    assert!(chosen["local_steps"].as_u64() > Some(1), "{chosen}");
+    let reason = chosen["reason"].as_str().expect("a reason");
+    assert!(reason.contains(" MB through a relay's link at "), "{reason}");
+    assert_eq!(record.number("rounds") as u64, chosen["rounds"].as_u64().expect("a number"));
+    assert!((record.number("epochs") - 1.0).abs() < 1e-9, "every sample counts once an epoch");
+    bed.end();
+}
+
 #[test]
 fn a_member_with_a_slow_link_sums_less() {
     if !is_wanted("a_member_with_a_slow_link_sums_less") {

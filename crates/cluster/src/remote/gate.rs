@@ -16,10 +16,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::local_node::LocalNode;
-use super::{VERSION, listen, own_address, timeouts};
+use super::{VERSION, agreement, listen, own_address, timeouts};
 use crate::mail::{Mailbox, News, Post, mailbox};
 use crate::roles::head;
-use crate::roles::registry::{COMPARE_EVERY, Entry, Registry, turned_away};
+use crate::roles::registry::{CHUNK, COMPARE_EVERY, Entry, Registry, turned_away};
 use bonfire_exchange::chunks::Chunks;
 use bonfire_exchange::state;
 use bonfire_run::checkpoint::layout_digest;
@@ -189,19 +189,32 @@ fn host_of(address: SocketAddr) -> String {
 impl Gate {
     /// Trains with the nodes that come to the gate. Whatever happens, the summary is written.
     pub fn lead(&self, mut run: Run, stop: &AtomicBool) -> Result<Summary> {
-        let led = entry(&run).map(Registry::new).and_then(|registry| self.conduct(&mut run, registry, stop));
+        let led = match self.receive(&mut run, stop, false) {
+            Ok(Some(registry)) => self.conduct(&mut run, registry, stop),
+            Ok(None) => Ok(Exit::Interrupted),
+            Err(error) => Err(error),
+        };
         self.conclude(run, led)
     }
 
     /// The same with this process as a node too, of this name: the first of those that the run asks for.
     pub fn lead_at_work(&self, mut run: Run, stop: &AtomicBool, name: Option<String>) -> Result<Summary> {
-        let led = entry(&run).map(Registry::new).and_then(|mut registry| {
+        let led = self.receive(&mut run, stop, true).and_then(|registry| {
+            let Some(mut registry) = registry else { return Ok(Exit::Interrupted) };
             let local_node = LocalNode::move_in(name, &run, self, &mut registry)?;
             let led = self.conduct(&mut run, registry, stop);
             local_node.move_out();
             led
         });
         self.conclude(run, led)
+    }
+
+    /// The list of nodes. Those with data of their own agree first on words and classes; none if the user stopped that.
+    fn receive(&self, run: &mut Run, stop: &AtomicBool, works: bool) -> Result<Option<Registry>> {
+        match run.job.settings.is_to_agree() {
+            true => agreement::reach(run, &self.mailbox, stop, self.wait, works),
+            false => Ok(Some(Registry::new(entry(run)?))),
+        }
     }
 
     fn conduct(&self, run: &mut Run, registry: Registry, stop: &AtomicBool) -> Result<Exit> {
@@ -219,8 +232,21 @@ impl Gate {
     }
 }
 
+/// What nodes must know who are to tell of their data.
+pub(super) fn entry_to_agree(run: &Run) -> Result<Entry> {
+    Ok(Entry {
+        version: VERSION.to_owned(),
+        run_file: run.job.settings.to_yaml()?,
+        data_digest: Vec::new(),
+        layout_digest: Vec::new(),
+        shipment: None,
+        payload_bytes: CHUNK,
+        compare_every: COMPARE_EVERY,
+    })
+}
+
 /// What nodes must know, and be.
-fn entry(run: &Run) -> Result<Entry> {
+pub(super) fn entry(run: &Run) -> Result<Entry> {
     let job = &run.job;
     let shared = match job.settings.file.distribute {
         // Which words and classes there are, and no sample.
@@ -236,12 +262,10 @@ fn entry(run: &Run) -> Result<Entry> {
         }
     };
     Ok(Entry {
-        version: VERSION.to_owned(),
-        run_file: job.settings.to_yaml()?,
         data_digest: data_digest(&shared)?,
         layout_digest: layout_digest(job.layout()).into_bytes(),
         shipment,
         payload_bytes: Chunks::of(job.layout()).most_bytes().max(state::MOST_BYTES),
-        compare_every: COMPARE_EVERY,
+        ..entry_to_agree(run)?
     })
 }

@@ -41,6 +41,14 @@ pub(crate) struct Newcomer<'a> {
     pub cache: Option<&'a Path>,
     /// Who takes the data from this node.
     pub customers: Vec<Customer>,
+    /// Data of its own with all their words, if it has told of them.
+    pub own: Option<Dataset>,
+}
+
+/// What the head asks for, on this machine.
+pub(super) fn read_settings(run_file: &str) -> Result<Settings> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Settings::read("the head's run file", run_file, &Overrides::default(), cores)?)
 }
 
 /// Another node that has the data, or is getting them.
@@ -57,9 +65,7 @@ impl Newcomer<'_> {
         loaded: &mut Option<Loaded>,
         tell: &mut dyn FnMut(Stage),
     ) -> Result<Equipment> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let settings =
-            Settings::read("the head's run file", &welcome.run_file, &Overrides::default(), cores)?;
+        let settings = read_settings(&welcome.run_file)?;
         let source = &settings.file.data;
         let is_same = |loaded: &Loaded| loaded.digest == welcome.data_digest && loaded.source == *source;
         let kept = loaded.take_if(|loaded| is_same(loaded));
@@ -85,7 +91,8 @@ impl Newcomer<'_> {
         let (dataset, digest) = match welcome.ship {
             true if settings.file.distribute == Distribute::Own => {
                 let form = self.shipped(welcome, tell)?;
-                let mut own = source.load_in_form(&form).map_err(|error| {
+                let own = self.own.take().map_or_else(|| source.load_all_words(), Ok);
+                let mut own = own.and_then(|own| source.in_form(own, &form)).map_err(|error| {
                     anyhow!("{error}; `distribute: own` in the run file has every node train on its own data")
                 })?;
                 settings.hold_out(&mut own)?;

@@ -143,6 +143,19 @@ struct Formed {
     shares: Option<Vec<u32>>,
 }
 
+/// How a round begins.
+struct Beginning {
+    round: u64,
+    due: Due,
+    /// Members train by themselves before they exchange.
+    is_apart: bool,
+    /// Nothing is rounded.
+    exact: bool,
+    lr: f32,
+    /// What an exchange of nothing takes, if that is wanted.
+    latency_s: Option<f64>,
+}
+
 impl<'w> Participant<'w> {
     fn new(settings: &Settings, trainer: &Trainer, world: Option<&'w World>) -> Self {
         let op = match settings.topology {
@@ -206,24 +219,35 @@ impl<'w> Participant<'w> {
         outcome
     }
 
+    /// What members and those who learn from them do first in a round.
+    fn begin(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        formed: &Formed,
+    ) -> Result<Beginning, Break> {
+        self.share_out_by_speed(connections, trainer, formed)?;
+        let (view, round) = (&formed.view, self.round + 1);
+        let is_apart = view.pace.steps_in(round) > 1;
+        if self.apart.turn(is_apart) {
+            self.sums.forget();
+        }
+        let due = due_after(&self.schedule, &self.plan, view, round);
+        let lr = self.schedule.step(self.plan.units_done(view, self.round)).lr;
+        let latency_s = self.measure_latency(connections, trainer, formed)?;
+        Ok(Beginning { round, due, is_apart, exact: is_exact(due, view, round), lr, latency_s })
+    }
+
     fn work(
         &mut self,
         connections: &mut Connections,
         trainer: &mut Trainer,
         formed: &Formed,
     ) -> Result<(), Break> {
-        self.share_out_by_speed(connections, trainer, formed)?;
-        let (view, round) = (&formed.view, self.round + 1);
+        let Beginning { round, due, is_apart, exact, lr, latency_s } =
+            self.begin(connections, trainer, formed)?;
         let (begun, used) = (connections.mailbox.now(), connections.mailbox.used());
         self.incoming.waited();
-        let units = self.plan.units_done(view, self.round);
-        let due = due_after(&self.schedule, &self.plan, view, round);
-        let is_apart = view.pace.steps_in(round) > 1;
-        if self.apart.turn(is_apart) {
-            self.sums.forget();
-        }
-        let exact = is_exact(due, view, round);
-        let latency_s = self.measure_latency(connections, trainer, formed)?;
         let before = sent_bytes(formed);
         let task = formed.task(&self.plan, round);
         let overlaps = self.overlaps && !is_apart && task.is_some() && formed.links.len() > 1;
@@ -252,7 +276,7 @@ impl<'w> Participant<'w> {
                 trainer.step_together();
                 self.apart.keep_apart(&trainer.replica);
             }
-            false => trainer.step(self.schedule.step(units).lr),
+            false => trainer.step(lr),
         }
         self.round = round;
         let worked = connections.mailbox.used().zip(used).map(|(now, before)| now.saturating_sub(before));

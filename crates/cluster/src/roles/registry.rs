@@ -21,6 +21,8 @@ pub(crate) struct Registry {
     unasked: VecDeque<(Instant, u64)>,
     next: u64,
     entry: Entry,
+    /// Whether nodes first tell what their data are: nobody is welcome before all have agreed.
+    asks: bool,
     /// What those who are gone had sent and received.
     past: LinkTraffic,
 }
@@ -164,7 +166,25 @@ impl Registry {
             unasked: VecDeque::new(),
             next: 1,
             entry,
+            asks: false,
             past: LinkTraffic::default(),
+        }
+    }
+
+    /// The same of nodes that first tell what their data are.
+    pub(crate) fn asking(entry: Entry) -> Self {
+        Self { asks: true, ..Self::new(entry) }
+    }
+
+    /// Welcomes all who were asked, now that it is known what they must be.
+    pub(crate) fn welcome(&mut self, entry: Entry) {
+        (self.asks, self.entry) = (false, entry);
+        let numbers: Vec<u64> = self.nodes.keys().copied().collect();
+        for number in numbers {
+            if let Some(node) = self.nodes.get(&number) {
+                node.outbox.accept_payloads_up_to(self.entry.payload_bytes);
+            }
+            self.greet(number);
         }
     }
 
@@ -266,7 +286,7 @@ impl Registry {
 
     /// Turns the next one away that has not asked to join in time. To be called when all mail was heard: what somebody
     /// said in time may have waited there.
-    pub(crate) fn turn_silent_away(&mut self, now: Instant) -> Option<Notice> {
+    fn turn_silent_away(&mut self, now: Instant) -> Option<Notice> {
         while let Some(&(deadline, link)) = self.unasked.front() {
             if let Some(Caller::Stranger(outbox)) = self.links.get(&link) {
                 if now < deadline {
@@ -320,36 +340,44 @@ impl Registry {
             return Some(refuse(&outbox, &join.name, &reason));
         }
         let replaced = former.and_then(|former| self.replace(former));
-        let supplier = self.supplier();
-        let welcome = proto::Welcome {
-            node: self.next,
-            run_file: self.entry.run_file.clone(),
-            data_digest: self.entry.data_digest.clone().into(),
-            data_bytes: self.entry.shipment.as_ref().map_or(0, |data| data.len() as u64),
-            ship: self.entry.shipment.is_some(),
-            supplier: supplier.and_then(|node| self.nodes.get(&node)).map(Node::peer),
-        };
-        // One that is gone already is heard of in the mail.
-        let _ = outbox.send(Body::Welcome(welcome));
         let number = self.admit(link, outbox, join);
-        if let Some(node) = self.nodes.get_mut(&number) {
-            node.supplier = supplier;
-        }
+        self.greet(number);
         // Who hears that a node is lost hears of it again when it is ready.
         Some(replaced.unwrap_or(Notice::Joined))
     }
 
-    /// Who sends the next newcomer the data: the first of the head and all nodes that has not enough to do with that
-    /// already. None is the head.
-    fn supplier(&self) -> Option<u64> {
-        let supplied = |supplier: Option<u64>| {
-            self.nodes.values().filter(|node| !node.is_ready && node.supplier == supplier).count()
+    /// Says to a node that has joined what it is to do first.
+    fn greet(&mut self, number: u64) {
+        let supplier = self.supplier(number);
+        let run_file = self.entry.run_file.clone();
+        let body = match self.asks {
+            true => Body::Tell(proto::Tell { run_file }),
+            false => Body::Welcome(proto::Welcome {
+                node: number,
+                run_file,
+                data_digest: self.entry.data_digest.clone().into(),
+                data_bytes: self.entry.shipment.as_ref().map_or(0, |data| data.len() as u64),
+                ship: self.entry.shipment.is_some(),
+                supplier: supplier.and_then(|node| self.nodes.get(&node)).map(Node::peer),
+            }),
         };
-        let others = self.nodes.values().filter(|node| !node.is_resident).map(|node| Some(node.number));
+        let Some(node) = self.nodes.get_mut(&number) else { return };
+        node.supplier = supplier;
+        // One that is gone already is heard of in the mail.
+        let _ = node.outbox.send(body);
+    }
+
+    /// Who sends a newcomer the data: the first of the head and all nodes before it that has not enough to do with that
+    /// already. None is the head, who sends by itself what is soon sent.
+    fn supplier(&self, newcomer: u64) -> Option<u64> {
+        self.entry.shipment.as_ref().filter(|data| data.len() > CHUNK)?;
+        let before = || self.nodes.range(..newcomer).map(|(_, node)| node);
+        let supplied = |supplier: Option<u64>| {
+            before().filter(|node| !node.is_ready && node.supplier == supplier).count()
+        };
+        let others = before().filter(|node| !node.is_resident).map(|node| Some(node.number));
         let mut all = std::iter::once(None).chain(others);
-        all.find(|&supplier| supplied(supplier) < SUPPLIED)
-            .flatten()
-            .filter(|_| self.entry.shipment.is_some())
+        all.find(|&supplier| supplied(supplier) < SUPPLIED).flatten()
     }
 
     /// The node that a process was before its link broke, if that link is not given up yet.
@@ -391,13 +419,33 @@ impl Registry {
                     (node.is_ready, node.samples) = (true, ready.samples);
                     return Some(Notice::Ready(number));
                 };
-                let node = self.nodes.remove(&number)?;
-                self.links.remove(&node.link);
-                Some(refuse(&node.outbox, &node.name, &reason))
+                self.turn_away(number, &reason)
             }
-            _ if node.is_ready => Some(Notice::Frame(number, frame)),
+            _ if node.is_ready || self.asks => Some(Notice::Frame(number, frame)),
             _ => None,
         }
+    }
+
+    /// Lets a node go that cannot take part after all.
+    pub(crate) fn turn_away(&mut self, node: u64, reason: &str) -> Option<Notice> {
+        let node = self.nodes.remove(&node)?;
+        self.links.remove(&node.link);
+        Some(refuse(&node.outbox, &node.name, reason))
+    }
+
+    /// The next notice, if one comes in time.
+    pub(crate) fn next(&mut self, mailbox: &Mailbox, timeout: Duration) -> Option<Notice> {
+        let mail = match mailbox.next(Duration::ZERO) {
+            Some(mail) => mail,
+            None => {
+                let silent = self.turn_silent_away(mailbox.now());
+                if silent.is_some() {
+                    return silent;
+                }
+                mailbox.next(timeout)?
+            }
+        };
+        self.hear(mail, mailbox.now())
     }
 
     /// Tells all that the run is over, and lets them go. Waits until they have heard it, but not for long.

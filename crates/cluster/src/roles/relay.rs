@@ -1,5 +1,6 @@
 //! A relay: a parameter server to its workers, a worker to its own parent.
 
+mod echo;
 mod parent_order;
 mod sum;
 
@@ -101,6 +102,8 @@ struct Relaying {
     pushes: BTreeMap<Answer, Pushed>,
     task: ParentOrder,
     sum: Sum,
+    /// Whether the parent waits for an echo.
+    echoes: bool,
 }
 
 struct RelayWorker {
@@ -156,6 +159,7 @@ impl Relaying {
             pushes: BTreeMap::new(),
             task: ParentOrder::default(),
             sum: Sum::new(layout, coding.of_sums()),
+            echoes: false,
         }
     }
 
@@ -206,6 +210,10 @@ impl Relaying {
             Body::Push(push) => self.pushed(worker, &push),
             Body::State(_) if self.asked == Some(worker) => {
                 let _ = self.parent.send(frame);
+                Ok(())
+            }
+            Body::Echo(echo) => {
+                self.echo_up(echo);
                 Ok(())
             }
             Body::StateWanted(wanted) => {
@@ -320,7 +328,7 @@ impl Relaying {
             }
             Body::Go(go) => self.ordered(&go),
             Body::Echo(echo) => {
-                let _ = self.parent.send(Body::Echo(echo));
+                self.echo_down(echo);
                 Ok(())
             }
             _ => Ok(()),

@@ -26,6 +26,15 @@ const SERVED: Kind = Kind {
     samples: 6700,
 };
 
+/// The same under relays.
+const RELAYED: Kind = Kind {
+    arch: "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    \
+           - {aggr_type: sync, num_workers: 2}\n    - {aggr_type: sync, num_workers: 2}\n\
+           compression: auto\nlocal_steps: auto\nouter: {momentum: 0.5}",
+    nodes: 6,
+    samples: 9000,
+};
+
 /// Too short for local steps. Frames take as long with fewer bytes, so it is int8 or nothing, as chance has it.
 const SHORT: Kind = Kind {
     arch: "arch: allreduce\nallreduce: {num_workers: 3}\ncompression: auto\nlocal_steps: auto",
@@ -128,6 +137,31 @@ fn a_head_may_die_while_the_group_changes() {
             chosen.iter().any(|(event, _)| matches!(event, Event::Chosen { int8: true, .. })),
             "{chosen:?}"
         );
+    }
+}
+
+#[test]
+fn relays_choose_by_the_busiest_link() {
+    for seed in 0..5 {
+        let (chosen, rounds, _) = play(&case(RELAYED, seed, Vec::new()));
+        let [(Event::Chosen { local_steps: 8.., rounds: planned, reason, .. }, false)] = &chosen[..] else {
+            panic!("{chosen:?}")
+        };
+        assert_eq!(rounds, *planned);
+        assert!(reason.contains("MB through a relay's link"), "{reason}");
+    }
+}
+
+#[test]
+fn relays_choose_once_whoever_is_lost() {
+    for (seed, machine) in (0..).zip([1, 2, 3, 4, 0]) {
+        for at in [900, 1500, 2500, 6000] {
+            let at = Duration::from_millis(at + 37 * seed);
+            let crash =
+                Fault::Crash { machine, silent: seed % 2 == 1, back: Some(Duration::from_millis(700)) };
+            let (chosen, ..) = play(&case(RELAYED, seed, vec![(at, crash)]));
+            assert!(chosen.len() == 1 || machine == 0, "{chosen:?}");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use bonfire_data::Dataset;
 use bonfire_learn::Layout;
 use bonfire_report::{RunFolder, Summary};
@@ -17,7 +17,7 @@ use bonfire_wire::{Outbox, proto};
 use super::link::SimulatedNetwork;
 use super::world::{Killed, SimulatedTime, World};
 use crate::mail::{Mail, News, Post, mailbox_in};
-use crate::remote::await_welcome;
+use crate::remote::{Answer, await_answer};
 use crate::roles::head;
 use crate::roles::network::Network;
 use crate::roles::node::{self, Connections, Equipment, HeadGone};
@@ -152,7 +152,10 @@ impl Play {
                 ..Default::default()
             };
             let _ = head.send(Body::Join(join));
-            let attended = await_welcome(&mailbox, head_link, WAIT).and_then(|welcome| {
+            let attended = await_answer(&mailbox, head_link, WAIT).and_then(|answer| {
+                let Answer::Welcome(welcome) = answer else {
+                    bail!("simulated nodes have no data to tell of")
+                };
                 let layout_digest = layout_digest(&self.layout).into_bytes().into();
                 let _ = head.send(Body::Ready(proto::Ready { layout_digest, ..Default::default() }));
                 let mut connections = Connections::new(welcome.node, head_link, head, post, mailbox, network);

@@ -105,7 +105,15 @@ const SERVED_AUTO: Kind = Kind {
     samples: 240,
 };
 
-const ALL: [Kind; 18] = [
+const RELAYED_AUTO: Kind = Kind {
+    arch: "arch: hierarchical\nglobal_server:\n  aggr_type: sync\n  local_servers:\n    \
+           - {aggr_type: sync, num_workers: 2}\n    - {aggr_type: sync, num_workers: 2}\n\
+           compression: auto\nlocal_steps: auto",
+    nodes: 6,
+    samples: 240,
+};
+
+const ALL: [Kind; 19] = [
     SYNC,
     BACKUP,
     ASYNC,
@@ -124,6 +132,7 @@ const ALL: [Kind; 18] = [
     TOP_K,
     AUTO,
     SERVED_AUTO,
+    RELAYED_AUTO,
 ];
 
 /// So many seeds of every kind are simulated, unless the environment says otherwise.

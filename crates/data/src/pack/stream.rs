@@ -17,18 +17,18 @@ const STEP: usize = 1 << 20;
 const BUFFER: usize = 1 << 16;
 
 /// Writes to something that need not be buffered.
-pub(super) struct PackWriter<'a, W> {
+pub(crate) struct PackWriter<'a, W> {
     out: &'a mut W,
     buffer: Vec<u8>,
     checksum: Crc,
 }
 
 impl<'a, W: Write> PackWriter<'a, W> {
-    pub(super) fn new(out: &'a mut W) -> Self {
+    pub(crate) fn new(out: &'a mut W) -> Self {
         Self { out, buffer: Vec::with_capacity(BUFFER), checksum: Crc::new() }
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         for bytes in bytes.chunks(BUFFER) {
             if self.buffer.len() + bytes.len() > BUFFER {
                 self.flush()?;
@@ -39,7 +39,7 @@ impl<'a, W: Write> PackWriter<'a, W> {
     }
 
     /// Seven bits a byte, the lowest first; the eighth says that there are more.
-    pub(super) fn number(&mut self, mut number: u64) -> io::Result<()> {
+    pub(crate) fn number(&mut self, mut number: u64) -> io::Result<()> {
         let (mut bytes, mut len) = ([0; 10], 0);
         while number >= 0x80 {
             bytes[len] = number as u8 | 0x80;
@@ -50,7 +50,7 @@ impl<'a, W: Write> PackWriter<'a, W> {
         self.bytes(&bytes[..=len])
     }
 
-    pub(super) fn string(&mut self, string: &str) -> io::Result<()> {
+    pub(crate) fn string(&mut self, string: &str) -> io::Result<()> {
         if string.len() as u64 > STRING_LIMIT {
             let message = format!("a word of {} bytes, at most {STRING_LIMIT} can be packed", string.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -60,7 +60,7 @@ impl<'a, W: Write> PackWriter<'a, W> {
     }
 
     /// Writes the checksum and whatever is still here.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.out.write_all(&self.checksum.sum().to_le_bytes())?;
         self.out.flush()
@@ -75,7 +75,7 @@ impl<'a, W: Write> PackWriter<'a, W> {
 }
 
 /// Reads what a [`PackWriter`] wrote, and says at which byte something is wrong.
-pub(super) struct PackReader<'a, R> {
+pub(crate) struct PackReader<'a, R> {
     source: &'a mut R,
     /// How many bytes were read.
     place: u64,
@@ -83,17 +83,17 @@ pub(super) struct PackReader<'a, R> {
 }
 
 impl<'a, R: BufRead> PackReader<'a, R> {
-    pub(super) fn new(source: &'a mut R) -> Self {
+    pub(crate) fn new(source: &'a mut R) -> Self {
         Self { source, place: 0, checksum: Crc::new() }
     }
 
     /// An error at the byte that was read last.
-    pub(super) fn wrong(&self, message: impl AsRef<str>) -> Error {
+    pub(crate) fn wrong(&self, message: impl AsRef<str>) -> Error {
         Error::format(name(), format!("{} (byte {})", message.as_ref(), self.place))
     }
 
     /// A number that must be in the range.
-    pub(super) fn number(&mut self, what: impl fmt::Display, range: RangeInclusive<u64>) -> Result<u64> {
+    pub(crate) fn number(&mut self, what: impl fmt::Display, range: RangeInclusive<u64>) -> Result<u64> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let mut byte = [0];
@@ -119,14 +119,14 @@ impl<'a, R: BufRead> PackReader<'a, R> {
         self.wrong(format!("{what} is {number}, expected {} to {}", range.start(), range.end()))
     }
 
-    pub(super) fn string(&mut self, what: &str) -> Result<String> {
+    pub(crate) fn string(&mut self, what: &str) -> Result<String> {
         let len = self.number(format_args!("the length of {what}"), 0..=STRING_LIMIT)?;
         let bytes = self.bytes(len)?;
         String::from_utf8(bytes).map_err(|_| self.wrong(format!("{what} is not valid UTF-8")))
     }
 
     /// So many bytes. The memory for them at most doubles with what has arrived, and ends as large as they are.
-    pub(super) fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
+    pub(crate) fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
         let len =
             usize::try_from(len).map_err(|_| self.wrong(format!("{len} bytes do not fit into memory")))?;
         let mut bytes = Vec::new();
@@ -142,7 +142,7 @@ impl<'a, R: BufRead> PackReader<'a, R> {
     }
 
     /// Reads the checksum, which must be that of everything before it.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         let expect = self.checksum.sum();
         let mut found = [0; 4];
         self.fill(&mut found)?;

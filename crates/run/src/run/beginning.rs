@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use bonfire_data::Dataset;
 use bonfire_learn::Tally;
 use bonfire_report::{Event, Exit, Log, RunFolder, TensorBoard, View, read_events, write_atomically};
 
 use super::watch::RunWatch;
 use super::{Run, Window, board, planned_end};
 use crate::checkpoint::{self, Checkpoint, Progress, best};
-use crate::job::Job;
+use crate::job::{Job, Scale};
 use crate::replica::Replica;
-use crate::run_file::Span;
+use crate::run_file::{Span, agreed};
 use crate::state;
 
 impl Run {
@@ -99,13 +100,30 @@ impl Run {
             watch: RunWatch::start(started),
             unsaved: None,
         };
-        run.announce();
+        if !run.job.settings.is_to_agree() {
+            run.announce();
+        }
         Ok(run)
+    }
+
+    /// Takes the words, classes and scales that the owners of the data have agreed on: only now the run has its model.
+    pub fn agree(&mut self, form: Dataset) -> Result<()> {
+        agreed::keep(&form, &self.folder)?;
+        let mut settings = self.job.settings.clone();
+        settings.form = Some(Arc::new(form));
+        self.job = Job::prepare(settings, Scale::Nodes)?;
+        save_words(&self.folder, &self.job)?;
+        self.log.describe(&board::facts(&self.job));
+        self.announce();
+        self.describe()
     }
 
     /// Writes what it takes to make the run again, beside the training.
     pub fn describe(&mut self) -> Result<()> {
         let (dataset, held_out) = (Arc::clone(&self.job.dataset), self.job.held_out.clone());
+        if let Some(former) = self.state.take() {
+            let _ = former.join();
+        }
         let state = state::write_in_background(self.folder.state(), dataset, held_out);
         self.state = Some(state.context("cannot start a thread")?);
         Ok(())
@@ -174,6 +192,10 @@ fn rounds_told(folder: &RunFolder) -> u64 {
 /// Writes into a new folder what must be there before the first event.
 pub(super) fn prepare(folder: &RunFolder, job: &Job, yaml: &str) -> Result<()> {
     write_atomically(&folder.run_file(), yaml.as_bytes())?;
+    save_words(folder, job)
+}
+
+fn save_words(folder: &RunFolder, job: &Job) -> Result<()> {
     if let Some(vocabulary) = &job.dataset.vocabulary {
         vocabulary.save(&folder.vocabulary())?;
     }

@@ -3,6 +3,7 @@
 //! [`RunFile`] is what was written, over the defaults; [`Settings`] is that after everything that can be checked
 //! without the data was checked. Only the second can start a run.
 
+pub(crate) mod agreed;
 pub mod arch;
 pub mod cast;
 mod clients;
@@ -15,9 +16,11 @@ mod span;
 mod travel;
 mod validation;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use bonfire_data::{Source, Validation};
+use bonfire_data::{Dataset, Source, Validation};
 use bonfire_learn::kernels::low_rank::MOST_RANK;
 use bonfire_learn::{ClassWeights, ModelSpec, OptimizerSpec, Schedule, SgdOptions};
 use bonfire_report::Watts;
@@ -208,6 +211,8 @@ pub struct Settings {
     /// How all step together where workers train by themselves between two exchanges, if they do.
     pub outer: Option<SgdOptions>,
     pub shares: ShareRule,
+    /// The words, classes and scales of all owners of the data, once they have agreed.
+    pub form: Option<Arc<Dataset>>,
     /// Where each key stands, for errors that show only later.
     tree: Tree,
 }
@@ -300,7 +305,8 @@ impl Settings {
             file.name = format!("{}-{}", file.model.name(), data_name(&file.data));
         }
         let threads = file.threads_on(cores, topology.workers());
-        Ok(Self { file, topology, workers, threads, length, class_weights, outer, shares, tree })
+        let form = None;
+        Ok(Self { file, topology, workers, threads, length, class_weights, outer, shares, form, tree })
     }
 
     /// Lets shares follow speed if the file does not say otherwise and the architecture can have it.

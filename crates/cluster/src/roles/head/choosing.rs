@@ -98,6 +98,7 @@ fn advice(measured: &Measured, freedom: Freedom) -> Option<String> {
 mod tests {
     use super::*;
     use bonfire_run::run_file::Overrides;
+    use bonfire_strategy::choice::Through;
 
     fn settings(rest: &str) -> Settings {
         Settings::read("run.yml", &format!("{{{rest}}}"), &Overrides::default(), 1).expect("a run file")
@@ -113,7 +114,7 @@ mod tests {
                 alone_s: 1.0,
                 sent_bytes: 1e6,
                 members: 3,
-                is_served: rest.contains("flat"),
+                through: if rest.contains("flat") { Through::Server } else { Through::Members },
                 is_one_machine: false,
             };
             assert_eq!(advice(&measured, freedom(&settings(rest), 50)).as_deref(), expect, "{rest}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bonfire_strategy::choice::Measured;
+use bonfire_strategy::choice::{Measured, Through};
 
 /// What the first rounds took those who exchange, until enough was measured.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct RoundTook {
     pub compute_s: f64,
     /// By itself and with waiting for others.
     pub exchange_s: f64,
-    /// By the member; under a server, by that.
+    /// Through the link of the member; under a server, through the busiest one.
     pub sent_bytes: u64,
     /// How many samples it computed; a relay how many for each of its workers.
     pub samples: u64,
@@ -108,7 +108,7 @@ impl FirstRounds {
             latency_s: self.latency_s.unwrap_or(0.0),
             alone_s: over(&alone_s),
             members,
-            is_served: false,
+            through: Through::Members,
             is_one_machine: false,
         }
     }
@@ -163,7 +163,7 @@ mod tests {
             alone_s: 0.2 * 3.0,
             sent_bytes: 1e6,
             members: 3,
-            is_served: false,
+            through: Through::Members,
             is_one_machine: false,
         };
         let found = told(13, 0.5).expect("enough rounds");

@@ -26,6 +26,14 @@ impl std::fmt::Display for Absent {
 
 impl std::error::Error for Absent {}
 
+impl Absent {
+    /// Only so many of those that are wanted had come so far.
+    pub(crate) fn new(there: usize, wanted: usize, waited: Duration, missing: &str) -> Self {
+        let seconds = waited.as_secs();
+        Self(format!("only {there} of {wanted} nodes were there after {seconds} s; missing: {missing}"))
+    }
+}
+
 /// A run that is resumed has lost its head; others may be lost with it. Those who are not are back by then.
 const BACK: Duration = Duration::from_secs(30);
 
@@ -45,12 +53,7 @@ impl Attendance {
     fn absent(&self, waited: Duration) -> Absent {
         let missing =
             if self.missing.is_empty() { "nodes that load their data" } else { self.missing.as_str() };
-        Absent(format!(
-            "only {} of {} nodes were there after {} s; missing: {missing}",
-            self.ready,
-            self.wanted,
-            waited.as_secs()
-        ))
+        Absent::new(self.ready, self.wanted, waited, missing)
     }
 }
 

@@ -31,7 +31,7 @@ use bonfire_run::run_file::{Distribute, Topology};
 use bonfire_run::schedule::Due;
 pub use gather::Absent;
 use stats::Stats;
-use warnings::Warnings;
+pub(crate) use warnings::Warnings;
 
 /// A head and what it has to do with.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ const REMEMBERED: usize = 1024;
 const MEASURED_PART: usize = 1 << 18;
 
 /// How often the head looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// How long nodes may take to come back to a head that has nothing left to do.
 const SEE_OFF: Duration = Duration::from_secs(3);
@@ -178,7 +178,7 @@ impl Head<'_> {
     /// What comes next and is for the kind of head that this is, if anything comes in time. What is the same for every
     /// kind is dealt with.
     fn next(&mut self, timeout: Duration) -> Result<Option<Notice>> {
-        let Some(notice) = self.hear(timeout) else { return Ok(None) };
+        let Some(notice) = self.registry.next(self.mailbox, timeout.min(LOOK)) else { return Ok(None) };
         match notice {
             Notice::Joined => Ok(None),
             Notice::Refused(message) => {
@@ -202,21 +202,6 @@ impl Head<'_> {
                 Ok(Some(notice))
             }
         }
-    }
-
-    /// The next notice, if one comes in time.
-    fn hear(&mut self, timeout: Duration) -> Option<Notice> {
-        let mail = match self.mailbox.next(Duration::ZERO) {
-            Some(mail) => mail,
-            None => {
-                let silent = self.registry.turn_silent_away(self.mailbox.now());
-                if silent.is_some() {
-                    return silent;
-                }
-                self.mailbox.next(timeout.min(LOOK))?
-            }
-        };
-        self.registry.hear(mail, self.mailbox.now())
     }
 
     /// Gives a node that came during the run a role: the evaluator's if that is vacant and others work, otherwise

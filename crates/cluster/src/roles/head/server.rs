@@ -33,7 +33,7 @@ use bonfire_exchange::parameters::ParameterEncoder;
 use bonfire_run::run::Update;
 use bonfire_run::run_file::{ServerRule, Topology};
 use bonfire_run::schedule::Due;
-use choosing::{Rounds, coding_of};
+use choosing::{Rounds, coding_of, relayed_bytes};
 use cutting::Release;
 use update::{Asked, is_exact};
 
@@ -97,6 +97,8 @@ struct Held {
     tally: proto::Tally,
     units: Vec<Unit>,
     compute_s: f64,
+    /// Of a relay: what its workers sent to it or received from it, whichever is more.
+    relayed_bytes: u64,
 }
 
 /// How long relays may take to gather their workers.
@@ -189,7 +191,9 @@ impl<'h, 'a> Serving<'h, 'a> {
         // All replicas begin alike; an asynchronous server sends parameters with every order.
         let has = (round == 0 || self.rule.max_staleness > 0).then_some(0);
         self.feed.admit(node, outbox, has);
-        self.send_echo(node);
+        if lease > 0 {
+            self.send_echo(node);
+        }
         if has.is_none() {
             self.behind.insert(node, lease);
             self.feed.give_state(node);
@@ -381,7 +385,8 @@ impl<'h, 'a> Serving<'h, 'a> {
             self.nothing_comes(node);
         }
         let (is_fit, compute_s) = (wrong.is_none() && is_answer, seconds(push.compute_s));
-        self.held.insert(answer, Held { is_fit, tally, units: done.clone(), compute_s });
+        let relayed_bytes = relayed_bytes(&push.parts);
+        self.held.insert(answer, Held { is_fit, tally, units: done.clone(), compute_s, relayed_bytes });
         self.decide(server::Event::Pushed { member: node, order: push.order, done, unused, empty })
     }
 

@@ -13,7 +13,7 @@ use bonfire_wire::Outbox;
 use bonfire_wire::proto::{self, frame::Body};
 
 use super::incoming::Heard;
-use super::{Break, Formed, LOOK, Participant, due_after, is_exact};
+use super::{Beginning, Break, Formed, LOOK, Participant};
 use crate::roles::node::Connections;
 use crate::trainer::Trainer;
 
@@ -80,17 +80,10 @@ impl Participant<'_> {
         trainer: &mut Trainer,
         formed: &Formed,
     ) -> Result<(), Break> {
-        self.share_out_by_speed(connections, trainer, formed)?;
-        let (view, round) = (&formed.view, self.round + 1);
-        let is_apart = view.pace.steps_in(round) > 1;
-        if self.apart.turn(is_apart) {
-            self.sums.forget();
-        }
-        let exact = is_exact(due_after(&self.schedule, &self.plan, view, round), view, round);
-        self.measure_latency(connections, trainer, formed)?;
+        let Beginning { round, is_apart, exact, lr, .. } = self.begin(connections, trainer, formed)?;
         let begun = connections.mailbox.now();
         self.incoming.states.clear();
-        let members = &formed.links[..view.members.len()];
+        let members = &formed.links[..formed.view.members.len()];
         let asked = self.learning.as_ref().map_or(0, |learning| learning.ask(members, self.round));
         trainer.idle();
         self.exchange(connections, trainer, formed, (round, false), exact)?;
@@ -100,14 +93,13 @@ impl Participant<'_> {
             }
         }
         let whole = self.take_pieces(connections, trainer, asked, begun)?;
-        let lr = self.schedule.step(self.plan.units_done(view, self.round)).lr;
         if let Some(have) =
             self.learning.as_ref().map(|learning| learning.intake.have).filter(|have| *have > 0)
         {
             trainer.step_first(have, (!is_apart).then_some(lr));
         }
         self.round = round;
-        let learned = proto::Learned { generation: view.generation, round, whole };
+        let learned = proto::Learned { generation: formed.view.generation, round, whole };
         let _ = connections.head.send(Body::Learned(learned));
         connections.tell_vitals(&mut trainer.phases);
         Ok(())

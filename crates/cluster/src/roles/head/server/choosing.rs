@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Result;
 use bonfire_run::job::Job;
 use bonfire_run::schedule::Chosen;
-use bonfire_strategy::choice::{self, Measured};
+use bonfire_strategy::choice::{self, Measured, Through};
 use bonfire_strategy::{group, server};
 use bonfire_wire::proto;
 use bonfire_wire::proto::frame::Body;
@@ -28,8 +28,10 @@ pub(super) struct Rounds {
     last: Option<(Instant, u64)>,
     /// By how many members that was.
     members: usize,
-    /// The shortest way to a member and back.
+    /// The shortest way to a worker and back.
     latency_s: Option<f64>,
+    /// Whose link is the busiest.
+    through: Through,
     /// What the first rounds took, until something is made of it.
     measured: Option<Measured>,
     /// Before the first round: who was sent an echo, when, and how often it has answered.
@@ -45,7 +47,8 @@ const ECHO_S: u64 = 2;
 impl Rounds {
     pub(super) fn after(round: u64) -> Self {
         let (last, members, latency_s, measured, echoes) = Default::default();
-        Self { first: FirstRounds::after(round), last, members, latency_s, measured, echoes }
+        let (first, through) = (FirstRounds::after(round), Through::Server);
+        Self { first, last, members, latency_s, through, measured, echoes }
     }
 
     /// What comes before the next update is no measure.
@@ -60,9 +63,10 @@ impl Rounds {
 }
 
 impl Serving<'_, '_> {
-    /// Measures what an exchange of nothing takes with a new member, if that is wanted.
+    /// Measures what an exchange of nothing takes with a new member, if that is wanted. With a relay, that is all the
+    /// way to a worker: so only with one that has workers.
     pub(super) fn send_echo(&mut self, node: u64) {
-        if !self.started && self.head.leaves_open() {
+        if !self.started && self.head.leaves_open() && !self.rounds.echoes.contains_key(&node) {
             self.rounds.echoes.insert(node, (self.head.mailbox.now(), 0));
             self.echo(node);
         }
@@ -118,19 +122,29 @@ impl Serving<'_, '_> {
         let Some((last, bytes_before)) = before else { return };
         let slowest = pushes.iter().map(|push| push.compute_s).fold(0.0, f64::max);
         let exchange_s = ((now - last).as_secs_f64() - slowest).max(0.0);
+        let sent_bytes = self.busiest(bytes.saturating_sub(bytes_before), pushes);
         let steps = self.server.steps_on(version - 1);
         for push in pushes {
             let workers = (push.units.len() as u64).div_ceil(steps).max(1);
             let took = RoundTook {
                 compute_s: push.compute_s,
                 exchange_s,
-                sent_bytes: bytes.saturating_sub(bytes_before),
+                sent_bytes,
                 samples: push.tally.samples / workers,
                 all_samples: push.tally.samples,
             };
             let measured = self.rounds.first.take(version, took, pushes.len(), (self.head.now(), false));
             self.rounds.measured = measured.or(self.rounds.measured);
         }
+    }
+
+    /// What went through the busiest link since the last update, of which so many bytes went through the head's. A relay
+    /// has what its workers exchange with it and what it exchanges with the head on one link.
+    fn busiest(&mut self, here: u64, pushes: &[Held]) -> u64 {
+        let below = pushes.iter().map(|push| push.relayed_bytes).max().filter(|bytes| *bytes > 0);
+        let relays = below.map_or(0, |below| below + here / pushes.len() as u64);
+        self.rounds.through = if relays > here { Through::Relay } else { Through::Server };
+        relays.max(here)
     }
 
     /// Chooses what suits, or says it, once the first rounds are measured. Those who are at work go on as they are, and
@@ -143,7 +157,8 @@ impl Serving<'_, '_> {
         let members = nodes().filter(|node| !matches!(node.role, Some(Role::Relay { .. }))).count();
         let is_one_machine = is_here && is_one_machine(nodes());
         let latency_s = self.rounds.latency_s.unwrap_or(0.0);
-        let measured = Measured { members, latency_s, is_served: true, is_one_machine, ..measured };
+        let through = self.rounds.through;
+        let measured = Measured { members, latency_s, through, is_one_machine, ..measured };
         if !self.head.leaves_open() {
             self.head.advise(&measured);
             return Ok(());
@@ -166,3 +181,12 @@ impl Serving<'_, '_> {
 pub(super) fn coding_of(job: &Job) -> Coding {
     if job.schedule.int8 { Coding::INT8 } else { Coding::of(job.settings.file.compression) }
 }
+
+/// What went between a relay and its workers, by what it says of them: the larger of both ways.
+pub(super) fn relayed_bytes(parts: &[proto::Part]) -> u64 {
+    let sum = |of: fn(&proto::Part) -> u64| parts.iter().map(of).fold(0, u64::saturating_add);
+    sum(|part| part.sent_bytes).max(sum(|part| part.received_bytes)).min(MOST_BYTES)
+}
+
+/// No round has so many bytes: sums of these do not overflow.
+const MOST_BYTES: u64 = 1 << 50;

@@ -17,6 +17,9 @@ impl Serving<'_, '_> {
         }
         let nodes = u32::try_from(self.head.registry.nodes().count()).unwrap_or(u32::MAX);
         self.offered.insert(node, offer.workers.min(nodes));
+        if offer.workers > 0 {
+            self.send_echo(node);
+        }
         let lease = offer.lease.min(nodes.saturating_mul(2));
         if let Some(later) = self.behind.get_mut(&node) {
             *later = lease;
