@@ -13,7 +13,7 @@ use bonfire_wire::Outbox;
 use bonfire_wire::proto::{self, frame::Body};
 
 use super::incoming::Heard;
-use super::{Break, Formed, LOOK, Participant, due_after, is_exact};
+use super::{Break, Formed, LOOK, Participant, is_exact};
 use crate::roles::node::Connections;
 use crate::trainer::Trainer;
 
@@ -86,7 +86,7 @@ impl Participant<'_> {
         if self.apart.turn(is_apart) {
             self.sums.forget();
         }
-        let exact = is_exact(due_after(&self.schedule, &self.plan, view, round), view, round);
+        let exact = is_exact(&self.schedule, &self.plan, view, round);
         self.measure_latency(connections, trainer, formed)?;
         let begun = connections.mailbox.now();
         self.incoming.states.clear();
