@@ -128,8 +128,8 @@ impl Serving<'_, '_> {
 }
 
 /// Whether nothing is rounded in the update to a version: if a checkpoint is due after it from which the run goes on,
-/// because checkpoints do not have what rounding has lost, or if what is summed changes then. Epochs are counted as they
-/// come where nobody is lost.
+/// because checkpoints do not have what rounding has lost, or if what is summed changes then. Epochs are counted as
+/// they come where nobody is lost.
 pub(super) fn is_exact(schedule: &RunSchedule, version: u64) -> bool {
     ends_with_checkpoint(schedule, version, false) || schedule.changes_after(version)
 }
