@@ -74,8 +74,8 @@ checkpoint_every: 1000 rounds
         with open(os.path.join(out, "summary.json")) as f:
             summary = json.load(f)
     progress = [(e["round"], e["at_s"], e["loss"]) for e in events if e["event"] == "progress"]
-    last = [e for e in events if e["event"] in ("progress", "evaluated", "checkpointed")]
-    end = min((e["at_s"], e["round"]) for e in last if e["round"] == summary["rounds"])
+    # What comes after the last step, an evaluation and a checkpoint, is no step.
+    end = (progress[-1][1], progress[-1][0])
     warm = next((p for p in progress if p[0] >= min(10, max(1, 10 // local))), progress[0])
     nodes = [node for e in events if e["event"] == "nodes" for node in e["nodes"]]
     sent = max(sum(n["sent_bytes"] for n in nodes if n["node"] == node["node"]) for node in nodes)

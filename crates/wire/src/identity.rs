@@ -52,6 +52,9 @@ impl Identity {
         config.alpn_protocols = vec![b"h2".to_vec()];
         // A processor that lacks AES is the slower one of the two, whichever side it is on.
         config.ignore_client_order = !has_aes();
+        config.enable_secret_extraction = true;
+        // Nobody resumes a session.
+        config.send_tls13_tickets = 0;
         Ok(Self { config: Arc::new(config), fingerprint, der: Arc::new(der) })
     }
 
@@ -125,6 +128,7 @@ pub(crate) fn client_config(fingerprint: Fingerprint) -> Result<Arc<ClientConfig
         .with_custom_certificate_verifier(pin)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec()];
+    config.enable_secret_extraction = true;
     Ok(Arc::new(config))
 }
 

@@ -13,7 +13,7 @@ use bonfire_wire::{Outbox, proto};
 
 use super::member::forming::{callers_of, view_of};
 use super::member::incoming::{Heard, Incoming};
-use super::member::{Break, LOOK, due_after, is_exact, plan_of};
+use super::member::{Break, LOOK, is_exact, plan_of};
 use super::node::{Connections, Next};
 
 /// Sums for the run's group until the head has something else to do for this node.
@@ -117,7 +117,7 @@ impl GroupServer {
             // What is summed from now on is of another kind.
             self.sums.forget();
         }
-        let exact = is_exact(due_after(&self.schedule, &self.plan, view, round), view, round);
+        let exact = is_exact(&self.schedule, &self.plan, view, round);
         let Self { incoming, sums, early, .. } = self;
         let mut receive = |_| loop {
             match incoming.next(connections, LOOK)? {

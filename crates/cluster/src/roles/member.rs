@@ -235,7 +235,7 @@ impl<'w> Participant<'w> {
         let due = due_after(&self.schedule, &self.plan, view, round);
         let lr = self.schedule.step(self.plan.units_done(view, self.round)).lr;
         let latency_s = self.measure_latency(connections, trainer, formed)?;
-        Ok(Beginning { round, due, is_apart, exact: is_exact(due, view, round), lr, latency_s })
+        Ok(Beginning { round, due, is_apart, exact: is_exact(&self.schedule, &self.plan, view, round), lr, latency_s })
     }
 
     fn work(
@@ -375,15 +375,20 @@ const FETCHED: Duration = Duration::from_secs(120);
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// What is due after a round of a view.
-pub(super) fn due_after(schedule: &RunSchedule, plan: &group::Plan, view: &group::View, round: u64) -> Due {
-    let epoch = plan.epoch_done(view, round).map(|epoch| epoch + 1);
-    schedule.due(round, epoch.as_slice(), plan.is_last(view, round))
+fn due_after(schedule: &RunSchedule, plan: &group::Plan, view: &group::View, round: u64) -> Due {
+    schedule.due(round, ended(plan, view, round).as_slice(), plan.is_last(view, round))
 }
 
 /// Whether nothing is rounded in a round. Checkpoints do not have what rounding has lost: so nothing is lost by then,
-/// nor when what is summed changes.
-pub(super) fn is_exact(due: Due, view: &group::View, round: u64) -> bool {
-    due.checkpoint || view.pace.steps_in(round + 1) != view.pace.steps_in(round)
+/// nor when what is summed changes. After the end of a run nobody goes on.
+pub(super) fn is_exact(schedule: &RunSchedule, plan: &group::Plan, view: &group::View, round: u64) -> bool {
+    schedule.due(round, ended(plan, view, round).as_slice(), false).checkpoint
+        || view.pace.steps_in(round + 1) != view.pace.steps_in(round)
+}
+
+/// The epoch that a round ends, counted from 1.
+fn ended(plan: &group::Plan, view: &group::View, round: u64) -> Option<u64> {
+    plan.epoch_done(view, round).map(|epoch| epoch + 1)
 }
 
 fn sent_bytes(formed: &Formed) -> u64 {

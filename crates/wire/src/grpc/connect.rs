@@ -13,13 +13,14 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use super::end::{Fate, drive, start_reader, text};
+use super::handshake;
 use super::outgoing::{FrameBytes, Side};
 use super::pulse::{Pulse, WatchedStream};
 use super::status::{CONTENT_TYPE, GrpcStatus};
-use super::{ENCRYPTED_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES, WINDOW_BYTES, Wire};
+use super::tls::TlsStream;
+use super::{GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES, WINDOW_BYTES, Wire};
 use crate::identity::{Fingerprint, NAME, client_config};
 use crate::link::{MAX_PAYLOAD_BYTES, Outbox, Sink, Timeouts};
 use crate::ticket::Secret;
@@ -181,14 +182,10 @@ async fn dial(address: &str, limit: Duration) -> Result<TcpStream, ConnectErrorK
     Err(failure)
 }
 
-async fn encrypt(
-    io: WatchedStream,
-    fingerprint: Fingerprint,
-) -> Result<tokio_rustls::client::TlsStream<WatchedStream>, ConnectErrorKind> {
+async fn encrypt(io: WatchedStream, fingerprint: Fingerprint) -> Result<TlsStream, ConnectErrorKind> {
     let config = client_config(fingerprint).map_err(|error| ConnectErrorKind::Local(error.to_string()))?;
     let name = ServerName::try_from(NAME).map_err(|error| ConnectErrorKind::Local(error.to_string()))?;
-    let connected = TlsConnector::from(config).connect(name, io.reading_ahead()).await;
-    let mut io = connected.map_err(|error| {
+    handshake::call(io, config, name).await.map_err(|error| {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
         match cause {
             Some(rustls::Error::InvalidCertificate(_)) => ConnectErrorKind::OtherCertificate,
@@ -197,9 +194,7 @@ async fn encrypt(
                 ConnectErrorKind::NotBonfire(format!("no TLS there ({error}); was it started as insecure?"))
             }
         }
-    })?;
-    io.get_mut().1.set_buffer_limit(Some(ENCRYPTED_BYTES));
-    Ok(io)
+    })
 }
 
 /// A listener with many strangers drops some callers early; it may have room at the next attempt.

@@ -9,22 +9,23 @@ use std::time::{Duration, Instant};
 use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{Request, Response};
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{interval, sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
 use super::end::{drive, start_reader, text};
+use super::handshake;
 use super::handshakes::{HandshakeSlot, Handshakes};
 use super::outgoing::{FrameBytes, Side};
 use super::pulse::{Pulse, WatchedStream};
 use super::reports::Reports;
 use super::status::{CONTENT_TYPE, GrpcStatus};
 use super::{
-    CONNECTION_WINDOW_BYTES, ENCRYPTED_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES,
-    UNKNOWN_BYTES, WINDOW_BYTES, Wire,
+    CONNECTION_WINDOW_BYTES, GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES, UNKNOWN_BYTES,
+    WINDOW_BYTES, Wire,
 };
 use crate::identity::Identity;
 use crate::link::{FIRST_PAYLOAD_BYTES, Outbox, Sink, Timeouts};
@@ -103,8 +104,8 @@ impl Wire {
         let _in_runtime = runtime.enter();
         let listener = TcpListener::from_std(listener)?;
         let door = Arc::new(Door {
-            acceptor: match security {
-                ListenSecurity::Tls(identity) => Some(TlsAcceptor::from(identity.config())),
+            tls: match security {
+                ListenSecurity::Tls(identity) => Some(identity.config()),
                 ListenSecurity::Plain => None,
             },
             secret: secret.clone(),
@@ -123,7 +124,7 @@ type Accept = Box<dyn Fn(SocketAddr, Outbox) -> Sink + Send + Sync>;
 type Strangers = Box<dyn Fn(SocketAddr, &str) + Send + Sync>;
 
 struct Door {
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<Arc<ServerConfig>>,
     secret: Secret,
     timeouts: Timeouts,
     pool: PayloadPool,
@@ -170,14 +171,11 @@ async fn greet(
     }
     let pulse = Pulse::of_unknown(UNKNOWN_BYTES);
     let Ok(io) = WatchedStream::new(tcp, &pulse) else { return };
-    match &door.acceptor {
+    match &door.tls {
         None => meet(&door, async { Ok(io) }, address, pulse, slot).await,
-        Some(acceptor) => {
-            let encrypted = async {
-                let mut io = acceptor.accept(io.reading_ahead()).await.map_err(|error| no_tls(&error))?;
-                io.get_mut().1.set_buffer_limit(Some(ENCRYPTED_BYTES));
-                Ok(io)
-            };
+        Some(config) => {
+            let encrypted =
+                async { handshake::answer(io, Arc::clone(config)).await.map_err(|error| no_tls(&error)) };
             meet(&door, encrypted, address, pulse, slot).await;
         }
     }

@@ -5,13 +5,16 @@
 
 mod connect;
 mod end;
+mod handshake;
 mod handshakes;
 mod listen;
 mod outgoing;
 mod park;
 mod pulse;
+mod records;
 mod reports;
 mod status;
+mod tls;
 
 use std::io;
 use std::thread;
@@ -43,9 +46,6 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// How much an unknown caller may say in all. A handshake and a call take a few kilobytes, and a caller that does not
 /// wait for the answer may send as much as HTTP/2's first window of 64 KiB.
 const UNKNOWN_BYTES: usize = 128 << 10;
-
-/// How much is encrypted before it is written.
-const ENCRYPTED_BYTES: usize = 256 << 10;
 
 /// Headers of a call are short.
 const HEADER_BYTES: u32 = 8 << 10;

@@ -1,5 +1,4 @@
 use std::io;
-use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -92,32 +91,20 @@ const NO_END: usize = usize::MAX;
 pub(crate) struct WatchedStream {
     tcp: TcpStream,
     pulse: Pulse,
-    ahead: Option<Ahead>,
 }
 
-/// What was read before it was wanted. TLS wants a few kilobytes at a time, each of which would be a system call.
-#[derive(Debug)]
-struct Ahead {
-    memory: Vec<u8>,
-    /// Where in it those bytes are.
-    bytes: Range<usize>,
-}
-
-const AHEAD_BYTES: usize = 256 << 10;
-
-/// The same for a peer that is not known yet: there may be many.
-const UNKNOWN_AHEAD_BYTES: usize = 4 << 10;
+/// An unknown peer is read in pieces of this size: there may be many.
+const UNKNOWN_PIECE_BYTES: usize = 4 << 10;
 
 impl WatchedStream {
     pub(crate) fn new(tcp: TcpStream, pulse: &Pulse) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
-        Ok(Self { tcp, pulse: pulse.clone(), ahead: None })
+        Ok(Self { tcp, pulse: pulse.clone() })
     }
 
-    /// For who reads in small pieces.
-    pub(crate) fn reading_ahead(mut self) -> Self {
-        self.ahead = Some(Ahead { memory: vec![0; UNKNOWN_AHEAD_BYTES], bytes: 0..0 });
-        self
+    /// Whether the peer may say what it likes.
+    pub(crate) fn is_known(&self) -> bool {
+        self.pulse.quota.load(Ordering::Relaxed) == NO_END
     }
 }
 
@@ -127,43 +114,20 @@ impl AsyncRead for WatchedStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { tcp, pulse, ahead } = self.get_mut();
-        let Some(Ahead { memory, bytes }) = ahead else {
-            return read(tcp, pulse, context, buffer);
+        let Self { tcp, pulse } = self.get_mut();
+        let before = buffer.filled().len();
+        let result = match pulse.quota.load(Ordering::Relaxed) {
+            NO_END => Pin::new(tcp).poll_read(context, buffer),
+            0 => return Poll::Ready(Err(io::Error::other("an unknown peer has said too much"))),
+            quota => read_some(tcp, context, buffer, quota),
         };
-        if Range::is_empty(bytes) {
-            if memory.len() < AHEAD_BYTES && pulse.quota.load(Ordering::Relaxed) == NO_END {
-                *memory = vec![0; AHEAD_BYTES];
-            }
-            let mut place = ReadBuf::new(memory);
-            ready!(read(tcp, pulse, context, &mut place))?;
-            *bytes = 0..place.filled().len();
+        let n = buffer.filled().len() - before;
+        if n > 0 {
+            pulse.beat(Instant::now());
+            pulse.spend(n);
         }
-        let n = bytes.len().min(buffer.remaining());
-        buffer.put_slice(&memory[bytes.start..bytes.start + n]);
-        bytes.start += n;
-        Poll::Ready(Ok(()))
+        result
     }
-}
-
-fn read(
-    tcp: &mut TcpStream,
-    pulse: &Pulse,
-    context: &mut Context<'_>,
-    buffer: &mut ReadBuf<'_>,
-) -> Poll<io::Result<()>> {
-    let before = buffer.filled().len();
-    let result = match pulse.quota.load(Ordering::Relaxed) {
-        NO_END => Pin::new(tcp).poll_read(context, buffer),
-        0 => return Poll::Ready(Err(io::Error::other("an unknown peer has said too much"))),
-        quota => read_some(tcp, context, buffer, quota),
-    };
-    let n = buffer.filled().len() - before;
-    if n > 0 {
-        pulse.beat(Instant::now());
-        pulse.spend(n);
-    }
-    result
 }
 
 /// Reads no more than so many bytes.
@@ -173,7 +137,7 @@ fn read_some(
     buffer: &mut ReadBuf<'_>,
     most: usize,
 ) -> Poll<io::Result<()>> {
-    let mut memory = [0; UNKNOWN_AHEAD_BYTES];
+    let mut memory = [0; UNKNOWN_PIECE_BYTES];
     let len = memory.len().min(most).min(buffer.remaining());
     let mut place = ReadBuf::new(&mut memory[..len]);
     ready!(Pin::new(tcp).poll_read(context, &mut place))?;

@@ -87,15 +87,18 @@ impl Serving<'_, '_> {
         }
         let cuts = units.iter().map(|unit| self.cuts.get(unit).cloned()).collect();
         let steps = self.server.steps_on(version);
+        let schedule = &self.head.run.job.schedule;
+        let is_last = version + 1 == schedule.updates();
+        let is_kept = self.exact || ends_with_checkpoint(schedule, version + 1, is_last);
         let order = Order {
             number,
             version,
             units,
             cuts,
             steps,
-            int8: self.head.run.job.schedule.int8,
+            int8: schedule.int8,
             exact: self.exact,
-            moments: self.exact && steps > 1 && self.ask_for_moments((member, number)),
+            moments: is_kept && steps > 1 && self.ask_for_moments((member, number)),
             digest: self.digest,
         };
         let has = self.feed.has(member);
@@ -124,10 +127,14 @@ impl Serving<'_, '_> {
     }
 }
 
-/// Whether nothing is rounded in the update to a version: if a checkpoint is due after it, which does not have what
-/// rounding has lost, or if what is summed changes then. Epochs are counted as they come where nobody is lost.
+/// Whether nothing is rounded in the update to a version: if a checkpoint is due after it from which the run goes on,
+/// because checkpoints do not have what rounding has lost, or if what is summed changes then. Epochs are counted as
+/// they come where nobody is lost.
 pub(super) fn is_exact(schedule: &RunSchedule, version: u64) -> bool {
+    ends_with_checkpoint(schedule, version, false) || schedule.changes_after(version)
+}
+
+fn ends_with_checkpoint(schedule: &RunSchedule, version: u64, is_last: bool) -> bool {
     let epoch = schedule.epoch_ended_by(version);
-    let is_due = schedule.due(version, epoch.as_slice(), version == schedule.updates()).checkpoint;
-    is_due || schedule.changes_after(version)
+    schedule.due(version, epoch.as_slice(), is_last).checkpoint
 }
