@@ -205,12 +205,13 @@ impl<'a> Rounds<'a> {
             let (overlaps, mut sent) = (self.trainer.overlaps(), Ok(()));
             let unit = Unit { epoch: 0, index: self.next };
             self.next = (self.next + 1) % self.units;
-            self.trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
+            let computed = self.trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
                 if overlaps && sent.is_ok() {
                     sent = sums.advance(peers, gradient, settled_from);
                 }
             });
             sent?;
+            computed.map_err(Broken)?;
             let Trainer { gradient, pool, .. } = &mut self.trainer;
             sums.complete(peers, gradient, false, pool)?;
             self.trainer.step(0.0);

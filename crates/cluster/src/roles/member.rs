@@ -235,7 +235,14 @@ impl<'w> Participant<'w> {
         let due = due_after(&self.schedule, &self.plan, view, round);
         let lr = self.schedule.step(self.plan.units_done(view, self.round)).lr;
         let latency_s = self.measure_latency(connections, trainer, formed)?;
-        Ok(Beginning { round, due, is_apart, exact: is_exact(&self.schedule, &self.plan, view, round), lr, latency_s })
+        Ok(Beginning {
+            round,
+            due,
+            is_apart,
+            exact: is_exact(&self.schedule, &self.plan, view, round),
+            lr,
+            latency_s,
+        })
     }
 
     fn work(

@@ -162,7 +162,7 @@ fn body(chance: &mut Chance) -> Body {
         3 => Body::Group(Group { generation, members: vec![peer; many], round, ..Group::default() }),
         4 => Body::Piece(Piece { generation, round, ..Piece::default() }),
         5 => Body::State(proto::State { round, steps: order, moments: many as u32, offset: 7 }),
-        6 => Body::Trouble(proto::Trouble { reason: text, unreachable: 0 }),
+        6 => Body::Trouble(proto::Trouble { reason: text, unreachable: 0, sample: Some(order) }),
         7 => Body::Welcome(proto::Welcome { node: order, run_file: text, ..proto::Welcome::default() }),
         8 => Body::Fetch(proto::Fetch { offset: order }),
         9 => Body::GroupRound(proto::GroupRound {
