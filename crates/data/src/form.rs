@@ -70,7 +70,7 @@ impl Source {
             [&own.train, &own.test].map(|half| in_form(half, &form.train, &classes, &numbers));
         let (Some(train), Some(test)) = (train, test) else {
             let message =
-                format!("data {}: are {}, but those of the head are {}", self.name, kind(&own), kind(form));
+                format!("data {}: are {}, but those of the run are {}", self.name, kind(&own), kind(form));
             return Err(Error::Mismatch(message));
         };
         let dev = own.dev.as_ref().and_then(|dev| in_form(dev, &form.train, &classes, &numbers));

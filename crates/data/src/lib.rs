@@ -7,8 +7,8 @@
 //! Read in this order: [`source`] (which data, and how they are prepared), the formats ([`idx`], `cifar`, `svhn` on
 //! `mat`, `csv`, [`conllu`], [`reviews`], `hdf5`) and what is made here ([`digits`], [`grammar`], [`reviews`]),
 //! [`Images`] and [`Vocabulary`] (what samples are kept as), [`EpochOrder`] (which samples come when, and to whom),
-//! `batch` (how they are laid out for a model), [`Telling`] (what owners of data agree on), [`Validation`] (the part that a run is judged by), [`pack`] (a data set
-//! on its way to other machines).
+//! `batch` (how they are laid out for a model), [`Telling`] (what owners of data agree on), [`Validation`] (the part
+//! that a run is judged by), [`pack`] (a data set on its way to other machines).
 //!
 //! ```
 //! use bonfire_data::{EpochOrder, Source};

@@ -144,9 +144,9 @@ impl CheckedFleet {
     }
 
     /// Lets the program do something together on all hosts that have it. On each it reads a first line, which depends
-    /// on how many hosts its machine has, and data; prints how to reach it; is told in a line of its place among all, of
-    /// all of them, and also `more`; and prints what came of it. None ends before all have done so. Nobody says anything
-    /// where there is only one.
+    /// on how many hosts its machine has, and data; prints how to reach it; is told in a line of its place among all,
+    /// of all of them, and also `more`; and prints what came of it. None ends before all have done so. Nobody says
+    /// anything where there is only one.
     pub fn call_together(
         &self,
         arguments: &[&str],

@@ -91,18 +91,8 @@ impl Job {
             // Part of what is computed, so part of what is saved.
             settings.file.threads = Some(settings.threads);
         }
-        if scale == Scale::Threads && settings.is_to_agree() {
-            let message =
-                "own is for nodes on machines of their own, which `bonfire run` or `bonfire node` starts";
-            return Err(settings.wrong("distribute", message).into());
-        }
+        check_owners(&settings, &dataset, scale)?;
         let workers = settings.workers;
-        if workers > dataset.train.len() {
-            let samples = dataset.train.len();
-            let message =
-                format!("{workers} workers are more than the {samples} training samples of the data");
-            return Err(settings.wrong("workers", message).into());
-        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let trains = scale == Scale::Threads && settings.is_in_step();
         let measuring = cores.min(MOST_MEASURING);
@@ -229,6 +219,21 @@ impl Job {
     pub fn epochs(&self, updates: u64) -> f64 {
         self.schedule.epochs(updates)
     }
+}
+
+/// Whether those who are to train have something to train on.
+fn check_owners(settings: &Settings, dataset: &Dataset, scale: Scale) -> Result<()> {
+    if scale == Scale::Threads && settings.is_to_agree() {
+        let message =
+            "own is for nodes on machines of their own, which `bonfire run` or `bonfire node` starts";
+        return Err(settings.wrong("distribute", message).into());
+    }
+    let (workers, samples) = (settings.workers, dataset.train.len());
+    if workers > samples {
+        let message = format!("{workers} workers are more than the {samples} training samples of the data");
+        return Err(settings.wrong("workers", message).into());
+    }
+    Ok(())
 }
 
 /// A model for data whose classes are not all known yet: it is never trained.

@@ -79,7 +79,7 @@ fn the_part_of_a_folder_is_read_with_its_words_and_classes() {
     assert!(source.load().unwrap().dev.is_none());
     write("dev.conllu", &word("!", "SYM"));
     let error = source.load().unwrap_err().to_string();
-    assert!(error.contains("the class SYM is not among those that the head learns: DET, NOUN"), "{error}");
+    assert!(error.contains("the class SYM is not among those that the run learns: DET, NOUN"), "{error}");
     write("dev.conllu", &(word("the", "DET") + &word("!", "NOUN")));
     let dataset = source.load().unwrap();
     assert_eq!(dataset.classes, ["DET", "NOUN"]);
@@ -103,7 +103,7 @@ fn rows_of_a_table_are_scaled_like_the_training_half() {
     assert_eq!((&dev.scales, dev.labels.as_slice()), (&train.scales, &[1][..]));
     write("validation.csv", "5,6,7,b\n");
     let error = source.load().unwrap_err().to_string();
-    assert!(error.contains("images of 1 × 1 × 3"), "{error}");
+    assert!(error.contains("are rows of 3 numbers, but those of the run are rows of 2 numbers"), "{error}");
 }
 
 #[test]

@@ -150,9 +150,11 @@ impl<'h, 'a> Leading<'h, 'a> {
         }
         if self.head.is_stopped() && !self.stopping && self.head.exit.is_none() {
             self.stopping = true;
+            // A member that begins with the head's state could not give it back.
+            let has_newest = self.has == Some(self.head.run.progress.round) && self.has_moments;
             match self.view.as_ref().and_then(|view| view.members.first().copied()) {
-                Some(first) => self.fetch(first, 0, false),
-                None => return Ok(Some(self.head.run.interrupt())),
+                Some(first) if !has_newest => self.fetch(first, 0, false),
+                _ => return Ok(Some(self.head.run.interrupt())),
             }
         }
         Ok(self.head.exit)

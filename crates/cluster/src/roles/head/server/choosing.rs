@@ -138,8 +138,8 @@ impl Serving<'_, '_> {
         }
     }
 
-    /// What went through the busiest link since the last update, of which so many bytes went through the head's. A relay
-    /// has what its workers exchange with it and what it exchanges with the head on one link.
+    /// What went through the busiest link since the last update, of which so many bytes went through the head's. A
+    /// relay has what its workers exchange with it and what it exchanges with the head on one link.
     fn busiest(&mut self, here: u64, pushes: &[Held]) -> u64 {
         let below = pushes.iter().map(|push| push.relayed_bytes).max().filter(|bytes| *bytes > 0);
         let relays = below.map_or(0, |below| below + here / pushes.len() as u64);
