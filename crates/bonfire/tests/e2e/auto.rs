@@ -149,7 +149,7 @@ fn relays_choose_over_a_slow_link() {
     if !is_wanted("relays_choose_over_a_slow_link") {
         return;
     }
-    let bed = Bed::shaped('r', 5, "--rate 20mbit --delay 5ms");
+    let bed = Bed::shaped('r', 5, "--rate 20mbit");
     let settings = "
         data={name: digits, train: 28800, test: 200}
         model={lenet5: {}}
