@@ -73,8 +73,8 @@ fn tables_of_pyarrow_are_those_of_csv_and_json() {
     check_same(&dir, &packed.each_ref().map(String::as_str), model);
     let refuse =
         |data: &str, reason: &str| dir.bonfire("train").set(&format!("data={data}")).run().refuse(reason);
-    refuse("{name: reviews.parquet, text: body, label: stars}", "reviews.parquet: ");
+    refuse("{name: reviews.parquet, text: body, label: stars}", "reviews.parquet:1: has no key \"body\"");
     let whole = fs::read(dir.path("reviews.parquet")).expect("a file");
     dir.write("reviews.parquet", &whole[..whole.len() / 2]);
-    refuse(&way("reviews.parquet"), "reviews.parquet: ");
+    refuse(&way("reviews.parquet"), "reviews.parquet");
 }
