@@ -107,7 +107,7 @@ fn servers_of_a_group_carry_their_part() {
         let found = scene.forecast(&hosts(workers + servers, rate), &group);
         let bound = 1.0 + 2.0 * n * (n - 1.0) / (n * n + k * n - 2.0 * k) * 10.0;
         assert!(found.seconds > bound * (rounds - 1.0), "{} of {workers} and {servers}", found.seconds);
-        // The few chunks of a small model are shared out unevenly.
+        // With one server the simulated world is a quarter above the bound; why was not looked into.
         near(found.seconds / rounds, bound, 0.3);
         let keys = group.keys(&scene.settings);
         let expect = format!("{{num_workers: {workers}, servers: {servers}}}");
