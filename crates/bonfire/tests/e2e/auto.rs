@@ -19,6 +19,13 @@ const OPEN: &str = "
     local_steps=auto
 ";
 
+const SLOW: &str = "
+    data={name: digits, train: 28800, test: 200}
+    model={lenet5: {}}
+    batch_size=8
+    epochs=1
+";
+
 /// The one choice that a run has made.
 #[track_caller]
 fn chosen(record: &Record) -> Value {
@@ -78,6 +85,21 @@ fn what_cannot_be_left_open_is_refused() {
     refuse(&format!("{group}\n local_steps=auto\n num_server_rounds=100"), "together with num_server_rounds");
 }
 
+/// An epoch of lenet5 on hosts with slow links: whatever the architecture, int8 and local steps are chosen, and every
+/// sample counts once.
+#[track_caller]
+fn chosen_over_a_slow_link(bed: &Bed, architecture: &str) -> (Record, Value) {
+    let settings = format!("{SLOW}{architecture}{OPEN}");
+    bed.bonfire("run --quiet --out slow").set(&settings).succeed();
+    let record = Record::of(bed.lab.dir.path("slow"));
+    let chosen = chosen(&record);
+    assert_eq!(chosen["int8"], true, "{chosen}");
+    assert!(chosen["local_steps"].as_u64() > Some(1), "{chosen}");
+    assert_eq!(record.number("rounds") as u64, chosen["rounds"].as_u64().expect("a number"));
+    assert!((record.number("epochs") - 1.0).abs() < 1e-9, "every sample counts once an epoch");
+    (record, chosen)
+}
+
 /// A gradient of lenet5 is 247 KB, of which an exchange takes 130 ms here.
 #[test]
 fn over_a_slow_link_int8_and_local_steps_are_chosen() {
@@ -86,23 +108,13 @@ fn over_a_slow_link_int8_and_local_steps_are_chosen() {
     }
     let bed = Bed::shaped('q', 3, "--rate 20mbit");
     let settings = "
-        data={name: digits, train: 28800, test: 200}
-        model={lenet5: {}}
-        batch_size=8
-        epochs=1
         arch=allreduce
         allreduce={num_workers: 3}
     ";
-    bed.bonfire("run --quiet --out slow").set(&format!("{settings}{OPEN}")).succeed();
-    let record = Record::of(bed.lab.dir.path("slow"));
-    let chosen = chosen(&record);
-    assert_eq!(chosen["int8"], true, "{chosen}");
-    assert!(chosen["local_steps"].as_u64() > Some(1), "{chosen}");
+    let (record, chosen) = chosen_over_a_slow_link(&bed, settings);
     assert!(chosen["after"].as_u64() >= Some(100), "after the first hundred of 1200 rounds: {chosen}");
     let reason = chosen["reason"].as_str().expect("a reason");
     assert!(reason.starts_with("the wire takes ") && reason.contains("Mbit/s; int8 and "), "{reason}");
-    assert_eq!(record.number("rounds") as u64, chosen["rounds"].as_u64().expect("a number"));
-    assert!((record.number("epochs") - 1.0).abs() < 1e-9, "every sample counts once an epoch");
     assert_eq!(record.told("warned").len(), 0, "{:?}", record.told("warned"));
     bed.end();
 }
@@ -115,24 +127,14 @@ fn a_server_chooses_over_a_slow_link() {
     }
     let bed = Bed::shaped('v', 4, "--rate 20mbit");
     let settings = "
-        data={name: digits, train: 28800, test: 200}
-        model={lenet5: {}}
-        batch_size=8
-        epochs=1
         arch=flat
         parameter_server={num_workers: 3}
         head={works: false}
     ";
-    bed.bonfire("run --quiet --out slow").set(&format!("{settings}{OPEN}")).succeed();
-    let record = Record::of(bed.lab.dir.path("slow"));
-    let chosen = chosen(&record);
-    assert_eq!(chosen["int8"], true, "{chosen}");
-    assert!(chosen["local_steps"].as_u64() > Some(1), "{chosen}");
+    let (_, chosen) = chosen_over_a_slow_link(&bed, settings);
     let reason = chosen["reason"].as_str().expect("a reason");
     assert!(reason.contains(" MB through the server's link at "), "{reason}");
-    assert_eq!(record.number("rounds") as u64, chosen["rounds"].as_u64().expect("a number"));
-    assert!((record.number("epochs") - 1.0).abs() < 1e-9, "every sample counts once an epoch");
-    let few = settings.replace("epochs=1", "num_server_rounds=20");
+    let few = format!("{}{settings}", SLOW.replace("epochs=1", "num_server_rounds=20"));
     bed.bonfire("run --quiet --out told").set(&few).succeed();
     let told = Record::of(bed.lab.dir.path("told")).told("noted");
     let said =
@@ -151,23 +153,13 @@ fn relays_choose_over_a_slow_link() {
     }
     let bed = Bed::shaped('r', 5, "--rate 20mbit");
     let settings = "
-        data={name: digits, train: 28800, test: 200}
-        model={lenet5: {}}
-        batch_size=8
-        epochs=1
         arch=hierarchical
         global_server={aggr_type: sync, local_servers: [{aggr_type: sync, num_workers: 3}]}
         head={works: false}
     ";
-    bed.bonfire("run --quiet --out slow").set(&format!("{settings}{OPEN}")).succeed();
-    let record = Record::of(bed.lab.dir.path("slow"));
-    let chosen = chosen(&record);
-    assert_eq!(chosen["int8"], true, "{chosen}");
-    assert!(chosen["local_steps"].as_u64() > Some(1), "{chosen}");
+    let (_, chosen) = chosen_over_a_slow_link(&bed, settings);
     let reason = chosen["reason"].as_str().expect("a reason");
     assert!(reason.contains(" MB through a relay's link at "), "{reason}");
-    assert_eq!(record.number("rounds") as u64, chosen["rounds"].as_u64().expect("a number"));
-    assert!((record.number("epochs") - 1.0).abs() < 1e-9, "every sample counts once an epoch");
     bed.end();
 }
 
