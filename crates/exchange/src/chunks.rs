@@ -36,9 +36,9 @@ pub struct Stretch {
 /// are on their way back while the last ones leave.
 const WANTED: usize = 64;
 
-/// The floats of a chunk. A smaller one is not worth its frame. A larger one, with its head, does not fit into the
-/// mebibyte that HTTP/2 reads at once: what comes whole need not be copied.
-const FLOATS: (usize, usize) = (4 << 10, 255 << 10);
+/// The floats of a chunk. A smaller one is not worth its frame. Of larger ones those that are on their way do not fit
+/// into the cache together.
+const FLOATS: (usize, usize) = (4 << 10, 90 << 10);
 
 /// Of a table few rows travel, so that so many of its floats count like one that always travels.
 const ROW_FLOATS: usize = 8;

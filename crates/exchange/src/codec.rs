@@ -9,6 +9,7 @@ use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision};
 use bytes::Bytes;
 
 use crate::chunks::{Chunk, Chunks, Stretch};
+use crate::lent::{LentChunk, OwnGradient};
 use crate::packing::Packer;
 use crate::pages::SendBuffers;
 use crate::received::put_values;
@@ -140,6 +141,18 @@ impl ChunkEncoder {
         }
     }
 
+    /// A chunk without a copy, if its values travel as they are and nobody writes them any more.
+    pub(crate) fn lend(&mut self, gradient: OwnGradient<'_>, index: usize, exact: bool) -> Parcel {
+        let chunk = &self.chunks[index];
+        match gradient {
+            OwnGradient::Done(done) if self.is_as_is() && chunk.is_plain() => {
+                let payload = LentChunk::of(done, chunk.range.clone());
+                Parcel { payload, is_plain: true, weight: done.weight }
+            }
+            _ => self.encode(&gradient, index, exact),
+        }
+    }
+
     fn encode_exact(&mut self, gradient: &Gradient, index: usize) -> Parcel {
         let (chunk, weight) = (&self.chunks[index], gradient.weight);
         let values = &gradient.values[chunk.range.clone()];
@@ -182,11 +195,15 @@ impl ChunkEncoder {
         Parcel { payload, is_plain: false, weight: gradient.weight }
     }
 
+    /// Whether memory is what travels.
+    fn is_as_is(&self) -> bool {
+        cfg!(target_endian = "little") && self.coding == Coding::PLAIN
+    }
+
     /// Whether [`sum_as_is`](Self::sum_as_is) can sum a chunk: all of its values are dense, and none is rounded.
     pub fn sums_as_is(&self, index: usize) -> bool {
         let is_dense = |stretch: &Stretch| stretch.kind == TensorKind::Dense;
-        let is_as_is = cfg!(target_endian = "little") && self.coding == Coding::PLAIN;
-        is_as_is && self.chunks[index].stretches.iter().all(is_dense)
+        self.is_as_is() && self.chunks[index].stretches.iter().all(is_dense)
     }
 
     /// The sum of a chunk of several gradients as they lie in memory, in their order: into `total`, and as a payload,

@@ -42,6 +42,7 @@ pub mod chunks;
 pub mod codec;
 pub mod collector;
 pub mod gradient_sums;
+mod lent;
 pub mod low_rank;
 pub mod owners;
 mod packing;

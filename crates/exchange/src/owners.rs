@@ -48,9 +48,15 @@ const FAST: f64 = 15e6;
 /// This part of all chunks may be on its way at a time, to their owners and back.
 const WINDOW: usize = 4;
 
-/// How many of so many chunks a member may have on their way at a time.
-pub fn window(chunks: usize, members: usize) -> usize {
-    (chunks / WINDOW).max(2 * members)
+/// More bytes of a member need not be on their way: they fill every link, and are still in the cache when they are
+/// read.
+const WINDOW_BYTES: usize = 3 << 19;
+
+/// How many of so many chunks, with so many bytes in all, a member may have on their way at a time. There is always one
+/// for every owner; of small ones two, so that one can be on its way back.
+pub fn window(chunks: usize, bytes: usize, members: usize) -> usize {
+    let cached = WINDOW_BYTES * chunks / bytes.max(1);
+    (chunks / WINDOW).max(2 * members).min(cached.max(members))
 }
 
 /// What a payload of so many bytes loads a link with: some for the frame.
@@ -99,6 +105,14 @@ mod tests {
         near(&[1000.0, 100.0, 100.0], &[1.0, 0.0, 0.0]);
         // 1 + 2 w is as long on each.
         near(&[100.0, 100.0, 60.0, 60.0], &[0.4375, 0.4375, 0.0625, 0.0625]);
+    }
+
+    #[test]
+    fn a_window_is_a_quarter_or_what_a_cache_holds_but_one_for_every_owner() {
+        assert_eq!(window(64, 64 * 16_000, 4), 16);
+        assert_eq!(window(128, 128 << 18, 2), 6);
+        assert_eq!(window(128, 128 << 18, 8), 8);
+        assert_eq!(window(1, 0, 4), 8);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use bytes::Bytes;
 
 use crate::chunks::{Chunk, Chunks};
 use crate::codec::{ChunkEncoder, Coding, Parcel};
+use crate::lent::{LentGradients, OwnGradient};
 use crate::owners::{self, order, owners, window};
 use crate::received::{ReceivedChunk, replace_chunk, sum_chunk};
 
@@ -169,6 +170,7 @@ pub struct ShardedSums {
     own: ChunkEncoder,
     sums: ChunkEncoder,
     total: Gradient,
+    lent: LentGradients,
     /// What came of the chunks of which this member is the owner.
     there: Vec<Vec<Option<Parcel>>>,
     /// Of which chunks the sum is here.
@@ -176,6 +178,8 @@ pub struct ShardedSums {
     /// The order in which this member sends its chunks, and how many it has sent.
     order: Vec<usize>,
     sent: usize,
+    /// How many chunks may be on their way at a time.
+    window: usize,
     /// How many sums are not here yet.
     left: usize,
     /// Whether nothing is rounded in this exchange.
@@ -192,10 +196,12 @@ impl ShardedSums {
             own: ChunkEncoder::new(&chunks, coding),
             sums: ChunkEncoder::new(&chunks, coding.of_sums()),
             total: Gradient::new(layout),
+            lent: LentGradients::default(),
             there: Vec::new(),
             is_done: Vec::new(),
             order: Vec::new(),
             sent: 0,
+            window: 0,
             left: 0,
             exact: false,
             chunks,
@@ -257,6 +263,7 @@ impl ShardedSums {
         self.is_done.clear();
         self.is_done.resize(self.chunks.count(), false);
         self.order = order(&self.owners, peers.index, self.parts.len());
+        self.window = window(self.chunks.count(), self.loads.iter().sum(), peers.members());
         (self.sent, self.left, self.exact) = (0, self.chunks.count(), exact);
     }
 
@@ -267,7 +274,7 @@ impl ShardedSums {
         gradient: &Gradient,
         settled_from: usize,
     ) -> Result<(), E> {
-        let advanced = self.exchange(peers, gradient, settled_from, false);
+        let advanced = self.exchange(peers, OwnGradient::InWork(gradient), settled_from, false);
         if advanced.is_err() {
             self.roll_back();
         }
@@ -280,7 +287,8 @@ impl ShardedSums {
         peers: &mut Peers<'_, E>,
         gradient: &mut Gradient,
     ) -> Result<(), E> {
-        let summed = self.exchange(peers, gradient, 0, true);
+        let own = Arc::new(std::mem::replace(gradient, Gradient::new(&Layout::default())));
+        let summed = self.exchange(peers, OwnGradient::Done(&own), 0, true);
         match summed {
             Ok(()) => {
                 self.own.commit();
@@ -294,10 +302,14 @@ impl ShardedSums {
                     self.even_out();
                 }
                 self.total.finish();
-                std::mem::swap(gradient, &mut self.total);
+                let next = self.lent.replace(own, &self.total);
+                *gradient = std::mem::replace(&mut self.total, next);
                 peers.step += 1;
             }
-            Err(_) => self.roll_back(),
+            Err(_) => {
+                self.roll_back();
+                *gradient = Arc::unwrap_or_clone(own);
+            }
         }
         summed
     }
@@ -339,7 +351,7 @@ impl ShardedSums {
     fn exchange<E: From<Closed>>(
         &mut self,
         peers: &mut Peers<'_, E>,
-        gradient: &Gradient,
+        gradient: OwnGradient<'_>,
         settled_from: usize,
         wait: bool,
     ) -> Result<(), E> {
@@ -353,7 +365,7 @@ impl ShardedSums {
             let load = parcel.payload.len();
             let parcel = parcel.unpacked(&self.chunks[index]).map_err(|_| Closed)?;
             match way {
-                THERE if owner == peers.index => self.take(peers, from, index, parcel, gradient)?,
+                THERE if owner == peers.index => self.take(peers, from, index, parcel, &gradient)?,
                 BACK if owner == from && !self.is_done[index] => {
                     let chunk = &self.chunks[index];
                     let arrived = ReceivedChunk::read(chunk, &parcel).map_err(|_| Closed)?;
@@ -373,11 +385,10 @@ impl ShardedSums {
     fn send_settled<E: From<Closed>>(
         &mut self,
         peers: &mut Peers<'_, E>,
-        gradient: &Gradient,
+        gradient: OwnGradient<'_>,
         settled_from: usize,
     ) -> Result<(), E> {
-        let window = window(self.chunks.count(), peers.members());
-        while self.sent < self.chunks.count() - self.left + window
+        while self.sent < self.chunks.count() - self.left + self.window
             && let Some(&index) = self.order.get(self.sent)
             && self.chunks[index].range.start >= settled_from
         {
@@ -388,13 +399,13 @@ impl ShardedSums {
                 true if is_own && self.own.sums_as_is(index) => {
                     Parcel { payload: Bytes::new(), is_plain: true, weight: gradient.weight }
                 }
-                true if is_own => self.own.encode_unpacked(gradient, index, self.exact),
-                true => self.own.encode(gradient, index, self.exact),
+                true if is_own => self.own.encode_unpacked(&gradient, index, self.exact),
+                true => self.own.lend(gradient, index, self.exact),
                 false => Parcel { payload: Bytes::new(), is_plain: false, weight: 0.0 },
             };
             match peers.owner(self.owners[index]) {
                 Some(owner) => peers.send(owner, THERE, index, parcel)?,
-                None => self.take(peers, peers.index, index, parcel, gradient)?,
+                None => self.take(peers, peers.index, index, parcel, &gradient)?,
             }
         }
         Ok(())

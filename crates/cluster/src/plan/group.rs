@@ -86,6 +86,8 @@ pub(super) fn sum_s(codec: &CodecFigures, exchange: &Exchange, chunk: usize, wor
 struct Summing {
     owners: Vec<usize>,
     order: Vec<usize>,
+    /// How many chunks may be on their way at a time.
+    window: usize,
     sent: usize,
     left: usize,
     /// How many members' part of each chunk is here.
@@ -188,15 +190,15 @@ impl Member {
             let owners = exchange.owners(&self.parts);
             let order = owners::order(&owners, self.index, self.parts.len());
             let (count, sent) = (exchange.chunks.len(), 0);
-            self.summing = Some(Summing { owners, order, sent, left: count, there: vec![0; count] });
+            let window = owners::window(count, exchange.loads.iter().sum(), self.members);
+            self.summing = Some(Summing { owners, order, window, sent, left: count, there: vec![0; count] });
         }
         let Some(summing) = &mut self.summing else { return Turn::Over };
         if summing.left == 0 {
             return Turn::Over;
         }
         let count = exchange.chunks.len();
-        let window = owners::window(count, self.members);
-        if summing.sent < count - summing.left + window
+        if summing.sent < count - summing.left + summing.window
             && let Some(&chunk) = summing.order.get(summing.sent)
             && exchange.chunks[chunk].start >= settled_from
         {

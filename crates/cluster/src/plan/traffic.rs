@@ -24,7 +24,7 @@ pub(super) struct Exchange {
     pub chunks: Vec<ChunkTraffic>,
     pub coding: Coding,
     /// Where it is shared out: which part of all each chunk is, by the bytes of its sum.
-    loads: Vec<usize>,
+    pub loads: Vec<usize>,
 }
 
 /// One chunk on its way.

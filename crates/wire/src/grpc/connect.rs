@@ -113,6 +113,7 @@ impl Wire {
             })
         });
         let (end, receiving) = called?;
+        let _spawning = runtime.enter();
         start_reader(Arc::clone(&end), receiving, self.pool.clone(), move || sink).map_err(|error| {
             fate.cut(error.to_string());
             local(error)

@@ -10,8 +10,8 @@ use h2::{PingPong, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 
+use super::arrivals::{Arrival, Arrivals};
 use super::outgoing::{FrameBytes, Outgoing, Side, Unsent};
-use super::park::wait;
 use super::pulse::Pulse;
 use super::status::GrpcStatus;
 use crate::frame::{Decoder, Frame, FrameError};
@@ -19,8 +19,8 @@ use crate::link::{Closed, FrameCounter, Incoming, LinkTraffic, Sink, Timeouts};
 use crate::pool::PayloadPool;
 
 /// One side of a link over gRPC, shared by those who send on it, the thread that reads it, and the task that moves its
-/// bytes. Frames go from the sender's thread straight into the HTTP/2 stream's queue while it has room, and from the
-/// stream straight into the reader's thread: each has one hand-over, to and from the task that has the socket.
+/// bytes. Each frame has one hand-over, to or from the tasks that have the socket and the HTTP/2 stream: nobody else
+/// touches these.
 #[derive(Debug)]
 pub(crate) struct GrpcEnd {
     peer: String,
@@ -111,16 +111,18 @@ impl GrpcEnd {
     }
 }
 
-/// Starts the thread that reads a link. It has its own because a sink may block; the sink is made in it, too.
+/// Starts the thread that reads a link. It has its own because a sink may block; the sink is made in it, too. To be
+/// called where tasks can be spawned.
 pub(crate) fn start_reader(
     end: Arc<GrpcEnd>,
     stream: RecvStream,
     pool: PayloadPool,
     sink: impl FnOnce() -> Sink + Send + 'static,
 ) -> io::Result<()> {
+    let arrivals = Arrivals::of(stream);
     let reader = move || {
         let mut sink = sink();
-        let why = read(&end, stream, pool, &mut sink);
+        let why = read(&end, arrivals, pool, &mut sink);
         end.close();
         end.fate.done.notify_one();
         sink(Incoming::Closed(why));
@@ -129,22 +131,25 @@ pub(crate) fn start_reader(
 }
 
 /// Gives the sink every frame that comes. Returns why no more come.
-fn read(end: &GrpcEnd, mut stream: RecvStream, pool: PayloadPool, sink: &mut Sink) -> String {
+fn read(end: &GrpcEnd, arrivals: Arrivals, pool: PayloadPool, sink: &mut Sink) -> String {
     let mut decoder = Decoder::new(pool);
     loop {
-        match wait(|context| stream.poll_data(context)) {
-            Some(Ok(mut bytes)) => {
+        match arrivals.next() {
+            Some(Arrival::Bytes(mut bytes)) => {
                 let len = bytes.len();
                 if let Err(malformed) = deliver(end, &mut decoder, &mut bytes, sink) {
                     end.outgoing.finish(GrpcStatus::of(&malformed), &malformed.to_string());
                     return format!("the other side sent {malformed}");
                 }
-                // Only now may the peer send more, so a sink that blocks makes it wait. An error comes again above.
-                let _ = stream.flow_control().release_capacity(len);
+                // Only now may the peer send more, so a sink that blocks makes it wait.
+                arrivals.release(len);
             }
-            Some(Err(error)) => return end.broken_off(&error),
-            None if !decoder.is_between_frames() => return "the link ended within a frame".to_owned(),
-            None => return end.over(&mut stream),
+            Some(Arrival::End(Err(error))) => return end.broken_off(Some(&error)),
+            Some(Arrival::End(Ok(_))) if !decoder.is_between_frames() => {
+                return "the link ended within a frame".to_owned();
+            }
+            Some(Arrival::End(Ok(trailers))) => return end.over(trailers.as_ref()),
+            None => return end.broken_off(None),
         }
     }
 }
@@ -168,23 +173,22 @@ fn deliver(
 }
 
 impl GrpcEnd {
-    fn broken_off(&self, error: &h2::Error) -> String {
+    fn broken_off(&self, error: Option<&h2::Error>) -> String {
         match self.fate.why.get() {
             Some(why) => why.clone(),
-            None if error.is_reset() => "the other side broke the link off".to_owned(),
+            None if error.is_some_and(h2::Error::is_reset) => "the other side broke the link off".to_owned(),
             None => "the connection closed".to_owned(),
         }
     }
 
     /// The other side's half has ended in order.
-    fn over(&self, stream: &mut RecvStream) -> String {
+    fn over(&self, trailers: Option<&HeaderMap>) -> String {
         if let Some(why) = self.fate.why.get() {
             return why.clone();
         }
-        match wait(|context| stream.poll_trailers(context)) {
-            Err(error) => self.broken_off(&error),
-            Ok(Some(trailers)) if GrpcStatus::is_failure(&trailers) => {
-                format!("the other side refused {}", GrpcStatus::message(&trailers))
+        match trailers {
+            Some(trailers) if GrpcStatus::is_failure(trailers) => {
+                format!("the other side refused {}", GrpcStatus::message(trailers))
             }
             _ if self.outgoing.is_closed() => "closed here".to_owned(),
             _ => "the other side closed the link".to_owned(),
@@ -205,10 +209,11 @@ pub(crate) async fn drive(
     let _until_dropped = Driven(outgoing);
     tokio::select! {
         biased;
+        // What waits is moved first, and written by the connection right away.
+        why = outgoing.move_waiting(*patience) => fate.cut(why),
         () = poll_fn(advance) => {}
         () = fate.cut.notified() => {}
         why = pulse.watch(pings, silence) => fate.cut(why),
-        why = outgoing.move_waiting(*patience) => fate.cut(why),
         // The caller closes the connection when it has heard all; it need not be waited for without end.
         () = async {
             fate.done.notified().await;

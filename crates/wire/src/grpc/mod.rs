@@ -3,13 +3,13 @@
 //! Any gRPC client made from `proto/fire.proto` can speak to it. The framing is our own because payloads are large:
 //! they go to the socket from where they are, and come from it with one copy at most.
 
+mod arrivals;
 mod connect;
 mod end;
 mod handshake;
 mod handshakes;
 mod listen;
 mod outgoing;
-mod park;
 mod pulse;
 mod records;
 mod reports;

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::buf::Chain;
@@ -24,8 +24,9 @@ pub(crate) enum Side {
     Called,
 }
 
-/// The outgoing half of a link. A frame goes from the sender's thread straight into the HTTP/2 stream's queue. When
-/// that is full the frame waits here, and the task that has the socket moves it on.
+/// The outgoing half of a link. A frame waits here until the task that has the socket moves it into the HTTP/2 stream's
+/// queue, as it has room. The sender's thread does not do so itself: HTTP/2 holds its lock while it writes to the
+/// socket.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     side: Side,
@@ -46,6 +47,9 @@ struct Half {
     is_closed: bool,
 }
 
+/// For so many frames a queue keeps its memory.
+const KEPT_FRAMES: usize = 64;
+
 /// Why a frame was not sent.
 #[derive(Debug)]
 pub(crate) enum Unsent {
@@ -64,25 +68,23 @@ impl Outgoing {
         Self { side, half: Mutex::new(half), begun: Notify::new(), drained: Notify::new() }
     }
 
-    /// Sends a frame, or lets it wait after those that wait.
+    /// Sends a frame, after those that wait.
     pub(crate) fn send(&self, frame: FrameBytes) -> Result<(), Unsent> {
         let mut half = self.half();
-        let Half { stream: Some(stream), waiting, waiting_bytes, is_closed: false } = &mut *half else {
+        let Half { stream: Some(_), waiting, waiting_bytes, is_closed: false } = &mut *half else {
             return Err(Unsent::Closed);
         };
-        if waiting.is_empty() {
-            match poll_room(stream, &mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Ok(())) => return stream.send_data(frame, false).map_err(|_| Unsent::Closed),
-                Poll::Ready(Err(Closed)) => return Err(Unsent::Closed),
-                Poll::Pending => self.begun.notify_one(),
-            }
-        }
         let bytes = *waiting_bytes + frame.remaining() as u64;
         if bytes > MAX_WAITING_BYTES || waiting.len() >= MAX_WAITING_FRAMES {
             return Err(Unsent::Full { frames: waiting.len(), bytes: *waiting_bytes });
         }
         waiting.push_back(frame);
         *waiting_bytes = bytes;
+        let is_first = waiting.len() == 1;
+        drop(half);
+        if is_first {
+            self.begun.notify_one();
+        }
         Ok(())
     }
 
@@ -170,7 +172,7 @@ impl Half {
             moved = Poll::Ready(());
         }
         // A long queue is gone with its memory.
-        self.forget_waiting();
+        self.waiting.shrink_to(KEPT_FRAMES);
         Poll::Ready(())
     }
 
