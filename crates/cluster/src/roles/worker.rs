@@ -312,9 +312,9 @@ impl Working {
         Ok(())
     }
 
-    /// How many chunks of a gradient may be on their way. Shares that differ let all be done at the same time, with what
-    /// they send, too: then one with a slow processor sends while the others still compute. Not where it is links that
-    /// a round waits for, more than half of the time.
+    /// How many chunks of a gradient may be on their way. Shares that differ let all be done at the same time, with
+    /// what they send, too: then one with a slow processor sends while the others still compute. Not where it is links
+    /// that a round waits for, more than half of the time.
     fn window_for(&self, task: &Task, begun: Instant) -> usize {
         let waited_less = |(from, to): (Instant, Instant)| begun - to < to - from;
         if task.cut.is_some() && self.computed.is_some_and(waited_less) { usize::MAX } else { self.window }
