@@ -119,15 +119,18 @@ def measure(args, cpus, folder):
     text = open(whole).read()
     hosts = [line for line in text.splitlines() if line.startswith(f"{args.lab}-")]
     last = f"{args.lab}-{len(hosts)}"
+    alone_of = {}
     for what in args.what:
         model, _, way = what.partition(":")
         plain = MODELS[model] + PLAIN.format(batch=args.batch)
-        alone = []
-        for host in hosts[-len(cpus):]:
-            others = [line for line in text.splitlines() if line == host or line not in hosts]
-            one = inventory(folder, others, "one.ini")
-            single = plain + "workers: 1\nhead: {works: true}\n"
-            alone.append(speed(train(args, single, one, args.seconds / 2)))
+        if model not in alone_of:
+            alone_of[model] = []
+            for host in hosts[-len(cpus):]:
+                others = [line for line in text.splitlines() if line == host or line not in hosts]
+                one = inventory(folder, others, "one.ini")
+                single = plain + "workers: 1\nhead: {works: true}\n"
+                alone_of[model].append(speed(train(args, single, one, args.seconds / 2)))
+        alone = alone_of[model]
         together = plain + WAYS[way].format(workers=len(cpus)) + f"head: {{works: {str(args.works).lower()}}}\n"
         equal = speed(train(args, together + "shares: equal\n", whole, args.seconds))
         slow = (lambda: bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1] / 2))) if args.slow else None
