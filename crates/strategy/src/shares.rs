@@ -88,8 +88,7 @@ pub const FIRST_CHECKS: [u64; 3] = [5, 10, 20];
 const FEW: u64 = 10;
 const MANY: u64 = 40;
 
-/// What is not gained by that is not worth a move: less at first, when there are moves to spare.
-const LEAST_FIRST_GAIN: f64 = 0.02;
+/// What is not gained by that is not worth a move.
 const LEAST_GAIN: f64 = 0.05;
 
 /// A worker rests only if the others gain that much by it.
@@ -98,16 +97,6 @@ const LEAST_GAIN_BY_REST: f64 = 0.15;
 /// And a gain has to be so many times what may be wrong about it: less at first, when shares are just equal.
 const FIRST_SURENESS: f64 = 2.5;
 const SURENESS: f64 = 3.5;
-
-const AT_FIRST: Least = Least { gain: LEAST_FIRST_GAIN, sureness: FIRST_SURENESS };
-const LATER: Least = Least { gain: LEAST_GAIN, sureness: SURENESS };
-
-/// What a move has to gain.
-#[derive(Clone, Copy, Debug)]
-struct Least {
-    gain: f64,
-    sureness: f64,
-}
 
 /// After so many rounds of rest a worker is tried again; each time after twice as many.
 const REST: u64 = 200;
@@ -199,11 +188,11 @@ impl Balancer {
         let before_age = std::mem::replace(&mut self.checked, age);
         let is_first = FIRST_CHECKS.iter().any(|check| before_age < *check && *check <= age);
         match self.rule.when {
-            When::Once if before == 0 && self.epochs > 0 => self.weigh(round, MANY, AT_FIRST),
+            When::Once if before == 0 && self.epochs > 0 => self.weigh(round, MANY, FIRST_SURENESS),
             When::Every(epochs) if before / epochs.max(1) < self.epochs / epochs.max(1) => {
-                self.weigh(round, MANY, AT_FIRST)
+                self.weigh(round, MANY, FIRST_SURENESS)
             }
-            When::Drift if is_first => self.weigh(round, age.saturating_sub(WARM_UP), AT_FIRST),
+            When::Drift if is_first => self.weigh(round, age.saturating_sub(WARM_UP), FIRST_SURENESS),
             When::Drift if age > FIRST_CHECKS[2] => self.try_again(round).or_else(|| self.follow(round)),
             When::Never | When::Once | When::Every(_) | When::Drift => None,
         }
@@ -217,7 +206,7 @@ impl Balancer {
             _ if since >= FEW && since.is_multiple_of(2) => FEW,
             _ => return None,
         };
-        let change = self.weigh(round, window, LATER)?;
+        let change = self.weigh(round, window, SURENESS)?;
         // What was before tells nothing of how it is now.
         self.workers.values_mut().for_each(|sharer| sharer.times.forget_up_to(round - window));
         Some(change)
@@ -242,7 +231,7 @@ impl Balancer {
     }
 
     /// The best shares by the last rounds, if they are surely better.
-    fn weigh(&mut self, round: u64, window: u64, least: Least) -> Option<Change> {
+    fn weigh(&mut self, round: u64, window: u64, sureness: f64) -> Option<Change> {
         let after = round.saturating_sub(window);
         let mut costs = BTreeMap::new();
         for (&id, sharer) in self.workers.iter().filter(|(_, sharer)| sharer.share > 0) {
@@ -257,8 +246,7 @@ impl Balancer {
         let new: Vec<u32> = costs.keys().map(|id| shares[id]).collect();
         let gain = 1.0 - last_finish(&list, &new) / now_s;
         // A few rounds may happen to be alike: all that are remembered tell better how much they vary.
-        if gain <= least.gain.max(least.sureness * error(0.0)) || gain <= least.sureness * error(self.noise())
-        {
+        if gain <= LEAST_GAIN.max(sureness * error(0.0)) || gain <= sureness * error(self.noise()) {
             return None;
         }
         let seconds = costs.iter().map(|(&id, cost)| (id, cost.seconds)).collect();
