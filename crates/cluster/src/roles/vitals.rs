@@ -11,7 +11,7 @@ use super::claim::seconds;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The first time it is told sooner: a run may be over within a second, and what its hosts took is wanted of it, too.
-const FIRST: Duration = Duration::from_millis(100);
+const FIRST: Duration = Duration::from_millis(10);
 
 /// Counts what is to be told next.
 #[derive(Debug)]
