@@ -4,11 +4,13 @@
     bench/shares.py                                      lenet and tagger, under a server and as a group
     bench/shares.py lenet:group --seconds 30             some of it, longer
     bench/shares.py lenet:server --slow                  a host is slowed to a half in the middle of a run
+    bench/shares.py lenet:server --works                 the head has no host of its own
 
-Makes a lab of its own (root): a host for the head, which may use a whole core, and one for each share of `--cpu`. First
-every host trains alone, as many samples a round as in the run of all. Prints a line of JSON for every run: samples a
-second once shares have settled, what part that is of what the hosts do alone, how much more than with equal shares, and
-after which rounds shares moved. All hosts use the same two cores: shares of more than these cannot be measured.
+Makes a lab of its own (root): a host for the head, which may use a whole core, and one for each share of `--cpu`. With
+`--works` only these, and the head is on the quickest. First every host trains alone, as many samples a round as in the
+run of all. Prints a line of JSON for every run: samples a second once shares have settled, what part that is of what
+the hosts do alone, how much more than with equal shares, after which rounds shares moved, and how many rounds there
+were. All hosts use the same two cores: shares of more than these cannot be measured.
 """
 import argparse
 import json
@@ -41,13 +43,14 @@ def bonfire(args, *words, check=True):
 
 
 def train(args, text, inventory, seconds, meanwhile=None):
-    """The events of a run that is stopped after so long."""
+    """The events of a run that is stopped after so long. What is done in the middle of it is one of them."""
     with tempfile.TemporaryDirectory() as folder:
         file, out = os.path.join(folder, "run.yml"), os.path.join(folder, "run")
         with open(file, "w") as f:
             f.write(text)
-        run = subprocess.Popen([args.program, "run", file, "-i", inventory, "--out", out, "--json"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [args.program, "run", file, "-i", inventory, "--out", out, "--json"]
+        command += ["--place", "fastest"] if args.works else []
+        run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         events = []
         reader = threading.Thread(target=lambda: events.extend(json.loads(line) for line in run.stdout))
         reader.start()
@@ -57,13 +60,19 @@ def train(args, text, inventory, seconds, meanwhile=None):
                 run.kill()
                 sys.exit(f"the run does not begin: {run.stderr.read()}")
             time.sleep(0.1)
+        time.sleep(seconds / 2)
         if meanwhile:
-            threading.Timer(seconds / 2, meanwhile).start()
-        time.sleep(seconds)
+            meanwhile()
+            events.append(dict(event="meanwhile", round=last_round(events)))
+        time.sleep(seconds / 2)
         run.send_signal(2)
         reader.join(120)
         run.wait(120)
         return events
+
+
+def last_round(events):
+    return max(event["round"] for event in events if event["event"] == "progress")
 
 
 def speed(events, begin=0.4, end=1.0):
@@ -88,6 +97,7 @@ def main():
     parser.add_argument("--rate", help="of all links, such as 100mbit")
     parser.add_argument("--batch", type=int, default=32, help="of a worker, if all have as much")
     parser.add_argument("--seconds", type=float, default=25)
+    parser.add_argument("--works", action="store_true", help="the head works, on the quickest host")
     parser.add_argument("--slow", action="store_true", help="slow the last host to a half in the middle of each run")
     parser.add_argument("--program", default=BONFIRE)
     parser.add_argument("--lab", default="shares")
@@ -95,7 +105,8 @@ def main():
     cpus = [float(cpu) for cpu in args.cpu.split(",")]
     with tempfile.TemporaryDirectory() as folder:
         link = f", rate: {args.rate}" if args.rate else ""
-        hosts = [f"- {{cpu: {cpu}{link}}}" for cpu in [1.0, *cpus]]
+        heads = [] if args.works else [1.0]
+        hosts = [f"- {{cpu: {cpu}{link}}}" for cpu in [*heads, *cpus]]
         bonfire(args, "lab", "up", "--name", args.lab, "--from", inventory(folder, hosts, "hosts.yml"))
         try:
             measure(args, cpus, folder)
@@ -107,28 +118,33 @@ def measure(args, cpus, folder):
     whole = f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini"
     text = open(whole).read()
     hosts = [line for line in text.splitlines() if line.startswith(f"{args.lab}-")]
-    last = f"{args.lab}-{len(cpus) + 1}"
+    last = f"{args.lab}-{len(hosts)}"
+    alone_of = {}
     for what in args.what:
         model, _, way = what.partition(":")
         plain = MODELS[model] + PLAIN.format(batch=args.batch)
-        alone = []
-        for host in hosts[1:]:
-            others = [line for line in text.splitlines() if line == host or line not in hosts]
-            one = inventory(folder, others, "one.ini")
-            single = plain + "workers: 1\nhead: {works: true}\n"
-            alone.append(speed(train(args, single, one, args.seconds / 2)))
-        together = plain + WAYS[way].format(workers=len(cpus)) + "head: {works: false}\n"
+        if model not in alone_of:
+            alone_of[model] = []
+            for host in hosts[-len(cpus):]:
+                others = [line for line in text.splitlines() if line == host or line not in hosts]
+                one = inventory(folder, others, "one.ini")
+                single = plain + "workers: 1\nhead: {works: true}\n"
+                alone_of[model].append(speed(train(args, single, one, args.seconds / 2)))
+        alone = alone_of[model]
+        together = plain + WAYS[way].format(workers=len(cpus)) + f"head: {{works: {str(args.works).lower()}}}\n"
         equal = speed(train(args, together + "shares: equal\n", whole, args.seconds))
         slow = (lambda: bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1] / 2))) if args.slow else None
         events = train(args, together + "shares: auto\n", whole, args.seconds * (3 if slow else 1.5), slow)
         moves = [(e["round"], [s["samples"] for s in e["shares"]]) for e in events if e["event"] == "shares"]
         auto = speed(events, 0.2, 0.5) if slow else speed(events)
         result = dict(model=model, way=way, cpu=args.cpu, alone=[round(s) for s in alone], equal=round(equal),
-                      auto=round(auto), of_alone=round(auto / sum(alone), 3), of_equal=round(auto / equal, 2), moves=moves)
+                      auto=round(auto), of_alone=round(auto / sum(alone), 3), of_equal=round(auto / equal, 2),
+                      moves=moves, rounds=last_round(events))
         if slow:
             after = speed(events, 0.75)
             possible = sum(alone) - alone[-1] / 2
-            result.update(slowed=round(after), slowed_of_alone=round(after / possible, 3))
+            slowed_after = next(event["round"] for event in events if event["event"] == "meanwhile")
+            result.update(slowed=round(after), slowed_of_alone=round(after / possible, 3), slowed_after=slowed_after)
             bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1]))
         print(json.dumps(result), flush=True)
 

@@ -55,7 +55,7 @@ pub struct MachineWatch {
 const TICKS_A_SECOND: f64 = 100.0;
 
 impl MachineWatch {
-    /// Begins to look. The system's folders are looked for below `root`.
+    /// Begins to look, when a meter of energy begins to count. The system's folders are looked for below `root`.
     #[must_use]
     pub fn start(root: &Path, now: Instant) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl MachineWatch {
             process: process_time(root),
             busy: BusyTime::read(root),
             network: network(root),
-            joules: None,
+            joules: Some(0.0),
             throttles: throttles(root),
         }
     }
@@ -156,6 +156,7 @@ fn throttles(root: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::energy::Watts;
 
     fn system(files: &[(&str, &str)]) -> tempfile::TempDir {
         let temp = tempfile::tempdir().unwrap();
@@ -206,6 +207,21 @@ mod tests {
         };
         assert_eq!(sample, expect);
         assert_eq!(serde_json::from_str::<MachineSample>("{}").unwrap(), MachineSample::default());
+    }
+
+    #[test]
+    fn the_first_look_knows_the_watts() {
+        let temp = system(&[("proc/stat", "cpu  100 0 0 100 0 0 0 0\n")]);
+        let (now, watts) = (Instant::now(), Watts { idle: 2.0, full: 6.0 });
+        let mut watch = MachineWatch::start(temp.path(), now);
+        let mut meter = EnergyMeter::start(temp.path(), Some(watts), now).expect("a meter");
+        fs::write(temp.path().join("proc/stat"), "cpu  150 0 0 150 0 0 0 0\n").unwrap();
+        let sample = watch.look(now + Duration::from_millis(500), Some(&mut meter));
+        assert_eq!((sample.watts, sample.energy), (Some(4.0), Some(EnergyLabel::Given)));
+        // And the next one only those since then.
+        fs::write(temp.path().join("proc/stat"), "cpu  150 0 0 450 0 0 0 0\n").unwrap();
+        let sample = watch.look(now + Duration::from_secs(1), Some(&mut meter));
+        assert_eq!(sample.watts, Some(1.0), "an eighth of all ticks since the start, less what was before");
     }
 
     #[test]

@@ -10,10 +10,15 @@ use super::claim::seconds;
 
 const EVERY: Duration = Duration::from_secs(1);
 
+/// The first time it is told sooner: a run may be over within a second, and what its hosts took is wanted of it, too.
+const FIRST: Duration = Duration::from_millis(10);
+
 /// Counts what is to be told next.
 #[derive(Debug)]
 pub(crate) struct Vitals {
     told: Instant,
+    /// After how long the next.
+    every: Duration,
     /// Of a node that has a process of its own.
     machine: Option<(MachineWatch, Option<EnergyMeter>)>,
 }
@@ -21,22 +26,22 @@ pub(crate) struct Vitals {
 impl Vitals {
     /// Of a node in the process of its head, which looks at their machine itself.
     pub(crate) fn of_thread(now: Instant) -> Self {
-        Self { told: now, machine: None }
+        Self { told: now, every: FIRST, machine: None }
     }
 
     /// Of one in a process of its own, on a machine that takes such watts, if that was said.
     pub(crate) fn of_process(watts: Option<Watts>, now: Instant) -> Self {
         let root = Path::new("/");
         let machine = (MachineWatch::start(root, now), EnergyMeter::start(root, watts, now));
-        Self { told: now, machine: Some(machine) }
+        Self { told: now, every: FIRST, machine: Some(machine) }
     }
 
     /// What to tell of these phases, if it is time.
     pub(crate) fn tell(&mut self, now: Instant, phases: &mut Phases) -> Option<proto::Vitals> {
-        if now.saturating_duration_since(self.told) < EVERY {
+        if now.saturating_duration_since(self.told) < self.every {
             return None;
         }
-        self.told = now;
+        (self.told, self.every) = (now, EVERY);
         let machine = self.machine.as_mut().map(|(machine, energy)| machine.look(now, energy.as_mut()));
         let (phases, machine) = (phases.take(), machine.unwrap_or_default());
         Some(proto::Vitals {
@@ -106,13 +111,15 @@ mod tests {
         let start = Instant::now();
         let mut vitals = Vitals::of_thread(start);
         let mut counted = Phases::default();
+        assert_eq!(vitals.tell(start + FIRST / 2, &mut counted), None);
+        assert!(vitals.tell(start + FIRST, &mut counted).is_some(), "the first time sooner");
         counted.add_s(Phase::Backward, 0.75);
-        assert_eq!(vitals.tell(start + EVERY / 2, &mut counted), None);
+        assert_eq!(vitals.tell(start + EVERY, &mut counted), None);
         counted.add_s(Phase::Wait, 0.25);
-        let told = vitals.tell(start + EVERY, &mut counted).expect("it is time");
+        let told = vitals.tell(start + FIRST + EVERY, &mut counted).expect("it is time");
         assert_eq!((told.backward_s, told.wait_s, machine(&told)), (0.75, 0.25, None));
         assert_eq!(phases(&told).iter().count(), 2);
-        assert_eq!(vitals.tell(start + EVERY, &mut counted), None);
+        assert_eq!(vitals.tell(start + FIRST + EVERY, &mut counted), None);
         assert_eq!(counted, Phases::default(), "told, and so counted anew");
     }
 

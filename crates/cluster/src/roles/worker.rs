@@ -30,6 +30,8 @@ struct Working {
     coding: Coding,
     /// How many chunks may be on their way at a time.
     window: usize,
+    /// When it last computed a gradient: from, and to.
+    computed: Option<(Instant, Instant)>,
     /// What it trains on by itself.
     learning: Option<Learning>,
     apart: Apart,
@@ -59,6 +61,7 @@ pub(crate) fn work(
         schedule: RunSchedule::of(settings, trainer.samples()),
         coding: Coding::of(settings.file.compression),
         window,
+        computed: None,
         learning: None,
         apart: Apart::of(settings),
         push: None,
@@ -70,11 +73,14 @@ pub(crate) fn work(
             match working.learning.is_some() {
                 true => {
                     working.learn(connections, trainer, &outbox)?;
-                    working.go_on(trainer, &outbox, window);
+                    working.go_on(trainer, &outbox);
                     connections.tell_vitals(&mut trainer.phases);
                 }
-                // Nobody knows what the sums wait for: they shall not wait for this worker.
-                false => working.go_on(trainer, &outbox, usize::MAX),
+                false => {
+                    // Nobody knows what the sums wait for: they shall not wait for this worker.
+                    working.push.iter_mut().for_each(|push| push.window = usize::MAX);
+                    working.go_on(trainer, &outbox);
+                }
             }
             continue;
         };
@@ -88,7 +94,7 @@ pub(crate) fn work(
                     let unfit = "the parent sent something that does not fit";
                     return Err(if error.is::<Unreadable>() { error } else { error.context(unfit) });
                 }
-                working.go_on(trainer, &outbox, window);
+                working.go_on(trainer, &outbox);
                 connections.tell_vitals(&mut trainer.phases);
             }
             News::Closed(_) if is_parent && parent.is_some() => return word_or_again(connections),
@@ -234,6 +240,7 @@ impl Working {
                     self.take_order(trainer, outbox, order, (&go, begun))?;
                     if let Some(push) = &mut self.push {
                         let (ended, used) = (connections.mailbox.now(), connections.mailbox.used());
+                        self.computed = Some((begun, ended));
                         push.whole.busy_s = trainer.exertion.stretch_s(begun, ended, used);
                     }
                 }
@@ -267,21 +274,28 @@ impl Working {
         self.push = None;
         match go.steps > 1 {
             true => self.begin(trainer, go, begun),
-            false => self.compute(trainer, outbox, order, go),
+            false => self.compute(trainer, outbox, order, (go, begun)),
         }
     }
 
     /// Computes what an order asks for. What is settled leaves meanwhile, as the window allows; the rest is to be
     /// pushed.
-    fn compute(&mut self, trainer: &mut Trainer, outbox: &Outbox, order: u64, go: &proto::Go) -> Result<()> {
+    fn compute(
+        &mut self,
+        trainer: &mut Trainer,
+        outbox: &Outbox,
+        order: u64,
+        (go, begun): (&proto::Go, Instant),
+    ) -> Result<()> {
         let Some(task) = tasks(go).next() else { return Ok(()) };
         let unit = task.unit;
         ensure!(trainer.has(&task), "{unit} is none of this run's");
         let mut push = GradientPush::new(&trainer.encoder, order, go.exact);
+        push.window = self.window_for(&task, begun);
         let overlaps = trainer.overlaps();
         let computed = trainer.compute_by_layers(task, &mut |encoder, gradient, settled_from| {
             if overlaps {
-                push.advance(encoder, gradient, settled_from, self.window, send_to(outbox));
+                push.advance(encoder, gradient, settled_from, push.window, send_to(outbox));
             }
         })?;
         push.version = go.version;
@@ -298,13 +312,21 @@ impl Working {
         Ok(())
     }
 
+    /// How many chunks of a gradient may be on their way. Shares that differ let all be done at the same time, with
+    /// what they send, too: then one with a slow processor sends while the others still compute. Not where it is links
+    /// that a round waits for, more than half of the time.
+    fn window_for(&self, task: &Task, begun: Instant) -> usize {
+        let waited_less = |(from, to): (Instant, Instant)| begun - to < to - from;
+        if task.cut.is_some() && self.computed.is_some_and(waited_less) { usize::MAX } else { self.window }
+    }
+
     /// Sends what a window allows of a push that is under way.
-    fn go_on(&mut self, trainer: &mut Trainer, outbox: &Outbox, window: usize) {
+    fn go_on(&mut self, trainer: &mut Trainer, outbox: &Outbox) {
         let Some(going) = &mut self.push else { return };
         let Trainer { encoder, gradient, updates, phases, .. } = trainer;
         let begun = Instant::now();
         let back = updates.arrived(going.version + 1);
-        going.advance(encoder, gradient, 0, window.saturating_add(back), send_to(outbox));
+        going.advance(encoder, gradient, 0, going.window.saturating_add(back), send_to(outbox));
         phases.add(Phase::Encode, begun.elapsed());
         if going.left == 0 || gradient.weight == 0.0 {
             // A parent that is gone is heard of in the mail.
@@ -334,6 +356,8 @@ fn send_to(outbox: &Outbox) -> impl FnMut(Frame) {
 pub(crate) struct GradientPush {
     order: u64,
     exact: bool,
+    /// How many chunks may be on their way at a time.
+    window: usize,
     /// How many chunks are not sent yet.
     left: usize,
     /// Of the parameters that it was computed with.
@@ -344,7 +368,8 @@ pub(crate) struct GradientPush {
 
 impl GradientPush {
     pub(crate) fn new(encoder: &ChunkEncoder, order: u64, exact: bool) -> Self {
-        Self { order, exact, left: encoder.chunks().count(), version: 0, whole: proto::Push::default() }
+        let (window, left) = (usize::MAX, encoder.chunks().count());
+        Self { order, exact, window, left, version: 0, whole: proto::Push::default() }
     }
 
     /// Sends the chunks of a gradient that is settled from a place on, until so many have been sent.

@@ -64,6 +64,14 @@ impl Change {
         text
     }
 
+    /// Who is too slow: it rests, or has as little as pays.
+    pub fn too_slow(&self) -> Option<u64> {
+        match self.why {
+            Why::TooSlow { worker, .. } => Some(worker),
+            Why::Apart | Why::Again { .. } => self.held.map(|held| held.worker),
+        }
+    }
+
     /// Of who moves farthest: of two alike, who is slower.
     fn apart(&self, name: &impl Fn(u64) -> String) -> String {
         let far = |it: &&Move| (it.before.abs_diff(it.now), it.before > it.now);

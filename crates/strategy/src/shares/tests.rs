@@ -202,7 +202,9 @@ fn the_reason_is_in_words() {
         change.reason(name),
         "pi3 takes 18 % instead of 25 %: its rounds took 310 ms, the others' 205"
     );
+    assert_eq!(change.too_slow(), None);
     let change = Change { held: Some(Held { worker: 1, samples: 8, fixed_s: 0.09 }), ..change };
+    assert_eq!(change.too_slow(), Some(1));
     let held = "; pi3 is held at 8 samples and still the last: without any it would take 90 ms";
     assert!(change.reason(name).ends_with(held), "{}", change.reason(name));
 }

@@ -194,7 +194,13 @@ impl Head<'_> {
         let Some(balancer) = &mut self.balance.balancer else { return false };
         let Some(change) = balancer.round_done(round, epochs as u64) else { return false };
         let workers: Vec<u64> = change.moves.iter().map(|it| it.worker).collect();
-        let reason = change.reason(|worker| self.name(worker));
+        let mut reason = change.reason(|worker| self.name(worker));
+        let too_slow = change.too_slow().and_then(|worker| self.registry.get(worker));
+        if too_slow.is_some_and(|node| node.is_resident) {
+            reason.push_str(
+                "; the head is there, too: `bonfire run --place fastest` has it on the quickest host",
+            );
+        }
         self.tell_shares(&workers, round, reason);
         true
     }

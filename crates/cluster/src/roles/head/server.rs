@@ -338,9 +338,8 @@ impl<'h, 'a> Serving<'h, 'a> {
     fn sum_ahead(&mut self, index: usize) {
         let Some(awaited) = self.awaited.as_ref().filter(|awaited| !awaited.is_empty()) else { return };
         let answers: Vec<Answer> = awaited.iter().map(|(&member, &order)| (member, order)).collect();
-        let (collector, pool) = (&mut self.collector, &self.head.run.job.pool);
         let begun = Instant::now();
-        if let Some((attempt, sum)) = pool.install(|| collector.sum_ahead(&answers, index, self.exact)) {
+        if let Some((attempt, sum)) = self.collector.sum_ahead(&answers, index, self.exact) {
             self.feed.send_ahead(self.server.version() + 1, attempt, index, &sum);
             self.head.stats.busy(begun.elapsed());
         }

@@ -69,7 +69,7 @@ impl Working {
         self.apart.end(trainer);
         let Learning { order, version, exact, units, computed, begun, .. } = learning;
         let mut push = GradientPush::new(&trainer.encoder, order, exact);
-        push.version = version;
+        (push.version, push.window) = (version, self.window);
         push.whole = proto::Push {
             order,
             weight: trainer.gradient.weight,
