@@ -233,7 +233,7 @@ mod tests {
         assert!((found / 10e-6 - 1.0).abs() < 0.2, "{found}");
         for tried in &pool.tried {
             let part = tried.simulated.seconds / tried.real.seconds;
-            assert!((part - 1.0).abs() < 0.02, "{tried:?}");
+            assert!((part - 1.0).abs() < 0.05, "{tried:?}");
         }
     }
 }

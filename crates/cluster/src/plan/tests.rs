@@ -19,8 +19,8 @@ use bytes::Bytes;
 use super::figures::{HostFigures, Pool, Work};
 use super::{Candidate, Forecast, Plan, Question, sample};
 
-pub(super) const RUN: &str = "{model: {mlp: {hidden: [128]}}, data: {name: digits, train: 640, test: 10}, batch_size: 32, \
-                   epochs: 2, checkpoint_every: 9 epochs, optimizer: {sgd: {lr: 0.1}}}";
+pub(super) const RUN: &str = "{model: {mlp: {hidden: [128]}}, data: {name: digits, train: 640, test: 10}, \
+                              batch_size: 32, epochs: 2, checkpoint_every: 9 epochs, optimizer: {sgd: {lr: 0.1}}}";
 
 pub(super) struct Scene {
     settings: Settings,
@@ -108,7 +108,7 @@ fn servers_of_a_group_carry_their_part() {
         let found = scene.forecast(&hosts(workers + servers, rate), &group);
         let bound = 1.0 + 2.0 * n * (n - 1.0) / (n * n + k * n - 2.0 * k) * 10.0;
         assert!(found.seconds > bound * (rounds - 1.0), "{} of {workers} and {servers}", found.seconds);
-        near(found.seconds / rounds, bound, 0.2);
+        near(found.seconds / rounds, bound, 0.25);
         let keys = group.keys(&scene.settings);
         let expect = format!("{{num_workers: {workers}, servers: {servers}}}");
         assert!(keys.contains(&("allreduce", expect)), "{keys:?}");
