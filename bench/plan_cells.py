@@ -3,13 +3,14 @@
 
     bench/plan_cells.py                                  all cells, as a table in Markdown
     bench/plan_cells.py --cells lenet:2 tagger:4         some of them: a model and the number of a set-up
-    bench/plan_cells.py --choices 2                      also runs what the plan says is best, and the two fastest
+    bench/plan_cells.py --choices 2                      also runs what the plan chooses, and the two fastest
     bench/plan_cells.py --cells lenet:2 --json >> cells  one part of the table now,
     bench/plan_cells.py --table cells                    and the table of all parts that were measured, later
 
-Makes its own labs, one after the other, and takes them down again. A cell is measured first: the hosts at the work of
-its run, a few seconds long. Then the run itself goes through some epochs, of which the median without the first counts.
-Root, because labs need it; a quiet machine, because hosts of a lab share its cores.
+Makes its own labs, one after the other, and takes them down again. In each lab every model is planned once: the hosts
+are measured at the work of its run, a few seconds long, and all set-ups of the lab are among the forecasts. Then the
+runs themselves go through some epochs, of which the median without the first counts. Root, because labs need it; a
+quiet machine, because hosts of a lab share its cores.
 """
 import argparse
 import json
@@ -50,9 +51,10 @@ def run_file(model, setup, way):
     text += f"epochs: {EPOCHS}\neval_every: {EPOCHS} epochs\ncheckpoint_every: {EPOCHS} epochs\n"
     if way["arch"] == "single":
         return text + "arch: single\nworkers: 1\nhead: {works: true}\n"
-    workers = way["workers"]
     key = "allreduce" if way["arch"] == "allreduce" else "parameter_server"
-    text += f"arch: {way['arch']}\n{key}: {{num_workers: {workers}}}\nhead: {{works: {str(way['head_works']).lower()}}}\n"
+    servers = f", servers: {way['servers']}" if way.get("servers") else ""
+    text += f"arch: {way['arch']}\n{key}: {{num_workers: {way['workers']}{servers}}}\n"
+    text += f"head: {{works: {str(way['head_works']).lower()}}}\n"
     if way["compression"].startswith("powersgd"):
         text += f"compression: {{powersgd: {way['compression'].split()[1]}}}\n"
     elif way["compression"] != "none":
@@ -94,45 +96,62 @@ def seconds(args, folder, inventory, text):
 
 def is_way(line, way):
     keys = ("arch", "compression", "local_steps", "workers", "head_works")
-    return all(line[key] == way[key] for key in keys) and line.get("delay", 0) == way.get("delay", 0)
+    same = all(line[key] == way[key] for key in keys)
+    return same and all(line.get(key, 0) == way.get(key, 0) for key in ("delay", "servers"))
 
 
-def cell(args, folder, inventory, model, number):
-    setup = SETUPS[number]
-    way = dict(setup, workers=setup["hosts"], head_works=True)
-    text = run_file(model, setup, way)
-    lines = plan(args, folder, inventory, text)
-    forecast = next(line for line in lines if is_way(line, way))
-    measured = seconds(args, folder, inventory, text)
-    found = dict(model=model, setup=number, forecast=forecast["seconds_per_epoch"], measured=measured,
-                 computing_s=forecast["computing_s"], wire_s=forecast["wire_s"], waiting_s=forecast["waiting_s"])
-    found["error"] = found["forecast"] / measured - 1
+def cells(args, folder, inventory, model, numbers):
+    """The cells of a model in one lab, by one plan."""
+    setups = [SETUPS[number] for number in numbers]
+    ways = [dict(setup, workers=setup["hosts"], head_works=True) for setup in setups]
+    lines = plan(args, folder, inventory, run_file(model, setups[0], ways[0]))
+    found, times = [], {}
+    for number, setup, way in zip(numbers, setups, ways):
+        forecast = next(line for line in lines if is_way(line, way))
+        measured = times[in_short(forecast)] = seconds(args, folder, inventory, run_file(model, setup, way))
+        cell = dict(model=model, setup=number, forecast=forecast["seconds_per_epoch"], measured=measured)
+        cell.update({key: forecast[key] for key in ("computing_s", "wire_s", "waiting_s")})
+        cell["error"] = cell["forecast"] / measured - 1
+        found.append(cell)
     if args.choices:
-        best = next(line for line in lines if line["best"])
-        rivals = {json.dumps(line, sort_keys=True): line for line in [best] + lines[:args.choices]}
-        times = [(seconds(args, folder, inventory_of(inventory, line, folder), run_file(model, setup, line)), line["best"])
-                 for line in rivals.values()]
-        found["chosen"] = next(time for time, is_best in times if is_best)
-        found["best"] = min([time for time, _ in times] + [measured])
+        chosen = next(line for line in lines if line["best"])
+        for line in [chosen] + lines[:args.choices]:
+            if in_short(line) not in times:
+                hosts = inventory_of(inventory, line, folder)
+                times[in_short(line)] = seconds(args, folder, hosts, run_file(model, setups[0], line))
+        best = min(times, key=times.get)
+        for cell in found:
+            cell.update(chosen=times[in_short(chosen)], choice=in_short(chosen), best=times[best], fastest=best)
+            cell["tried"] = times
     return found
+
+
+def in_short(line):
+    """`allreduce of 4, int8`"""
+    words = [f"{line['arch']} of {line['workers']}" + ("" if line["head_works"] else " and a head")]
+    words += [f"{line['servers']} servers"] if line.get("servers") else []
+    words += [line["compression"]] if line["compression"] != "none" else []
+    words += [f"{line['local_steps']} local steps"] if line["local_steps"] > 1 else []
+    words += [f"delay {line['delay']}"] if line.get("delay") else []
+    return ", ".join(words)
 
 
 def inventory_of(inventory, line, folder):
     """The hosts of a candidate, the head's first."""
-    if line["arch"] != "single":
-        return inventory
-    hosts = [text for text in open(inventory) if text.split()[:1] == line["hosts"][:1]]
-    rest = [text for text in open(inventory) if text.startswith("[") or "=" in text.split(" ")[0]]
-    file = os.path.join(folder, "one.ini")
+    texts = list(open(inventory))
+    hosts = {text.split()[0]: text for text in texts if "ansible_host=" in text}
+    start = next(number for number, text in enumerate(texts) if text in hosts.values())
+    others = [text for text in texts[start:] if text not in hosts.values()]
+    file = os.path.join(folder, "some.ini")
     with open(file, "w") as f:
-        f.writelines(hosts + [text for text in rest if text not in hosts])
+        f.writelines(texts[:start] + [hosts[name] for name in line["hosts"]] + others)
     return file
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", nargs="*", help="lenet:2: a model and the number of a set-up")
-    parser.add_argument("--choices", type=int, default=0, metavar="N", help="also run the best and the N fastest")
+    parser.add_argument("--choices", type=int, default=0, metavar="N", help="also run what is chosen and the N fastest")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of an epoch")
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--table", metavar="FILE", help="only print the table of lines that --json wrote")
@@ -153,10 +172,12 @@ def main():
             call(args, ["lab", "up", "--name", args.lab, "--hosts", str(hosts), "--rate", rate])
             inventory = f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini"
             try:
-                for model, number in wanted:
-                    if (SETUPS[number]["hosts"], SETUPS[number]["rate"]) == (hosts, rate):
-                        found.append(cell(args, folder, inventory, model, number))
-                        print(json.dumps(found[-1]), file=sys.stdout if args.json else sys.stderr, flush=True)
+                here = [(m, n) for m, n in wanted if (SETUPS[n]["hosts"], SETUPS[n]["rate"]) == (hosts, rate)]
+                for model in dict.fromkeys(model for model, _ in here):
+                    numbers = [number for of, number in here if of == model]
+                    for cell in cells(args, folder, inventory, model, numbers):
+                        found.append(cell)
+                        print(json.dumps(cell), file=sys.stdout if args.json else sys.stderr, flush=True)
             finally:
                 call(args, ["lab", "down", "--name", args.lab])
     if not args.json:

@@ -98,6 +98,9 @@ const LEAST_GAIN_BY_REST: f64 = 0.15;
 const FIRST_SURENESS: f64 = 2.5;
 const SURENESS: f64 = 3.5;
 
+/// A few rounds tell badly how much rounds vary: of so many, a gain must be twice as sure.
+const FEW_TELL: f64 = 4.0;
+
 /// After so many rounds of rest a worker is tried again; each time after twice as many.
 const REST: u64 = 200;
 
@@ -192,7 +195,10 @@ impl Balancer {
             When::Every(epochs) if before / epochs.max(1) < self.epochs / epochs.max(1) => {
                 self.weigh(round, MANY, FIRST_SURENESS)
             }
-            When::Drift if is_first => self.weigh(round, age.saturating_sub(WARM_UP), FIRST_SURENESS),
+            When::Drift if is_first => {
+                let rounds = age.saturating_sub(WARM_UP);
+                self.weigh(round, rounds, FIRST_SURENESS * (1.0 + FEW_TELL / rounds.max(1) as f64))
+            }
             When::Drift if age > FIRST_CHECKS[2] => self.try_again(round).or_else(|| self.follow(round)),
             When::Never | When::Once | When::Every(_) | When::Drift => None,
         }

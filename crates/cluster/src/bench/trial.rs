@@ -62,11 +62,13 @@ pub struct TrialRound {
 pub const WAYS: [Compression; 2] = [Compression::None, Compression::Int8];
 
 /// So long rounds of one way are measured, but at most so many.
-const MEASURED_S: f64 = 0.9;
-const MOST_ROUNDS: u32 = 500;
+const MEASURED_S: f64 = 1.6;
+const MOST_ROUNDS: u32 = 1000;
 
-/// The first round makes room for the others. Where it is short, some more are made before it counts.
+/// The first round makes room for the others. Where it is short, some more are made before it counts; where it is as
+/// long as this, it counts itself.
 const SHORT_S: f64 = 0.3;
+const LONG_S: f64 = 2.5;
 
 /// The exchanges of a round are fewer.
 const WORD: u32 = 1000;
@@ -90,7 +92,7 @@ pub fn take_part(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
     let mut early = Early::new();
     let call = |to: usize, sink: &dyn Fn() -> _| reach(&wire, &all[to], sink);
     let (members, links) = acquaint((index, count, count), (&post, &mailbox), &mut early, call)?;
-    let mut rounds = Rounds::new(&task, &dataset, &links)?;
+    let mut rounds = Rounds::new(&task, &dataset, (index, count), &links)?;
     let mut peers = Peers {
         index,
         links: &links,
@@ -153,17 +155,29 @@ fn line<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<T> {
 struct Rounds<'a> {
     trainer: Trainer,
     links: &'a [Option<Outbox>],
+    /// How many units a round has; those of one are of similar length, so nobody waits for who has long ones.
+    stride: u32,
     units: u32,
+    first: u32,
     next: u32,
 }
 
 impl<'a> Rounds<'a> {
-    fn new(task: &TrialTask, dataset: &Dataset, links: &'a [Option<Outbox>]) -> Result<Self> {
-        let settings = settings(&task.text, None)?;
+    fn new(
+        task: &TrialTask,
+        dataset: &Dataset,
+        (index, count): (usize, usize),
+        links: &'a [Option<Outbox>],
+    ) -> Result<Self> {
+        let mut settings = settings(&task.text, None)?;
         let cores = thread::available_parallelism().map_or(1, usize::from);
+        let batches = (dataset.train.len() / settings.file.batch_size).max(1);
+        // Data that are enough to measure with may be less than a round of many.
+        settings.workers = count.min(batches);
         let trainer = trainer(&settings, dataset, settings.file.threads_on(cores, task.workers))?;
-        let units = (dataset.train.len() / settings.file.batch_size).max(1) as u32;
-        Ok(Self { trainer, links, units, next: 0 })
+        let (stride, first) = (settings.workers as u32, (index % settings.workers) as u32);
+        let units = batches as u32 / stride * stride;
+        Ok(Self { trainer, links, stride, units, first, next: first })
     }
 
     /// What rounds of a way take. All make as many, as the first of them says.
@@ -175,18 +189,34 @@ impl<'a> Rounds<'a> {
     ) -> Result<TrialRound, Broken> {
         let mut sums = GradientSums::new(self.trainer.layout(), way, 0);
         sums.share_out(parts);
-        self.next = peers.index as u32;
-        let mut one_s = self.go(peers, &mut sums, 1)?;
-        if agree(peers, one_s)? < SHORT_S {
-            one_s = self.go(peers, &mut sums, 4)?;
+        self.next = self.first;
+        agree(peers, 0.0)?;
+        let first = self.watch(peers, &mut sums, 1)?;
+        let mut one_s = agree(peers, first.seconds)?;
+        if one_s >= LONG_S {
+            return Ok(first);
         }
-        let count = (MEASURED_S / agree(peers, one_s)?.max(1e-6)) as u32;
-        let count = count.clamp(1, MOST_ROUNDS);
+        if one_s < SHORT_S {
+            let seconds = self.go(peers, &mut sums, 4)?;
+            one_s = agree(peers, seconds)?;
+        }
+        let count = (MEASURED_S / one_s.max(1e-6)) as u32;
+        let measured = self.watch(peers, &mut sums, count.clamp(1, MOST_ROUNDS))?;
+        agree(peers, 0.0)?;
+        Ok(measured)
+    }
+
+    /// What so many rounds take, in their mean.
+    fn watch(
+        &mut self,
+        peers: &mut Peers<'_, Broken>,
+        sums: &mut GradientSums,
+        count: u32,
+    ) -> Result<TrialRound, Broken> {
         let (watch, before) = (Watch::start(), self.traffic());
-        let seconds = self.go(peers, &mut sums, count)?;
+        let seconds = self.go(peers, sums, count)?;
         let (all_s, wire_s) = (watch.core_s(), watch.wire_s());
         let [frames, bytes] = [0, 1].map(|place| (self.traffic()[place] - before[place]) / f64::from(count));
-        agree(peers, 0.0)?;
         let [work_s, wire_s] = [all_s - wire_s, wire_s].map(|all| all / f64::from(count));
         Ok(TrialRound { seconds, work_s, wire_s, frames, bytes })
     }
@@ -204,7 +234,7 @@ impl<'a> Rounds<'a> {
             sums.begin(peers, false);
             let (overlaps, mut sent) = (self.trainer.overlaps(), Ok(()));
             let unit = Unit { epoch: 0, index: self.next };
-            self.next = (self.next + 1) % self.units;
+            self.next = (self.next + self.stride) % self.units;
             let computed = self.trainer.compute_by_layers(unit, &mut |_, gradient, settled_from| {
                 if overlaps && sent.is_ok() {
                     sent = sums.advance(peers, gradient, settled_from);

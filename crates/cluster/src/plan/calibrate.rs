@@ -1,5 +1,5 @@
-//! Figures of hosts held against real rounds of them: what frames take in a run, what computing takes beside them, and
-//! what links carry of an exchange.
+//! Figures of hosts held against real rounds of them: what frames take in a run, what computing takes beside them, how
+//! long cores rest around frames, and what links carry of an exchange.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{Candidate, Question, name};
 use crate::bench::trial::{TrialRound, WAYS};
 
 /// Rounds that would take longer are not tried.
-const LONGEST_S: f64 = 4.0;
+const LONGEST_S: f64 = 6.0;
 
 /// Which part of the sums each host of a pool has in a trial; none if a round would take too long, or nobody is there
 /// to exchange with.
@@ -49,10 +49,12 @@ pub fn calibrate(question: &Question<'_>, pool: &mut Pool, trials: &[Vec<TrialRo
         places.iter().for_each(|&place| pool.hosts[place].work.beside_wire = beside);
     }
     let all: Vec<usize> = (0..pool.hosts.len()).collect();
-    take_links(question, &mut pool.hosts, of(&all, 0).seconds);
+    let real = [0, 1].map(|way| of(&all, way).seconds);
+    take_rests(question, &mut pool.hosts, real);
+    take_links(question, &mut pool.hosts, real[0]);
     let tried = |(way, &compression): (usize, &Compression)| {
-        let simulated_s = play(question, &pool.hosts, compression)?.round_s;
-        Some(Tried { compression: name(compression), seconds: of(&all, way).seconds, simulated_s })
+        let simulated = play(question, &pool.hosts, compression)?.as_tried();
+        Some(Tried { compression: name(compression), real: of(&all, way), simulated })
     };
     pool.tried = WAYS.iter().enumerate().filter_map(tried).collect();
 }
@@ -119,28 +121,71 @@ const LIKE: f64 = 65536.0;
 const SLOWER: f64 = 0.8;
 const TELLS: f64 = 1.1;
 
+/// A round of a way over links so many times as fast.
+fn round_s(question: &Question<'_>, hosts: &[HostFigures], way: Compression, times: f64) -> f64 {
+    let faster = |host: &HostFigures| {
+        let link = LinkFigures { up: host.link.up * times, down: host.link.down * times, ..host.link };
+        HostFigures { link, ..host.clone() }
+    };
+    let hosts: Vec<HostFigures> = hosts.iter().map(faster).collect();
+    play(question, &hosts, way).map_or(0.0, |played| played.round_s)
+}
+
+/// Whether rounds of a way wait for links.
+fn waits_for_links(question: &Question<'_>, hosts: &[HostFigures], way: Compression) -> bool {
+    round_s(question, hosts, way, SLOWER) > TELLS * round_s(question, hosts, way, 1.0)
+}
+
+/// What makes something fit that grows with it, between two values.
+fn halve((mut low, mut high): (f64, f64), mut is_too_much: impl FnMut(f64) -> bool) -> f64 {
+    for _ in 0..7 {
+        let middle = f64::midpoint(low, high);
+        if is_too_much(middle) { high = middle } else { low = middle }
+    }
+    f64::midpoint(low, high)
+}
+
+/// A core rests for no more times as long as a frame takes.
+const MOST_REST: f64 = 4.0;
+
+/// Has cores rest around frames until simulated rounds take as long as real ones, by the ways that do not wait for
+/// links. Real threads wake each other, and those of several hosts on one machine are late where simulated ones are
+/// not: the cores rest meanwhile.
+fn take_rests(question: &Question<'_>, hosts: &mut [HostFigures], real: [f64; 2]) {
+    let ways: Vec<(Compression, f64)> =
+        WAYS.into_iter().zip(real).filter(|(way, _)| !waits_for_links(question, hosts, *way)).collect();
+    let mut is_too_much = |times: f64| {
+        for host in hosts.iter_mut() {
+            host.link.rest_s = times * (host.link.send.frame_s + host.link.receive.frame_s) / 2.0;
+        }
+        let off = |(way, real): &(Compression, f64)| (round_s(question, hosts, *way, 1.0) / real).ln();
+        ways.iter().map(off).sum::<f64>() > 0.0
+    };
+    let times =
+        if ways.is_empty() || is_too_much(0.0) { 0.0 } else { halve((0.0, MOST_REST), &mut is_too_much) };
+    is_too_much(times);
+}
+
+/// Links may carry so much less or more of an exchange than of a stream.
+const CARRY: (f64, f64) = (0.5, 1.3);
+
 /// Corrects what links carry until simulated rounds take as long as real ones, if they are what rounds wait for.
 fn take_links(question: &Question<'_>, hosts: &mut [HostFigures], seconds: f64) {
-    let original = hosts.to_vec();
-    let mut round_s = |times: f64| {
-        for (host, before) in hosts.iter_mut().zip(&original) {
-            (host.link.up, host.link.down) = (before.link.up * times, before.link.down * times);
-        }
-        play(question, hosts, Compression::None).map_or(0.0, |played| played.round_s)
-    };
-    let is_limit = round_s(SLOWER) > TELLS * round_s(1.0);
-    let (mut low, mut high) = (0.5, 1.3);
-    for _ in 0..if is_limit { 7 } else { 0 } {
-        let times = (low + high) / 2.0;
-        if round_s(times) > seconds { low = times } else { high = times }
+    if !waits_for_links(question, hosts, Compression::None) {
+        return;
     }
-    let times = if is_limit { (low + high) / 2.0 } else { 1.0 };
-    round_s(times);
+    let is_too_fast = |times: f64| round_s(question, hosts, Compression::None, times) < seconds;
+    let times = halve(CARRY, is_too_fast);
+    for host in hosts {
+        (host.link.up, host.link.down) = (host.link.up * times, host.link.down * times);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::sample;
+    use crate::plan::tests::{RUN, Scene};
 
     #[test]
     fn a_frame_and_a_byte_are_told_apart() {
@@ -157,11 +202,38 @@ mod tests {
     #[test]
     fn what_frames_take_more_of_the_processor_is_no_latency() {
         let frame = FrameFigures { frame_s: 10e-6, byte_s: 1e-9 };
-        let (up, down, burst) = (1e8, 1e8, 0.0);
-        let mut link =
-            LinkFigures { up, down, burst, latency_s: 80e-6, wake_s: 5e-6, send: frame, receive: frame };
+        let mut link = LinkFigures {
+            latency_s: 80e-6,
+            wake_s: 5e-6,
+            send: frame,
+            receive: frame,
+            ..sample::host("pi", 1e8, 0.0).link
+        };
         take_frames(&mut link, FrameFigures { frame_s: 60e-6, byte_s: 2e-9 });
         assert!((link.latency_s - 50e-6).abs() < 1e-9 && link.wake_s == 0.0, "{link:?}");
         assert!((link.send.frame_s - 30e-6).abs() < 1e-9 && (link.receive.byte_s - 1e-9).abs() < 1e-15);
+    }
+
+    #[test]
+    fn cores_that_rest_are_found_by_real_rounds() {
+        let scene = Scene::new(RUN);
+        let question = scene.question();
+        let frame = FrameFigures { frame_s: 20e-6, byte_s: 1e-10 };
+        let host = |rest_s: f64| {
+            let mut host = sample::host("pi", 1e9, 0.0);
+            (host.cores, host.allowance) = (2, 2.0);
+            host.work.steps.iter_mut().for_each(|step| step.work.core_s *= 1e-3);
+            host.link = LinkFigures { rest_s, send: frame, receive: frame, ..host.link };
+            host
+        };
+        let real = WAYS.map(|way| play(&question, &vec![host(10e-6); 4], way).expect("rounds").as_tried());
+        let mut pool = Pool { hosts: vec![host(0.0); 4], ..Pool::default() };
+        calibrate(&question, &mut pool, &vec![real.to_vec(); 4]);
+        let found = pool.hosts[3].link.rest_s;
+        assert!((found / 10e-6 - 1.0).abs() < 0.2, "{found}");
+        for tried in &pool.tried {
+            let part = tried.simulated.seconds / tried.real.seconds;
+            assert!((part - 1.0).abs() < 0.05, "{tried:?}");
+        }
     }
 }

@@ -7,6 +7,8 @@ use bonfire_report::{EnergyLabel, Watts};
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 use serde::{Deserialize, Serialize};
 
+use crate::bench::trial::TrialRound;
+
 /// All that is known of a pool of hosts, for one model and its data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,8 +26,8 @@ pub struct Pool {
 #[serde(deny_unknown_fields)]
 pub struct Tried {
     pub compression: String,
-    pub seconds: f64,
-    pub simulated_s: f64,
+    pub real: TrialRound,
+    pub simulated: TrialRound,
 }
 
 /// A host in figures.
@@ -136,6 +138,10 @@ pub struct LinkFigures {
     /// Seconds of a core for a frame that finds the threads of the wire asleep, on its way out or in.
     #[serde(default)]
     pub wake_s: f64,
+    /// Seconds that a core rests for each end of a frame although there is something to do: who is woken for it runs
+    /// late. By real rounds alone.
+    #[serde(default)]
+    pub rest_s: f64,
     /// Seconds of a core for a frame and for each of its bytes.
     pub send: FrameFigures,
     pub receive: FrameFigures,

@@ -16,6 +16,7 @@ use super::script::{Manner, Stage, round};
 use super::server::{Server, Worker};
 use super::traffic::{Exchange, Traffic};
 use super::world::World;
+use crate::bench::trial::TrialRound;
 
 /// What a candidate would take, all of it an epoch.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,8 +173,22 @@ pub(super) struct Played {
     bytes: f64,
     /// Of every host, which part of its machine's cores was at work.
     pub utilisation: Vec<f64>,
-    /// Of every host, seconds of a core in a round beside those of its wire.
+    /// Of every host, seconds of a core in a round beside those of its wire, and of its wire.
     pub worked: Vec<f64>,
+    pub wired: Vec<f64>,
+    /// By all together, in a round.
+    frames: f64,
+}
+
+impl Played {
+    /// In the mean of all hosts, as real rounds are told.
+    pub(super) fn as_tried(&self) -> TrialRound {
+        let hosts = self.worked.len().max(1) as f64;
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / hosts;
+        let (work_s, wire_s) = (mean(&self.worked), mean(&self.wired));
+        let (frames, bytes) = (self.frames / hosts, self.bytes / hosts);
+        TrialRound { seconds: self.round_s, work_s, wire_s, frames, bytes }
+    }
 }
 
 impl<'a> Scene<'a> {
@@ -338,6 +353,9 @@ impl Scene<'_> {
         let busy_s = |books: &Books| books.busy_s[WARM..=to].iter().sum::<f64>() / counted as f64;
         let busy: Vec<f64> = books.iter().map(busy_s).collect();
         let carried = |number: usize| books[0].carried[number];
+        let a_round = |of: &dyn Fn(usize) -> f64| {
+            (0..self.hosts.len()).map(|host| of(host) / self.rounds() as f64).collect()
+        };
         let used = |host: usize| world.used(host) / (world.now * self.hosts[host].cores as f64).max(1e-9);
         Played {
             round_s,
@@ -347,7 +365,9 @@ impl Scene<'_> {
             busy,
             bytes: (carried(to) - carried(from)) / counted as f64,
             utilisation: (0..self.hosts.len()).map(used).collect(),
-            worked: (0..self.hosts.len()).map(|host| world.worked(host) / self.rounds() as f64).collect(),
+            worked: a_round(&|host| world.worked(host)),
+            wired: a_round(&|host| world.used(host) - world.worked(host)),
+            frames: world.frames / self.rounds() as f64,
         }
     }
 

@@ -7,6 +7,7 @@
 //! Nothing is computed there, and frames are sizes.
 
 pub mod advice;
+mod alike;
 mod calibrate;
 mod candidate;
 mod described;
@@ -33,6 +34,7 @@ use bonfire_learn::Layout;
 use bonfire_run::run_file::Settings;
 use rayon::prelude::*;
 
+pub use alike::even_out;
 pub use calibrate::{calibrate, frame_figures, trial_parts};
 pub use candidate::{Candidate, name};
 pub use described::{check_described, described};

@@ -19,10 +19,10 @@ use bytes::Bytes;
 use super::figures::{HostFigures, Pool, Work};
 use super::{Candidate, Forecast, Plan, Question, sample};
 
-const RUN: &str = "{model: {mlp: {hidden: [128]}}, data: {name: digits, train: 640, test: 10}, batch_size: 32, \
-                   epochs: 2, checkpoint_every: 9 epochs, optimizer: {sgd: {lr: 0.1}}}";
+pub(super) const RUN: &str = "{model: {mlp: {hidden: [128]}}, data: {name: digits, train: 640, test: 10}, \
+                              batch_size: 32, epochs: 2, checkpoint_every: 9 epochs, optimizer: {sgd: {lr: 0.1}}}";
 
-struct Scene {
+pub(super) struct Scene {
     settings: Settings,
     text: String,
     dataset: Dataset,
@@ -30,14 +30,14 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         let settings = Settings::read("run.yml", text, &Overrides::default(), 1).expect("a run file");
         let dataset = settings.file.data.load().expect("data");
         let layout = settings.file.model.build(&dataset.shape).expect("a model").layout().clone();
         Self { settings, text: text.to_owned(), dataset, layout }
     }
 
-    fn question(&self) -> Question<'_> {
+    pub(super) fn question(&self) -> Question<'_> {
         let Self { settings, text, dataset, layout } = self;
         Question { settings, text, dataset, layout }
     }
@@ -96,7 +96,8 @@ fn exchanges_take_what_their_bounds_say() {
 
 #[test]
 fn servers_of_a_group_carry_their_part() {
-    let scene = Scene::new(RUN);
+    // Of 64 chunks; of fewer it takes longer until the first are summed, and the last are back.
+    let scene = Scene::new(&RUN.replace("[128]", "[512]"));
     let rate = scene.gradient_bytes() / 10.0;
     for (workers, servers) in [(4, 1), (4, 2), (3, 3)] {
         let (n, k, rounds) = (workers as f64, servers as f64, (20.0 / workers as f64).ceil());
@@ -107,8 +108,7 @@ fn servers_of_a_group_carry_their_part() {
         let found = scene.forecast(&hosts(workers + servers, rate), &group);
         let bound = 1.0 + 2.0 * n * (n - 1.0) / (n * n + k * n - 2.0 * k) * 10.0;
         assert!(found.seconds > bound * (rounds - 1.0), "{} of {workers} and {servers}", found.seconds);
-        // With one server the simulated world is a quarter above the bound; why was not looked into.
-        near(found.seconds / rounds, bound, 0.3);
+        near(found.seconds / rounds, bound, 0.25);
         let keys = group.keys(&scene.settings);
         let expect = format!("{{num_workers: {workers}, servers: {servers}}}");
         assert!(keys.contains(&("allreduce", expect)), "{keys:?}");

@@ -54,8 +54,9 @@ pub(super) struct World {
     processes: Vec<Process>,
     /// Processes that have something to do.
     awake: VecDeque<usize>,
-    /// Bytes that have gone over links so far.
+    /// Bytes that have gone over links so far, and frames.
     pub carried: f64,
+    pub frames: f64,
 }
 
 #[derive(Debug)]
@@ -170,6 +171,7 @@ impl World {
             processes: processes.iter().map(process).collect(),
             awake: (0..processes.len()).collect(),
             carried: 0.0,
+            frames: 0.0,
         }
     }
 
@@ -201,7 +203,7 @@ impl World {
         self.processes[process].is_busy = true;
         let host = self.processes[process].host;
         self.hosts[host].worked += core_s;
-        self.begin(host, Runner::Process(process), width, core_s);
+        self.begin(host, Runner::Process(process), width, (core_s, 0.0));
     }
 
     pub(super) fn is_busy(&self, process: usize) -> bool {
@@ -221,6 +223,7 @@ impl World {
             return self.plan(at, Happening::Hop(frame));
         }
         self.carried += frame.bytes;
+        self.frames += 1.0;
         self.give_errand(from, Errand::Send(frame));
     }
 
@@ -247,10 +250,12 @@ impl World {
         self.agenda.push(Planned { at, number: self.planned, what });
     }
 
-    fn begin(&mut self, host: usize, runner: Runner, width: f64, core_s: f64) {
+    /// A core is taken for some work, and while it rests around it.
+    fn begin(&mut self, host: usize, runner: Runner, width: f64, (core_s, rest_s): (f64, f64)) {
         let machine = self.hosts[host].machine;
         self.hosts[host].used += core_s;
-        self.machines[machine].begin(self.now, (runner, host), (width, core_s), &self.allowances);
+        let taken = (width, core_s + rest_s);
+        self.machines[machine].begin(self.now, (runner, host), taken, &self.allowances);
         self.set_alarm(machine);
     }
 
@@ -302,8 +307,9 @@ impl World {
                 Errand::Send(frame) => link.send.of(frame.bytes),
                 Errand::Receive(frame) => link.receive.of(frame.bytes),
             };
+            let taken = (core_s + std::mem::take(&mut wake_s), link.rest_s);
             self.hosts[host].wire[thread] = Some(errand);
-            self.begin(host, Runner::Wire { host, thread }, 1.0, core_s + std::mem::take(&mut wake_s));
+            self.begin(host, Runner::Wire { host, thread }, 1.0, taken);
         }
     }
 

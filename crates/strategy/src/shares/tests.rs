@@ -124,6 +124,20 @@ fn equal_machines_keep_equal_shares() {
     }
 }
 
+/// Texts have small grains, and small models a large fixed cost: then a little difference moves much.
+#[test]
+fn a_few_rounds_that_differ_by_chance_move_nothing() {
+    for noise in [0.05, 0.1, 0.2] {
+        let moves = |seed| {
+            let mut balancer = Balancer::new(Rule { batch: 32, grain: 4, when: When::Drift });
+            balancer.form(&(0..4).map(|worker| (worker, None)).collect::<Vec<_>>(), 0);
+            run(&mut Machines::new(&[(0.008, 0.000_25); 4], noise, seed), &mut balancer, 1..=20).len()
+        };
+        let moved: usize = (1..=200).map(moves).sum();
+        assert!(moved <= 2, "with a noise of {noise}, {moved} moves in 200 runs");
+    }
+}
+
 #[test]
 fn drift_is_followed_within_twenty_rounds() {
     for (noise, most) in [(0.0, 1.15), (0.05, 1.18), (0.1, 1.25)] {

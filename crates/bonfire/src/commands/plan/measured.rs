@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use bonfire_cluster::bench::trial::TrialTask;
 use bonfire_cluster::plan::figures::{HostFigures, Pool, Power};
-use bonfire_cluster::plan::{calibrate, trial_parts};
+use bonfire_cluster::plan::{calibrate, even_out, trial_parts};
 use bonfire_launch::{CheckedFleet, WaySaid};
 use bonfire_report::{EnergyLabel, Watts, number};
 use serde::de::DeserializeOwned;
@@ -54,7 +54,8 @@ pub(crate) fn measure_fleet(fleet: &mut CheckedFleet, run: &PlannedRun, quiet: b
     let ways = fleet.call_in_pairs(&["host", "answer-link"], &["host", "measure-link"], TIME);
     let ways = ways.iter().map(|way| read_way(way, fleet)).collect::<Result<Vec<_>>>()?;
     links::take(&mut hosts, &ways);
-    let hosts = hosts.into_iter().map(|(_, figures)| figures).collect();
+    let mut hosts: Vec<HostFigures> = hosts.into_iter().map(|(_, figures)| figures).collect();
+    even_out(&mut hosts);
     let mut pool = Pool { of: run.name(), hosts, ..Pool::default() };
     try_rounds(fleet, run, &mut pool, &data)?;
     if !quiet {
