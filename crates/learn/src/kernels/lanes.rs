@@ -43,8 +43,7 @@ const COLUMNS: [usize; 3] = [4, 2, 1];
 const GRADIENT_OUTPUTS: [usize; 3] = [4, 2, 1];
 const GRADIENT_COLUMNS: [usize; 3] = [5, 3, 1];
 
-/// How many sums a block may have, so that they and a few operands fill the registers: machines have 16 or 32. Larger
-/// ones are not compiled.
+/// How many sums a block may have, so that they and a few operands fill the registers: machines have 16 or 32.
 const fn most_sums<S: Simd>() -> usize {
     S::REGISTER_COUNT * 3 / 4
 }
@@ -187,7 +186,7 @@ impl WithSimd for Forward<'_> {
                         let (sizes, weights, bias) = (self.sizes, self.weights, self.bias);
                         let block = LaneBlock { sizes, weights, bias, registers, lane, row, column, output };
                         match columns {
-                            4 if 4 <= most / OUTPUTS[0] => block.of_columns::<S, 4>(simd, x, y, outputs),
+                            4 => block.of_columns::<S, 4>(simd, x, y, outputs),
                             2 => block.of_columns::<S, 2>(simd, x, y, outputs),
                             _ => block.of_columns::<S, 1>(simd, x, y, outputs),
                         }
@@ -214,9 +213,9 @@ impl LaneBlock<'_> {
     #[inline(always)]
     fn of_columns<S: Simd, const C: usize>(&self, simd: S, x: &[S::f32s], y: &mut [S::f32s], outputs: usize) {
         match outputs {
-            6 if 6 * C <= most_sums::<S>() => self.run::<S, C, 6>(simd, x, y),
-            4 if 4 * C <= most_sums::<S>() => self.run::<S, C, 4>(simd, x, y),
-            2 if 2 * C <= most_sums::<S>() => self.run::<S, C, 2>(simd, x, y),
+            6 => self.run::<S, C, 6>(simd, x, y),
+            4 => self.run::<S, C, 4>(simd, x, y),
+            2 => self.run::<S, C, 2>(simd, x, y),
             _ => self.run::<S, C, 1>(simd, x, y),
         }
     }
@@ -326,8 +325,8 @@ impl Taps {
         outputs: usize,
     ) {
         match outputs {
-            4 if 4 * C <= most_sums::<S>() => self.run::<S, C, 4>(simd, x, dy, dw),
-            2 if 2 * C <= most_sums::<S>() => self.run::<S, C, 2>(simd, x, dy, dw),
+            4 => self.run::<S, C, 4>(simd, x, dy, dw),
+            2 => self.run::<S, C, 2>(simd, x, dy, dw),
             _ => self.run::<S, C, 1>(simd, x, dy, dw),
         }
     }

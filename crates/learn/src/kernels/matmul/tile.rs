@@ -38,12 +38,11 @@ pub(super) fn most_rows<S: Simd>(width: usize) -> usize {
     }
 }
 
-/// Calls [`Tiles::sum_sized`] with numbers that the compiler knows. Sizes that no product asks for with such registers
-/// are not compiled.
+/// Calls [`Tiles::sum_sized`] with numbers that the compiler knows.
 macro_rules! sized {
     ($tiles:ident, $simd:ident, $rows:ident, $width:literal, $($count:literal)*) => {
         match $rows {
-            $($count if $count <= most_rows::<S>($width) => $simd.vectorize(OfSize::<$count, $width>($tiles)),)*
+            $($count => $simd.vectorize(OfSize::<$count, $width>($tiles)),)*
             _ => unreachable!("a tile of {} rows and {} registers", $rows, $width),
         }
     };
