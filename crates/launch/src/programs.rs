@@ -21,6 +21,9 @@ pub struct Programs {
 /// What the file of a program is called, or how its name begins.
 const NAME: &str = "bonfire";
 
+/// What `release/build` makes.
+const BUILT: [&str; 3] = ["x86_64", "aarch64", "armv7"];
+
 impl Programs {
     /// This program, those that were `given`, as `ARCH=FILE`, `FILE` or a folder with several, and those in
     /// `~/.local/share/bonfire/VERSION`. An error says what is wrong with one that was given.
@@ -100,11 +103,17 @@ impl Programs {
         let folder = shelf.join(target);
         let (file, folder, version) = (folder.join(NAME), folder.display(), &self.own.version);
         let file = file.display();
+        let make = match BUILT.contains(&target) {
+            true => format!(
+                "\n    to make it, in the sources: release/build {target} && install -D \
+                 target/{triple}/dist/{NAME} {file}"
+            ),
+            false => String::new(),
+        };
         format!(
-            "{is} {own}: {file} is missing.\n    to make it, in the sources: release/build {target} && install -D \
-             target/{triple}/dist/{NAME} {file}\n    to get it from a host that has cargo: mkdir -p {folder} && ssh \
-             HOST cargo install {NAME}@{version} && scp HOST:.cargo/bin/{NAME} {file}\n    one that is elsewhere: \
-             --program {target}=FILE"
+            "{is} {own}: {file} is missing.{make}\n    to get it from a host that has cargo: mkdir -p {folder} && \
+             ssh HOST cargo install {NAME}@{version} && scp HOST:.cargo/bin/{NAME} {file}\n    one that is \
+             elsewhere: --program {target}=FILE"
         )
     }
 
@@ -208,11 +217,10 @@ mod tests {
         let own = programs.for_host(&host(std::env::consts::ARCH)).expect("this one");
         assert_eq!(own.sha256, programs.own.sha256);
         let missing = programs.for_host(&host("i686")).expect_err("there is none");
-        for part in
-            ["it is i686 Linux", "/0.1.0/x86/bonfire is missing", "release/build x86", "cargo install"]
-        {
+        for part in ["it is i686 Linux", "/0.1.0/x86/bonfire is missing", "cargo install"] {
             assert!(missing.contains(part), "{part} in {missing}");
         }
+        assert!(!missing.contains("release/build"), "which makes none: {missing}");
         let other = Facts { system: "Darwin".into(), ..host("arm64") };
         let missing = programs.for_host(&other).expect_err("another system");
         assert!(

@@ -11,7 +11,7 @@ use crate::kernels::matmul::{DEPTH, Matrix, matmul};
 
 /// Two matrices that stand for their product.
 #[derive(Clone, Debug, Default)]
-pub struct Factors {
+pub(crate) struct Factors {
     /// `(samples, inputs)`: the first matrix, transposed.
     inputs: Vec<f32>,
     /// `(samples, outputs)`: the second.

@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::factors::Factors;
 use crate::kernels::matmul::{Matrix, matmul_shared};
 use crate::layout::{Layout, Slot, TensorKind};
-use crate::sum::Addend;
 
 /// The sum over samples of the gradients of their losses.
 #[derive(Clone, Debug)]
@@ -188,56 +187,22 @@ impl Gradient {
         *written = true;
         &mut self.values[range.clone()]
     }
-}
 
-impl Addend for Gradient {
-    fn weight(&self) -> f64 {
-        self.weight
-    }
-
-    fn values(&self, _tensor: usize, range: Range<usize>) -> &[f32] {
-        &self.values[range]
-    }
-
-    fn factors(&self, tensor: usize) -> Option<&Factors> {
+    /// The factors of a tensor that is no table, if its values are not multiplied out.
+    pub(crate) fn factors(&self, tensor: usize) -> Option<&Factors> {
         match &self.tensors[tensor].content {
             GradientContent::Dense { factors, .. } if !factors.is_empty() => Some(factors),
             _ => None,
         }
     }
 
-    fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {
+    /// One row of a table, if it is touched.
+    pub(crate) fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {
         let TensorGradient { range, content: GradientContent::Rows(rows) } = &self.tensors[tensor] else {
             return None;
         };
         let start = range.start + row as usize * rows.width;
         rows.is_touched(row).then(|| &self.values[start..start + rows.width])
-    }
-
-    fn for_each_row(&self, tensor: usize, each: &mut dyn FnMut(u32)) {
-        self.rows(tensor).into_iter().flat_map(|rows| &rows.touched).for_each(|&row| each(row));
-    }
-}
-
-impl<A: Addend + ?Sized> Addend for &A {
-    fn weight(&self) -> f64 {
-        A::weight(self)
-    }
-
-    fn values(&self, tensor: usize, range: Range<usize>) -> &[f32] {
-        A::values(self, tensor, range)
-    }
-
-    fn factors(&self, tensor: usize) -> Option<&Factors> {
-        A::factors(self, tensor)
-    }
-
-    fn row(&self, tensor: usize, row: u32) -> Option<&[f32]> {
-        A::row(self, tensor, row)
-    }
-
-    fn for_each_row(&self, tensor: usize, each: &mut dyn FnMut(u32)) {
-        A::for_each_row(self, tensor, each);
     }
 }
 

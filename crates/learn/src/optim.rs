@@ -3,12 +3,15 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Borrow;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::gradient::Gradient;
 use crate::kernels::update::{Adagrad, Adam, Nadam, RmsProp, Sgd};
 use crate::layout::Layout;
-use crate::sum::{Addend, BLOCK, Change, Summed};
+use crate::sum::{Addends, BLOCK, Change, Summed};
 
 /// An optimiser by name, with its options: the value of `optimizer` in a run file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -287,29 +290,47 @@ impl Optimizer {
 
     /// One update by the mean over all samples of the gradients, which are summed in the order in which they are given.
     /// With `clip`, a mean that is longer is shortened to it. Gradients of no sample at all change nothing.
-    pub fn step<A: Addend>(&mut self, parameters: &mut [f32], gradients: &[A], lr: f32, clip: Option<f32>) {
+    pub fn step<G: Borrow<Gradient> + Sync>(
+        &mut self,
+        parameters: &mut [f32],
+        gradients: &[G],
+        lr: f32,
+        clip: Option<f32>,
+    ) {
         let len = parameters.len();
         self.step_first(len, parameters, gradients, lr, clip);
     }
 
     /// The same for the first `len` parameters alone, a whole number of blocks or all: the others are yet to come from
     /// elsewhere.
-    pub fn step_first<A: Addend>(
+    pub fn step_first<G: Borrow<Gradient> + Sync>(
         &mut self,
         len: usize,
         parameters: &mut [f32],
-        gradients: &[A],
+        gradients: &[G],
+        lr: f32,
+        clip: Option<f32>,
+    ) {
+        let get = |i: usize| gradients[i].borrow();
+        self.step_by(Addends { count: gradients.len(), get: &get }, len, parameters, lr, clip);
+    }
+
+    fn step_by(
+        &mut self,
+        addends: Addends<'_>,
+        len: usize,
+        parameters: &mut [f32],
         lr: f32,
         clip: Option<f32>,
     ) {
         assert!(len == parameters.len() || len.is_multiple_of(BLOCK), "an update is of whole blocks");
-        let weight = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() }.weight();
+        let weight = addends.weight();
         if weight == 0.0 {
             return;
         }
         self.steps += 1;
         let rule = self.rule(lr);
-        let summed = Summed { layout: &self.layout, addends: gradients, rows: self.spec.rows() };
+        let summed = Summed { layout: &self.layout, addends, rows: self.spec.rows() };
         let mut scale = (1.0 / weight) as f32;
         if let Some(limit) = clip {
             let norm = summed.norm(&mut self.squares) * f64::from(scale);
@@ -450,8 +471,8 @@ impl UpdateRule {
 }
 
 /// Changes one block of parameters, which starts at `start` of the flat vector.
-fn apply<A: Addend>(
-    summed: &Summed<'_, A>,
+fn apply(
+    summed: &Summed<'_, '_>,
     start: usize,
     (rule, scale): (UpdateRule, f32),
     parameters: &mut [f32],

@@ -1,37 +1,25 @@
 //! Sums of gradients: of the threads of a worker, of the workers of a round. They are added in the order in which they
 //! are given, so that the same gradients give the same bits wherever they are summed.
 
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use crate::buffer::{FloatBuffer, FloatPool};
-use crate::factors::Factors;
 use crate::gradient::Gradient;
 use crate::kernels::pointwise::add;
 use crate::kernels::update::{sum_of, sum_of_squares};
 use crate::layout::{Layout, TensorKind};
 use crate::optim::RowRule;
 
-/// What can be summed: a gradient in memory, or one as it came from another machine.
-pub trait Addend: Sync {
-    /// How many losses were summed in it. One without any is left out.
-    fn weight(&self) -> f64;
-
-    /// The values of `range` of the flat vector, which lies in one tensor that is no table.
-    fn values(&self, tensor: usize, range: Range<usize>) -> &[f32];
-
-    /// The factors of a tensor that is no table, if its values are not multiplied out.
-    fn factors(&self, _tensor: usize) -> Option<&Factors> {
-        None
-    }
-
-    /// One row of a table, if it is touched.
-    fn row(&self, tensor: usize, row: u32) -> Option<&[f32]>;
-
-    /// Calls `each` with every touched row of a table.
-    fn for_each_row(&self, tensor: usize, each: &mut dyn FnMut(u32));
+/// The gradients of a sum, whatever they lie in. Not generic: what sums and updates is compiled once, here, and not
+/// again in every crate that asks for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Addends<'a> {
+    pub count: usize,
+    pub get: &'a (dyn Fn(usize) -> &'a Gradient + Sync),
 }
 
 /// What a sum does to some values.
@@ -43,9 +31,9 @@ pub(crate) enum Change<'a> {
 }
 
 /// Gradients that are summed in one pass over memory.
-pub(crate) struct Summed<'a, A> {
-    pub layout: &'a Layout,
-    pub addends: &'a [A],
+pub(crate) struct Summed<'l, 'a> {
+    pub layout: &'l Layout,
+    pub addends: Addends<'a>,
     /// Which rows of a table are visited.
     pub rows: RowRule,
 }
@@ -62,17 +50,22 @@ thread_local! {
 }
 
 /// Replaces `sum` by the sum of some gradients; of a statistic it holds the mean.
-pub fn sum<A: Addend>(layout: &Layout, addends: &[A], sum: &mut Gradient) {
+pub fn sum<G: Borrow<Gradient> + Sync>(layout: &Layout, gradients: &[G], sum: &mut Gradient) {
+    let get = |i: usize| gradients[i].borrow();
+    sum_all(layout, Addends { count: gradients.len(), get: &get }, sum);
+}
+
+fn sum_all(layout: &Layout, addends: Addends<'_>, sum: &mut Gradient) {
     let summed = Summed { layout, addends, rows: RowRule::Touched };
     sum.clear();
-    sum.weight = summed.weight();
+    sum.weight = addends.weight();
     for (number, tensor) in layout.tensors().iter().enumerate() {
         match tensor.kind {
             TensorKind::Rows { .. } => {
-                for addend in summed.nonempty() {
-                    addend.for_each_row(number, &mut |row| {
-                        sum.touch(number, row);
-                    });
+                for row in
+                    summed.nonempty().filter_map(|addend| addend.rows(number)).flat_map(|rows| &rows.touched)
+                {
+                    sum.touch(number, *row);
                 }
             }
             TensorKind::Dense | TensorKind::Buffer => {
@@ -93,14 +86,20 @@ pub fn sum<A: Addend>(layout: &Layout, addends: &[A], sum: &mut Gradient) {
     });
 }
 
-impl<'a, A: Addend> Summed<'a, A> {
-    pub(crate) fn weight(&self) -> f64 {
-        self.addends.iter().map(A::weight).sum()
+impl<'a> Addends<'a> {
+    fn all(self) -> impl Iterator<Item = &'a Gradient> + Clone {
+        (0..self.count).map(self.get)
     }
 
+    pub(crate) fn weight(self) -> f64 {
+        self.all().map(|addend| addend.weight).sum()
+    }
+}
+
+impl<'a> Summed<'_, 'a> {
     /// The addends that hold anything.
-    fn nonempty(&self) -> impl Iterator<Item = &'a A> + Clone {
-        self.addends.iter().filter(|addend| addend.weight() > 0.0)
+    fn nonempty(&self) -> impl Iterator<Item = &'a Gradient> + Clone + use<'a> {
+        self.addends.all().filter(|addend| addend.weight > 0.0)
     }
 
     /// The length of the sum.
@@ -139,7 +138,7 @@ impl<'a, A: Addend> Summed<'a, A> {
                 TensorKind::Dense => {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
-                        let parts = self.nonempty().map(|addend| addend.values(number, part.clone()));
+                        let parts = self.nonempty().map(|addend| &addend.values[part.clone()]);
                         each(at, Change::Gradient(sum_of(parts, &mut sum[..part.len()])));
                     }
                 }
@@ -147,7 +146,7 @@ impl<'a, A: Addend> Summed<'a, A> {
                     for at in range.clone().step_by(CHUNK) {
                         let part = at..range.end.min(at + CHUNK);
                         let mean = &mut sum[..part.len()];
-                        self.mean_value(number, part, mean);
+                        self.mean_value(part, mean);
                         each(at, Change::Value(mean));
                     }
                 }
@@ -176,8 +175,8 @@ impl<'a, A: Addend> Summed<'a, A> {
             for (i, addend) in self.nonempty().enumerate() {
                 match addend.factors(tensor) {
                     Some(factors) => factors.multiply(range.start - start..range.end - start, sum, i > 0),
-                    None if i == 0 => sum.copy_from_slice(addend.values(tensor, range.clone())),
-                    None => add(sum, addend.values(tensor, range.clone())),
+                    None if i == 0 => sum.copy_from_slice(&addend.values[range.clone()]),
+                    None => add(sum, &addend.values[range.clone()]),
                 }
             }
             each(range.start, Change::Gradient(sum));
@@ -185,12 +184,12 @@ impl<'a, A: Addend> Summed<'a, A> {
     }
 
     /// The mean of what the workers found of a statistic, by how much each of them saw.
-    fn mean_value(&self, tensor: usize, range: Range<usize>, mean: &mut [f32]) {
-        let weight = self.weight();
+    fn mean_value(&self, range: Range<usize>, mean: &mut [f32]) {
+        let weight = self.addends.weight();
         mean.fill(0.0);
         for addend in self.nonempty() {
-            let share = (addend.weight() / weight) as f32;
-            for (mean, value) in mean.iter_mut().zip(addend.values(tensor, range.clone())) {
+            let share = (addend.weight / weight) as f32;
+            for (mean, value) in mean.iter_mut().zip(&addend.values[range.clone()]) {
                 *mean += share * value;
             }
         }

@@ -1,8 +1,9 @@
 //! The parameters and their optimiser: what every node that applies updates has a copy of.
 
+use std::borrow::Borrow;
+
 use bonfire_learn::random::mix;
-use bonfire_learn::sum::Addend;
-use bonfire_learn::{Layout, Optimizer, OptimizerSpec};
+use bonfire_learn::{Gradient, Layout, Optimizer, OptimizerSpec};
 
 use crate::run_file::Settings;
 
@@ -75,17 +76,17 @@ impl Replica {
     }
 
     /// One update of the first `len` parameters alone: the others are yet to come from elsewhere.
-    pub fn step_first<A: Addend>(&mut self, len: usize, gradients: &[A], step: StepSize) {
+    pub fn step_first<G: Borrow<Gradient> + Sync>(&mut self, len: usize, gradients: &[G], step: StepSize) {
         self.optimizer.step_first(len, &mut self.parameters, gradients, step.lr, step.clip);
     }
 
     /// One step by how far all workers went on the mean, each by itself.
-    pub fn step_together<A: Addend>(&mut self, gradients: &[A]) {
+    pub fn step_together<G: Borrow<Gradient> + Sync>(&mut self, gradients: &[G]) {
         self.step_together_first(self.parameters.len(), gradients);
     }
 
     /// The same of the first `len` parameters alone.
-    pub fn step_together_first<A: Addend>(&mut self, len: usize, gradients: &[A]) {
+    pub fn step_together_first<G: Borrow<Gradient> + Sync>(&mut self, len: usize, gradients: &[G]) {
         if let Some(outer) = &mut self.outer {
             let lr = outer.lr();
             outer.step_first(len, &mut self.parameters, gradients, lr, None);
@@ -93,7 +94,7 @@ impl Replica {
     }
 
     /// One update by the mean of some gradients, which are added in their order.
-    pub fn step<A: Addend>(&mut self, gradients: &[A], step: StepSize) {
+    pub fn step<G: Borrow<Gradient> + Sync>(&mut self, gradients: &[G], step: StepSize) {
         self.optimizer.step(&mut self.parameters, gradients, step.lr, step.clip);
     }
 }
