@@ -14,6 +14,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_bonfire-prepare");
 /// No step takes longer.
 const DEADLINE: Duration = Duration::from_secs(240);
 
+/// With 64 MB to sort in, an executor takes no more: what it passes on, what it reads, and the program itself.
+const MEMORY_OF_EXECUTOR: u64 = 300_000_000;
+
 /// A process that ends with the test.
 struct Process {
     child: Child,
@@ -21,9 +24,14 @@ struct Process {
 }
 
 impl Process {
-    /// Starts it, and waits for the line that says where it is.
     fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(PROGRAM).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::under(&[], arguments)
+    }
+
+    /// Starts it by a command, and waits for the line that says where it is.
+    fn under(command: &[&str], arguments: &[&str]) -> Self {
+        let line = [command, &[PROGRAM], arguments].concat();
+        let mut child = Command::new(line[0]).args(&line[1..]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
@@ -43,6 +51,12 @@ impl Drop for Process {
     }
 }
 
+/// The arguments of an executor.
+fn executor<'a>(scheduler: &'a str, work: &'a str) -> [&'a str; 9] {
+    let [memory, work_dir] = ["--memory-pool-size", "--work-dir"];
+    ["executor", "--scheduler", scheduler, "--cores", "1", memory, "64MB", work_dir, work]
+}
+
 /// A scheduler with executors, and a folder for everything.
 struct Cluster {
     folder: tempfile::TempDir,
@@ -54,21 +68,11 @@ impl Cluster {
     fn of(executors: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let scheduler = Process::start(&["scheduler", "--port", "0", "--patience", "3"]);
-        let start = |number: usize| {
+        let executors = (0..executors).map(|number| {
             let work = folder.path().join(format!("work-{number}"));
-            Process::start(&[
-                "executor",
-                "--scheduler",
-                &scheduler.address,
-                "--cores",
-                "1",
-                "--memory-pool-size",
-                "64MB",
-                "--work-dir",
-                work.to_str().unwrap(),
-            ])
-        };
-        let executors = (0..executors).map(start).collect();
+            Process::start(&executor(&scheduler.address, work.to_str().unwrap()))
+        });
+        let executors = executors.collect();
         Self { folder, scheduler, executors }
     }
 
@@ -201,6 +205,46 @@ fn three_executors_give_the_bytes_of_one_machine() {
     assert!(!cluster.path("there-0.partial").exists());
 }
 
+/// What a process has had in memory at most.
+fn peak_of_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// How much of what was sorted lies on the disk of an executor, which keeps it in a folder of its own.
+fn spilled(work: &Path) -> u64 {
+    let is_spill = |path: &Path| path.to_string_lossy().contains("datafusion-");
+    let size = |entry: fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => spilled(&entry.path()),
+        _ if is_spill(&entry.path()) => entry.metadata().map_or(0, |facts| facts.len()),
+        _ => 0,
+    };
+    fs::read_dir(work).into_iter().flatten().flatten().map(size).sum()
+}
+
+/// All texts are sorted in one piece, by one executor, for which there is not memory enough.
+#[test]
+fn what_does_not_fit_into_an_executor_goes_to_its_disk() {
+    let cluster = Cluster::of(2);
+    let (raw, out) = (cluster.path("raw.json"), cluster.path("there"));
+    fs::write(&raw, reviews(1_000_000)).unwrap();
+    here(&raw, &cluster.path("here"), Rules::default(), Format::Native);
+    let mut child = cluster.submit(&raw, &out, &["--pieces", "1"]);
+    let (mut most, deadline) = (0, Instant::now() + DEADLINE);
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        most = (0..2).map(|number| spilled(&cluster.path(&format!("work-{number}")))).fold(most, u64::max);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (output, said) = ended(child);
+    assert!(output.status.success(), "{said}");
+    assert_same(&cluster.path("here"), &out);
+    let peaks: Vec<u64> = cluster.executors.iter().map(|it| peak_of_memory(it.child.id())).collect();
+    eprintln!("{most} bytes were on a disk at most; peaks of memory: {peaks:?}");
+    assert!(most > 20_000_000, "{most} bytes were on a disk");
+    assert!(peaks.iter().all(|&peak| peak < MEMORY_OF_EXECUTOR), "{peaks:?}");
+}
+
 #[test]
 fn executors_that_die_cost_time_but_no_text() {
     let mut cluster = Cluster::of(3);
@@ -221,6 +265,36 @@ fn executors_that_die_cost_time_but_no_text() {
     let (output, said) = ended(child);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(!out.exists(), "{said}");
+}
+
+#[test]
+fn a_full_disk_of_an_executor_is_said_and_nothing_looks_whole() {
+    let may = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("SKIPPED: a disk of its own takes root");
+        return;
+    }
+    let mut cluster = Cluster::of(0);
+    let (raw, out, disk) = (cluster.path("raw.json"), cluster.path("there"), cluster.path("disk"));
+    fs::write(&raw, reviews(100_000)).unwrap();
+    fs::create_dir(&disk).unwrap();
+    let disk = disk.to_str().unwrap();
+    let mount = format!("mount -t tmpfs -o size=1m none {disk} && exec \"$@\"");
+    let command = ["unshare", "-m", "sh", "-c", &mount, "sh"];
+    let mut full = Process::under(&command, &executor(&cluster.scheduler.address, disk));
+    let (output, said) = ended(cluster.submit(&raw, &out, &[]));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(!out.exists(), "{said}");
+    // One that has room does it.
+    full.kill();
+    let work = cluster.path("work-0");
+    let other = Process::start(&executor(&cluster.scheduler.address, work.to_str().unwrap()));
+    cluster.executors.push(other);
+    let (output, said) = ended(cluster.submit(&raw, &out, &[]));
+    assert!(output.status.success(), "{said}");
+    here(&raw, &cluster.path("here"), Rules::default(), Format::Native);
+    assert_same(&cluster.path("here"), &out);
 }
 
 #[test]
