@@ -4,7 +4,7 @@
     bench/prepare.py REVIEWS.jsonl.gz --sizes 0.25,2,8 [--ways bonfire,python,pyspark] [--repeat 3] [--chart FILE.svg]
 
 makes files of so many gigabytes by repeating the reviews, each time with other words in some places so that most texts
-differ (a quarter are duplicates in 0.25 GB, and more in more), and prepares them in each way with the same rules: cleaned, equal texts made one, split, words counted and
+differ, and prepares them in each way with the same rules: cleaned, equal texts made one, split, words counted and
 numbered, written as JSON lines. What each way writes is compared. A line of JSON is printed for each measurement:
 seconds and MB/s by the clock, the seconds of all processors and MB/s of one of them, and the peak of memory, of one
 process as the system counts it, of several together as they were seen ten times a second. Ways take turns, and of

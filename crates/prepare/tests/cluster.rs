@@ -15,7 +15,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_bonfire-prepare");
 const DEADLINE: Duration = Duration::from_secs(240);
 
 /// With 64 MB to sort in, an executor takes no more: what it passes on, what it reads, and the program itself.
-const MEMORY_OF_EXECUTOR: u64 = 300_000_000;
+const MEMORY_OF_EXECUTOR: u64 = 450_000_000;
 
 /// A process that ends with the test.
 struct Process {
@@ -126,13 +126,18 @@ fn ended(mut child: Child) -> (Output, String) {
 
 /// So many reviews, a seventh of which have the text of another; some are bad or empty.
 fn reviews(count: u64) -> String {
+    reviews_of(count, 20)
+}
+
+/// The same with about so many words at most.
+fn reviews_of(count: u64, words_at_most: u64) -> String {
     let words =
         ["good", "Bad", "the", "it's", "café", "case", "phone", "broke", "after", "two", "weeks", "love"];
     let mut text = String::new();
     for number in 0..count {
         let (row, mut chance) = (number - number % 7 / 6, String::new());
         let mut state = row.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        for _ in 0..3 + row % 20 {
+        for _ in 0..3 + row % words_at_most {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let word = words[(state >> 33) as usize % words.len()];
             let _ = write!(chance, "{word}{} ", if state >> 60 == 0 { "x" } else { "" });
@@ -228,7 +233,8 @@ fn spilled(work: &Path) -> u64 {
 fn what_does_not_fit_into_an_executor_goes_to_its_disk() {
     let cluster = Cluster::of(2);
     let (raw, out) = (cluster.path("raw.json"), cluster.path("there"));
-    fs::write(&raw, reviews(1_000_000)).unwrap();
+    // Few and long: rows take longer than letters in a program that is not optimised.
+    fs::write(&raw, reviews_of(90_000, 300)).unwrap();
     here(&raw, &cluster.path("here"), Rules::default(), Format::Native);
     let mut child = cluster.submit(&raw, &out, &["--pieces", "1"]);
     let (mut most, deadline) = (0, Instant::now() + DEADLINE);

@@ -1,15 +1,15 @@
 //! The third stage: the numbers of the vocabulary take the place of those that words had for the time being.
 //!
-//! Threads take blocks of rows in the order of the texts, and make of each what it is in the result. One of them at a time
-//! writes what is made, in that order, while the others go on.
+//! Threads take blocks of rows in the order of the texts, and make of each what it is in the result. One of them at a
+//! time writes what is made, in that order, while the others go on.
 
 use super::Meter;
 use super::feed::hold;
 use super::frequent::WordNumbers;
 use super::journal::StretchReport;
 use super::mapping::joined;
-use super::outbox::Outbox;
 use super::output::{OpenPart, PartFile, RegionBytes, Writer};
+use super::output_queue::OutputQueue;
 use super::segment::{BlockReader, Row, Segment, WordReader};
 use crate::error::Result;
 use std::path::Path;
@@ -39,7 +39,7 @@ struct Blocks {
 }
 
 /// What a block is in the files, in the order of [`Part::ALL`](super::Part::ALL).
-type Made = [RegionBytes; 3];
+type MadeBlock = [RegionBytes; 3];
 
 impl Encoding<'_> {
     pub(crate) fn run(&self) -> Result<()> {
@@ -50,10 +50,10 @@ impl Encoding<'_> {
         });
         let segments = segments.collect::<Vec<_>>().into_iter();
         let blocks = Mutex::new(Blocks { segments, reader: None, numbers: Arc::default(), next: 0 });
-        let outbox = Outbox::new(self.threads);
+        let queue = OutputQueue::new(self.threads);
         let work = || {
-            let guard = EndsOutbox(&outbox);
-            let result = self.work(&blocks, &outbox, &files);
+            let guard = EndsQueue(&queue);
+            let result = self.work(&blocks, &queue, &files);
             if result.is_ok() {
                 std::mem::forget(guard);
             }
@@ -70,13 +70,13 @@ impl Encoding<'_> {
     fn work(
         &self,
         blocks: &Mutex<Blocks>,
-        outbox: &Outbox<Made>,
+        queue: &OutputQueue<MadeBlock>,
         files: &Mutex<[OpenPart; 3]>,
     ) -> Result<()> {
         let writer = Writer::of(&self.files[0]);
         let keeps_text = self.files[0].format.keeps_text();
         let (mut block, mut row_numbers) = (Vec::new(), Vec::new());
-        while let Some(mut made) = outbox.room() {
+        while let Some(mut made) = queue.room() {
             let Some((number, numbers)) = self.next_block(&mut hold(blocks), &mut block)? else { break };
             made.iter_mut().flatten().for_each(Vec::clear);
             let (mut rest, mut passed) = (block.as_slice(), 0);
@@ -89,7 +89,7 @@ impl Encoding<'_> {
             if !rest.is_empty() {
                 return Err(BlockReader::broken(self.folder));
             }
-            outbox.put(number, made, |made| {
+            queue.put(number, made, |made| {
                 hold(files).iter_mut().zip(made).try_for_each(|(file, bytes)| file.write(bytes))
             })?;
             self.meter.pass(passed);
@@ -128,9 +128,9 @@ impl Encoding<'_> {
 }
 
 /// A thread that fails, even by a panic, lets nobody wait for its block.
-struct EndsOutbox<'a>(&'a Outbox<Made>);
+struct EndsQueue<'a>(&'a OutputQueue<MadeBlock>);
 
-impl Drop for EndsOutbox<'_> {
+impl Drop for EndsQueue<'_> {
     fn drop(&mut self) {
         self.0.end();
     }

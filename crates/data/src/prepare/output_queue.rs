@@ -1,7 +1,7 @@
 //! What threads make of blocks, on its way into files in the order of the blocks.
 //!
-//! Whoever brings a block while nobody writes is the writer, until the next one in order is not there. Others put theirs
-//! down and go on: the system lets one thread at a time write to a file, and would have them wait.
+//! Whoever brings a block while nobody writes is the writer, until the next one in order is not there. Others put
+//! theirs down and go on: the system lets one thread at a time write to a file, and would have them wait.
 
 use super::feed::hold;
 use crate::error::Result;
@@ -9,15 +9,16 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// For each thread so many blocks may wait to be written.
-const WAITING: usize = 2;
+const BLOCKS_OF_THREAD: usize = 2;
 
-pub(crate) struct Outbox<T> {
-    state: Mutex<State<T>>,
+pub(crate) struct OutputQueue<T> {
+    state: Mutex<QueuedBlocks<T>>,
     changed: Condvar,
     most: usize,
 }
 
-struct State<T> {
+/// What is where.
+struct QueuedBlocks<T> {
     waiting: BTreeMap<u64, T>,
     /// What was written, to be filled again.
     spare: Vec<T>,
@@ -28,17 +29,17 @@ struct State<T> {
     is_over: bool,
 }
 
-impl<T: Default> Outbox<T> {
+impl<T: Default> OutputQueue<T> {
     pub(crate) fn new(threads: usize) -> Self {
         let (waiting, spare) = (BTreeMap::new(), Vec::new());
-        let state = State { waiting, spare, next: 0, has_writer: false, is_over: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), most: WAITING * threads }
+        let state = QueuedBlocks { waiting, spare, next: 0, has_writer: false, is_over: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), most: BLOCKS_OF_THREAD * threads }
     }
 
-    /// Something to fill, as soon as not too many blocks wait. None if it came to an end. Whoever asks has no block yet:
-    /// so the one that all others wait for is with somebody who does not wait.
+    /// Something to fill, as soon as not too many blocks wait. None if it came to an end. Whoever asks has no block
+    /// yet: so the one that all others wait for is with somebody who does not wait.
     pub(crate) fn room(&self) -> Option<T> {
-        let is_full = |state: &mut State<T>| state.waiting.len() >= self.most && !state.is_over;
+        let is_full = |state: &mut QueuedBlocks<T>| state.waiting.len() >= self.most && !state.is_over;
         let waited = self.changed.wait_while(hold(&self.state), is_full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if state.is_over { None } else { Some(state.spare.pop().unwrap_or_default()) }
@@ -82,9 +83,9 @@ mod tests {
 
     /// What is written of so many blocks by several threads, of which the one with block `broken` fails.
     fn written(count: u64, broken: Option<u64>) -> (Vec<u64>, Vec<Result<()>>) {
-        let (outbox, next, written) = (Outbox::<u64>::new(3), AtomicU64::new(0), Mutex::new(Vec::new()));
+        let (queue, next, written) = (OutputQueue::<u64>::new(3), AtomicU64::new(0), Mutex::new(Vec::new()));
         let work = || {
-            while outbox.room().is_some() {
+            while queue.room().is_some() {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= count {
                     break;
@@ -95,7 +96,7 @@ mod tests {
                     Some(broken) if block == broken => Err(Error::Mismatch("broken".to_owned())),
                     _ => Ok(hold(&written).push(block)),
                 };
-                outbox.put(number, number, write).inspect_err(|_| outbox.end())?;
+                queue.put(number, number, write).inspect_err(|_| queue.end())?;
             }
             Ok(())
         };
