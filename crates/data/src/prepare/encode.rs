@@ -11,6 +11,7 @@ use super::mapping::joined;
 use super::output::{OpenPart, PartFile, RegionBytes, Writer};
 use super::output_queue::OutputQueue;
 use super::segment::{BlockReader, Row, Segment, WordReader};
+use super::stop::SHORT;
 use crate::error::Result;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,7 @@ use std::thread;
 pub(crate) struct Encoding<'a> {
     pub folder: &'a Path,
     pub numbers: &'a WordNumbers,
-    /// In the order of [`Part::ALL`].
+    /// In the order of [`Part::ALL`](super::Part::ALL).
     pub files: &'a [PartFile; 3],
     /// In the order of the texts.
     pub stretches: &'a [StretchReport],
@@ -33,9 +34,19 @@ struct Blocks {
     /// Of all stretches; the one that is being read is gone.
     segments: std::vec::IntoIter<Segment>,
     reader: Option<BlockReader>,
-    /// For the numbers of the segment that is being read, those of the vocabulary.
-    numbers: Arc<Vec<u32>>,
+    /// Of the segment that is being read.
+    words: Arc<SegmentWords>,
     next: u64,
+}
+
+/// The words of a segment, by the numbers that they have there.
+#[derive(Default)]
+struct SegmentWords {
+    /// Their numbers in the vocabulary.
+    numbers: Vec<u32>,
+    /// Where their letters are, and how many, if texts are wanted.
+    places: Vec<(usize, usize)>,
+    letters: Vec<u8>,
 }
 
 /// What a block is in the files, in the order of [`Part::ALL`](super::Part::ALL).
@@ -49,7 +60,7 @@ impl Encoding<'_> {
             (0..report.segments).map(move |number| Segment::of(self.folder, stretch, number))
         });
         let segments = segments.collect::<Vec<_>>().into_iter();
-        let blocks = Mutex::new(Blocks { segments, reader: None, numbers: Arc::default(), next: 0 });
+        let blocks = Mutex::new(Blocks { segments, reader: None, words: Arc::default(), next: 0 });
         let queue = OutputQueue::new(self.threads);
         let work = || {
             let guard = EndsQueue(&queue);
@@ -75,15 +86,21 @@ impl Encoding<'_> {
     ) -> Result<()> {
         let writer = Writer::of(&self.files[0]);
         let keeps_text = self.files[0].format.keeps_text();
-        let (mut block, mut row_numbers) = (Vec::new(), Vec::new());
+        let (mut block, mut row_numbers, mut text) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(mut made) = queue.room() {
-            let Some((number, numbers)) = self.next_block(&mut hold(blocks), &mut block)? else { break };
+            let Some((number, words)) = self.next_block(&mut hold(blocks), &mut block)? else { break };
             made.iter_mut().flatten().for_each(Vec::clear);
             let (mut rest, mut passed) = (block.as_slice(), 0);
             while let Some((row, more)) = Row::first(rest, keeps_text) {
                 row_numbers.clear();
-                row_numbers.extend(row.numbers().map(|number| numbers[number as usize]));
-                writer.push(&mut made[row.part as usize], row.text, row.label, &row_numbers);
+                row_numbers.extend(row.numbers().map(|number| words.numbers[number as usize]));
+                let whole = if keeps_text && row.text.is_empty() {
+                    words.join(row.numbers(), &mut text);
+                    text.as_slice()
+                } else {
+                    row.text
+                };
+                writer.push(&mut made[row.part as usize], whole, row.label, &row_numbers);
                 (rest, passed) = (more, passed + 4 * row_numbers.len() as u64);
             }
             if !rest.is_empty() {
@@ -97,33 +114,65 @@ impl Encoding<'_> {
         Ok(())
     }
 
-    /// Reads the next block: its number, and for the numbers in it those of the vocabulary.
-    fn next_block(&self, blocks: &mut Blocks, block: &mut Vec<u8>) -> Result<Option<(u64, Arc<Vec<u32>>)>> {
+    /// Reads the next block: its number, and the words of its segment.
+    fn next_block(
+        &self,
+        blocks: &mut Blocks,
+        block: &mut Vec<u8>,
+    ) -> Result<Option<(u64, Arc<SegmentWords>)>> {
         loop {
             if let Some(reader) = &mut blocks.reader
                 && reader.next(block)?
             {
                 blocks.next += 1;
-                return Ok(Some((blocks.next - 1, Arc::clone(&blocks.numbers))));
+                return Ok(Some((blocks.next - 1, Arc::clone(&blocks.words))));
             }
             let Some(segment) = blocks.segments.next() else { return Ok(None) };
-            blocks.numbers = Arc::new(self.translated(&segment)?);
+            blocks.words = Arc::new(self.words_of(&segment)?);
             blocks.reader = Some(BlockReader::open(&segment.rows)?);
         }
     }
 
-    /// The vocabulary's numbers of the words of a segment, by the numbers that they have there.
-    fn translated(&self, segment: &Segment) -> Result<Vec<u32>> {
-        let mut numbers = Vec::new();
+    fn words_of(&self, segment: &Segment) -> Result<SegmentWords> {
+        let keeps_text = self.files[0].format.keeps_text();
+        let mut found = SegmentWords::default();
         let mut words = WordReader::open(&segment.words)?;
         while words.advance()? {
             let place = words.number as usize;
-            if numbers.len() <= place {
-                numbers.resize(place + 1, 0);
+            if found.numbers.len() <= place {
+                found.numbers.resize(place + 1, 0);
+                found.places.resize(if keeps_text { place + 1 } else { 0 }, (0, 0));
             }
-            numbers[place] = self.numbers.number(&words.word, 0, words.word.len());
+            found.numbers[place] = self.numbers.number(&words.word, 0, words.word.len());
+            if keeps_text {
+                found.places[place] = (found.letters.len(), words.word.len());
+                found.letters.extend_from_slice(&words.word);
+            }
         }
-        Ok(numbers)
+        found.letters.extend_from_slice(&[0; SHORT]);
+        Ok(found)
+    }
+}
+
+impl SegmentWords {
+    /// Makes `text` that of these words, with a space between them. Of a short word always as many letters are copied,
+    /// of which the next takes the place of those that are not its own.
+    fn join(&self, words: impl ExactSizeIterator<Item = u32>, text: &mut Vec<u8>) {
+        text.clear();
+        text.resize((SHORT + 1) * words.len(), 0);
+        let mut end = 0;
+        for number in words {
+            let (start, length) = self.places[number as usize];
+            if length > SHORT {
+                text.resize(text.len() + length, 0);
+                text[end..end + length].copy_from_slice(&self.letters[start..start + length]);
+            } else {
+                text[end..end + SHORT].copy_from_slice(&self.letters[start..start + SHORT]);
+            }
+            text[end + length] = b' ';
+            end += length + 1;
+        }
+        text.truncate(end.saturating_sub(1));
     }
 }
 

@@ -94,7 +94,10 @@ mod tests {
                 (0..number * 7919 % 5).for_each(|_| thread::yield_now());
                 let write = |&block: &u64| match broken {
                     Some(broken) if block == broken => Err(Error::Mismatch("broken".to_owned())),
-                    _ => Ok(hold(&written).push(block)),
+                    _ => {
+                        hold(&written).push(block);
+                        Ok(())
+                    }
                 };
                 queue.put(number, number, write).inspect_err(|_| queue.end())?;
             }
