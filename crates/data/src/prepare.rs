@@ -6,7 +6,8 @@
 //! that are merged. On a cluster somebody else sorts, and the steps are filters ([`filter`]).
 //!
 //! In the order in which a text passes them: `input.rs`, `feed.rs`, `json.rs` or `table.rs`, `clean.rs`, `sorter.rs`,
-//! `sorted.rs`, `part.rs`, `tally.rs`, `segment.rs`, `frequent.rs`, `output.rs`; `journal.rs` knows what is done.
+//! `sorted.rs`, `part.rs`, `tally.rs`, `segment.rs`, `frequent.rs`, `output.rs`, `output_queue.rs`; `journal.rs` knows
+//! what is done.
 
 mod clean;
 mod collected;
@@ -24,6 +25,7 @@ mod mapper;
 mod mapping;
 mod meter;
 mod output;
+mod output_queue;
 mod part;
 mod rating;
 mod reduce;

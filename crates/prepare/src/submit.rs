@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ballista::prelude::SessionConfigExt;
 use ballista_core::execution_plans::execute_physical_plan;
+use ballista_core::extension::SessionConfigExt;
 use bonfire_data::prepare::{BadLine, Beginning, Collector, Format, InputShare, Meter, Preparation, Rules};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;

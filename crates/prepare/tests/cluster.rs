@@ -21,9 +21,14 @@ struct Process {
 }
 
 impl Process {
-    /// Starts it, and waits for the line that says where it is.
     fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(PROGRAM).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::under(&[], arguments)
+    }
+
+    /// Starts it by a command, and waits for the line that says where it is.
+    fn under(command: &[&str], arguments: &[&str]) -> Self {
+        let line = [command, &[PROGRAM], arguments].concat();
+        let mut child = Command::new(line[0]).args(&line[1..]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
@@ -43,6 +48,12 @@ impl Drop for Process {
     }
 }
 
+/// The arguments of an executor.
+fn executor<'a>(scheduler: &'a str, work: &'a str) -> [&'a str; 9] {
+    let [memory, work_dir] = ["--memory-pool-size", "--work-dir"];
+    ["executor", "--scheduler", scheduler, "--cores", "1", memory, "64MB", work_dir, work]
+}
+
 /// A scheduler with executors, and a folder for everything.
 struct Cluster {
     folder: tempfile::TempDir,
@@ -54,21 +65,11 @@ impl Cluster {
     fn of(executors: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let scheduler = Process::start(&["scheduler", "--port", "0", "--patience", "3"]);
-        let start = |number: usize| {
+        let executors = (0..executors).map(|number| {
             let work = folder.path().join(format!("work-{number}"));
-            Process::start(&[
-                "executor",
-                "--scheduler",
-                &scheduler.address,
-                "--cores",
-                "1",
-                "--memory-pool-size",
-                "64MB",
-                "--work-dir",
-                work.to_str().unwrap(),
-            ])
-        };
-        let executors = (0..executors).map(start).collect();
+            Process::start(&executor(&scheduler.address, work.to_str().unwrap()))
+        });
+        let executors = executors.collect();
         Self { folder, scheduler, executors }
     }
 
@@ -221,6 +222,36 @@ fn executors_that_die_cost_time_but_no_text() {
     let (output, said) = ended(child);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(!out.exists(), "{said}");
+}
+
+#[test]
+fn a_full_disk_of_an_executor_is_said_and_nothing_looks_whole() {
+    let may = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("SKIPPED: a disk of its own takes root");
+        return;
+    }
+    let mut cluster = Cluster::of(0);
+    let (raw, out, disk) = (cluster.path("raw.json"), cluster.path("there"), cluster.path("disk"));
+    fs::write(&raw, reviews(100_000)).unwrap();
+    fs::create_dir(&disk).unwrap();
+    let disk = disk.to_str().unwrap();
+    let mount = format!("mount -t tmpfs -o size=1m none {disk} && exec \"$@\"");
+    let command = ["unshare", "-m", "sh", "-c", &mount, "sh"];
+    let mut full = Process::under(&command, &executor(&cluster.scheduler.address, disk));
+    let (output, said) = ended(cluster.submit(&raw, &out, &[]));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(!out.exists(), "{said}");
+    // One that has room does it.
+    full.kill();
+    let work = cluster.path("work-0");
+    let other = Process::start(&executor(&cluster.scheduler.address, work.to_str().unwrap()));
+    cluster.executors.push(other);
+    let (output, said) = ended(cluster.submit(&raw, &out, &[]));
+    assert!(output.status.success(), "{said}");
+    here(&raw, &cluster.path("here"), Rules::default(), Format::Native);
+    assert_same(&cluster.path("here"), &out);
 }
 
 #[test]

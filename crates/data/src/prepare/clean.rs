@@ -47,7 +47,7 @@ impl Cleaner {
     /// Begins a text that comes in pieces, and is appended to `out`.
     pub(crate) fn begin<'a>(&'a self, out: &'a mut Vec<u8>) -> Wash<'a> {
         let start = out.len();
-        Wash { cleaner: self, out, start, word: start, key: 0 }
+        Wash { cleaner: self, out, start, word: OpenWord::at(start) }
     }
 }
 
@@ -57,8 +57,18 @@ pub(crate) struct Wash<'a> {
     out: &'a mut Vec<u8>,
     /// Where the text begins in `out`.
     start: usize,
-    /// Where the word begins that may go on.
-    word: usize,
+    /// The word that may go on.
+    word: OpenWord,
+}
+
+/// A word of which more may come.
+#[derive(Clone, Copy)]
+struct OpenWord {
+    /// Where it begins in `out`.
+    start: usize,
+    /// Counted for itself: where a word begins depends on whether all words before it were kept, and nothing else shall
+    /// wait for that.
+    length: usize,
     /// Its first letters as a number. Read back from `out`, they would have to be waited for.
     key: u128,
 }
@@ -67,19 +77,20 @@ impl Wash<'_> {
     /// More of the text. Letters are taken eight at a time, up to the first that is none: how long words are cannot be
     /// foreseen, so that a loop over their letters would be left at the wrong place again and again.
     pub(crate) fn add(&mut self, piece: &[u8]) {
-        let (mut end, mut word, mut key) = (self.out.len(), self.word, self.key);
-        self.out.resize(end + piece.len() + ROOM, 0);
+        let mut word = self.word;
+        self.out.resize(word.start + word.length + piece.len() + ROOM, 0);
         let out = self.out.as_mut_slice();
         let mut rest = piece;
         while !rest.is_empty() {
             let (letters, kept) = eight::letters(eight::load(rest));
+            let end = word.start + word.length;
             out[end..end + 8].copy_from_slice(&letters.to_le_bytes());
             let others = !kept & HIGHS;
-            let (count, length) = (eight::before(others), end - word);
-            if length < SHORT {
-                key |= u128::from(letters & eight::mask_before(others)) << (8 * length);
+            let count = eight::before(others);
+            if word.length < SHORT {
+                word.key |= u128::from(letters & eight::mask_before(others)) << (8 * word.length);
             }
-            end += count;
+            word.length += count;
             if count == 8 {
                 rest = &rest[8..];
                 continue;
@@ -87,33 +98,38 @@ impl Wash<'_> {
             let Some(&other) = rest.get(count) else { break };
             rest = &rest[count + 1..];
             if self.cleaner.parts_words(other) {
-                end = end_word(&self.cleaner.stop, out, key, word, end);
-                (word, key) = (end, 0);
+                word = word.next(&self.cleaner.stop, out);
             }
         }
-        self.out.truncate(end);
-        (self.word, self.key) = (word, key);
+        self.out.truncate(word.start + word.length);
+        self.word = word;
     }
 
     /// After the last piece: whether there are any words.
     pub(crate) fn end(self) -> bool {
-        let Self { cleaner, out, start, word, key } = self;
-        let end = out.len();
+        let Self { cleaner, out, start, word } = self;
         out.push(0);
-        let end = end_word(&cleaner.stop, out, key, word, end);
+        let end = word.next(&cleaner.stop, out).start;
         // Without the space that the last word has behind it.
         out.truncate(if end > start { end - 1 } else { start });
         end > start
     }
 }
 
-/// Puts a space behind a word that counts, and takes away one that does not. Returns where the next begins. There is
-/// room for the space: it comes from a character that is used up, or from the end of the text.
-fn end_word(stop: &StopWords, out: &mut [u8], key: u128, word: usize, end: usize) -> usize {
-    out[end] = b' ';
-    // Without a branch, since nobody can foresee it.
-    let is_kept = !stop.contains(key, &out[word..end]);
-    word + usize::from(is_kept) * (end + 1 - word)
+impl OpenWord {
+    fn at(start: usize) -> Self {
+        Self { start, length: 0, key: 0 }
+    }
+
+    /// Puts a space behind a word that counts, and takes away one that does not. There is room for the space: it comes
+    /// from a character that is used up, or from the end of the text.
+    fn next(self, stop: &StopWords, out: &mut [u8]) -> Self {
+        let end = self.start + self.length;
+        out[end] = b' ';
+        // Without a branch, since nobody can foresee it.
+        let is_kept = !stop.contains(self.key, self.length, || &out[self.start..end]);
+        Self::at(self.start + usize::from(is_kept) * (self.length + 1))
+    }
 }
 
 #[cfg(test)]

@@ -176,7 +176,15 @@ impl Input {
 
     /// An error while the content was read.
     pub(crate) fn broken(&self, error: &io::Error) -> Error {
-        Error::format(&self.file.path, format!("cannot be read: {error}"))
+        let message = match self.packing {
+            // What zstd itself says of it is not built in.
+            Packing::Zstd => "cannot be read as zstd: it is damaged, or not all of it is there".to_owned(),
+            Packing::Gzip => {
+                format!("cannot be read as gzip: {error}; is all of it there, and nothing else?")
+            }
+            Packing::Plain | Packing::Parquet => format!("cannot be read: {error}"),
+        };
+        Error::format(&self.file.path, message)
     }
 }
 

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Another number means that what an earlier program left cannot be used.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What is prepared, and how. Another plan makes another result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

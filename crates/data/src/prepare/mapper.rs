@@ -43,7 +43,7 @@ impl Mapper {
 
     /// Reads a line of JSON, and appends its cleaned text to `out` if it has one.
     pub fn json(&self, line: &[u8], out: &mut Vec<u8>) -> MappedLine {
-        if line.iter().all(u8::is_ascii_whitespace) {
+        if is_blank(line) {
             return MappedLine::Blank;
         }
         if let Err(error) = std::str::from_utf8(line) {
@@ -111,6 +111,11 @@ impl Mapper {
     }
 }
 
+/// Whether there is nothing on a line but what Python strips, which is more than JSON takes for space.
+pub(crate) fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|byte| byte.is_ascii_whitespace() || *byte == 0x0B)
+}
+
 /// Names as one would say them.
 pub(crate) fn named(names: &[String]) -> String {
     names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" or ")
@@ -171,6 +176,8 @@ mod tests {
         let check = |line, expect| check(&Rules::default(), line, Err(expect));
         check("", "blank");
         check("  \r", "blank");
+        check("\t\x0b\x0c", "blank");
+        check("\x0b{}", "expected a JSON object (column 1)");
         check(r#"{"reviewText": "", "overall": 5.0}"#, "empty");
         check(r#"{"reviewText": null, "overall": 5.0}"#, "empty");
         check(r#"{"overall": 5.0}"#, "empty");

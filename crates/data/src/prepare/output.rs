@@ -2,7 +2,7 @@
 //!
 //! `texts` is what `bonfire train` maps into memory: a head, the length of every text, its label, and
 //! the numbers of all words one after the other. How large each of these is follows from counts that are known
-//! beforehand. Threads write pieces of it, each at its place.
+//! beforehand.
 
 use super::eight;
 use super::frequent::PADDING;
@@ -11,7 +11,7 @@ use super::segment::push_numbers;
 use crate::error::{Error, Result};
 use crate::prepared::Head;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
@@ -76,9 +76,6 @@ pub(crate) struct PartFile {
     pub length: usize,
 }
 
-/// Where the next piece of each region belongs.
-pub(crate) type RegionEnds = [u64; 3];
-
 /// What some texts are in each region.
 pub(crate) type RegionBytes = [Vec<u8>; 3];
 
@@ -96,40 +93,28 @@ impl PartFile {
     }
 
     /// Makes the file, as large as it will be if that is known, with what stands before the texts.
-    pub(crate) fn create(&self) -> Result<RegionEnds> {
+    pub(crate) fn create(&self) -> Result<OpenPart> {
         let path = self.written();
         let create = || {
             let mut file = File::create(&path)?;
-            match self.format {
+            let ends = match self.format {
                 Format::Native => {
                     let head = self.head();
                     file.write_all(&head.bytes())?;
                     file.set_len(head.size())?;
-                    Ok([head.lengths_at(0), head.labels_at(0), head.words_at(0)])
+                    [head.lengths_at(0), head.labels_at(0), head.words_at(0)]
                 }
                 Format::Hdf5 => {
                     file.write_all(&super::hdf5::head(self.all.rows, self.length as u64 + 1))?;
                     file.set_len(super::hdf5::HEAD + 4 * (self.length as u64 + 1) * self.all.rows)?;
-                    Ok([super::hdf5::HEAD; 3])
+                    [super::hdf5::HEAD; 3]
                 }
-                Format::Jsonl | Format::Parquet => Ok([0; 3]),
-            }
+                Format::Jsonl | Format::Parquet => [0; 3],
+            };
+            Ok((file, ends))
         };
-        create().map_err(Error::io(&path))
-    }
-
-    /// Writes pieces of all regions at their places.
-    pub(crate) fn write(&self, at: RegionEnds, bytes: &RegionBytes) -> Result<()> {
-        let path = self.written();
-        let write = || {
-            let mut file = OpenOptions::new().write(true).open(&path)?;
-            for (offset, bytes) in at.into_iter().zip(bytes).filter(|(_, bytes)| !bytes.is_empty()) {
-                file.seek(SeekFrom::Start(offset))?;
-                file.write_all(bytes)?;
-            }
-            Ok(())
-        };
-        write().map_err(Error::io(&path))
+        let (file, ends) = create().map_err(Error::io(&path))?;
+        Ok(OpenPart { path, file, ends, unsent: 0 })
     }
 
     /// After the last piece.
@@ -139,6 +124,53 @@ impl PartFile {
             Format::Parquet => crate::parquet::write(&[self.written()], &self.path),
         }
     }
+}
+
+/// A file of the result that is being written.
+#[derive(Debug)]
+pub(crate) struct OpenPart {
+    path: PathBuf,
+    file: File,
+    /// Where the next piece of each region belongs.
+    ends: [u64; 3],
+    /// How many bytes the system was not told to write to the disk yet.
+    unsent: usize,
+}
+
+/// After so many bytes the system is told to write them to the disk.
+const SENT_BYTES: usize = 8 << 20;
+
+impl OpenPart {
+    /// Writes the next pieces of all regions.
+    pub(crate) fn write(&mut self, bytes: &RegionBytes) -> Result<()> {
+        let mut write = || {
+            for (end, bytes) in self.ends.iter_mut().zip(bytes).filter(|(_, bytes)| !bytes.is_empty()) {
+                self.file.seek(SeekFrom::Start(*end))?;
+                self.file.write_all(bytes)?;
+                *end += bytes.len() as u64;
+            }
+            Ok(())
+        };
+        write().map_err(Error::io(&self.path))?;
+        self.unsent += bytes.iter().map(Vec::len).sum::<usize>();
+        if self.unsent > SENT_BYTES {
+            self.unsent = 0;
+            begin_writing(&self.file);
+        }
+        Ok(())
+    }
+}
+
+/// Has the system begin to write a file to the disk. At the end it is waited for: what is there by then is not.
+fn begin_writing(file: &File) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        // SAFETY: the descriptor is that of a file that is open. Whatever comes of it, nothing but time depends on it.
+        unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
 }
 
 /// Texts as the bytes of a format.

@@ -100,9 +100,11 @@ impl Reducing<'_> {
                     numbers.push(tally.note(text, start, length, u64::from(is_counted)));
                 }
                 report.counted += if is_counted { numbers.len() as u64 } else { 0 };
+                let is_whole = numbers.len() <= self.rules.length;
                 numbers.truncate(self.rules.length);
                 let label = self.rules.label_of(ratings.mode());
-                rows.add(part, label, &numbers, self.keeps_text.then_some(text))?;
+                let rest: &[u8] = if is_whole { &[] } else { text };
+                rows.add(part, label, &numbers, self.keeps_text.then_some(rest))?;
                 report.reviews += ratings.count();
                 report.rows[part as usize] += 1;
                 report.words[part as usize] += numbers.len() as u64;

@@ -1,9 +1,9 @@
 //! Texts as numbers of words for the time being, on disk until the vocabulary is known.
 //!
 //! A segment is two files. One has a row a text: its part and label, and the numbers of the words that are kept of it,
-//! as a [`Tally`] gave them. Rows come in blocks, each with its length before it. The other file has the words of the
-//! tally in the order of their bytes, each with its count and its number. When a tally becomes too large, the next
-//! segment begins.
+//! as a [`Tally`] gave them; and the text, if it is wanted back and has more words than those. Rows come in blocks,
+//! each with its length before it. The other file has the words of the tally in the order of their bytes, each with its
+//! count and its number. When a tally becomes too large, the next segment begins.
 
 use super::part::Part;
 use super::tally::{NotedWord, Tally};
@@ -44,7 +44,7 @@ impl RowWriter {
         Ok(Self { path: path.to_owned(), file, block: vec![0; 4] })
     }
 
-    /// Writes a row. The text is for those who want it back.
+    /// Writes a row. The text is for those who want it back; an empty one is that of all its words.
     pub(crate) fn add(&mut self, part: Part, label: u8, numbers: &[u32], text: Option<&[u8]>) -> Result<()> {
         let block = &mut self.block;
         block.push((part as u8) << 4 | label);
@@ -120,6 +120,7 @@ pub(crate) struct Row<'a> {
     pub part: Part,
     pub label: u8,
     numbers: &'a [[u8; 4]],
+    /// Empty if it is not wanted, or that of all words.
     pub text: &'a [u8],
 }
 
@@ -135,7 +136,7 @@ impl<'a> Row<'a> {
         Some((Self { part, label: first & 0xF, numbers: bytes.as_chunks().0, text }, rest))
     }
 
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + use<'a> {
+    pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         self.numbers.iter().map(|&four| u32::from_le_bytes(four))
     }
 }

@@ -11,7 +11,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// How much of a run stands between two texts of its index.
@@ -32,42 +32,53 @@ pub(crate) type Index = Vec<(String, u64)>;
 /// A run that is being written. It has its name when it is whole.
 pub(crate) struct RunWriter {
     path: PathBuf,
-    out: BufWriter<File>,
+    file: File,
+    /// What is not in the file yet.
+    rows: Vec<u8>,
+    /// Bytes of the file.
     written: u64,
     index: Index,
-    row: Vec<u8>,
 }
+
+/// So much is written at once.
+const WRITE_BYTES: usize = 1 << 20;
 
 impl RunWriter {
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let aside = path.with_extension("new");
         let file = File::create(&aside).map_err(Error::io(&aside))?;
-        let out = BufWriter::with_capacity(1 << 20, file);
-        Ok(Self { path: path.to_owned(), out, written: 0, index: Vec::new(), row: Vec::new() })
+        let rows = Vec::with_capacity(WRITE_BYTES + WRITE_BYTES / 16);
+        Ok(Self { path: path.to_owned(), file, rows, written: 0, index: Vec::new() })
     }
 
     pub(crate) fn add(&mut self, text: &[u8], ratings: &Ratings) -> Result<()> {
-        if self.index.len() as u64 * INDEX_EVERY <= self.written {
+        let place = self.written + self.rows.len() as u64;
+        if self.index.len() as u64 * INDEX_EVERY <= place {
             let key = &text[..text.len().min(KEY_BYTES)];
-            self.index.push((String::from_utf8_lossy(key).into_owned(), self.written));
+            self.index.push((String::from_utf8_lossy(key).into_owned(), place));
         }
-        let row = &mut self.row;
-        row.clear();
-        varint::push(row, text.len() as u64);
-        row.extend_from_slice(text);
+        let rows = &mut self.rows;
+        varint::push(rows, text.len() as u64);
+        rows.extend_from_slice(text);
         if ratings.count() == 1 {
-            row.push(ratings.mode());
+            rows.push(ratings.mode());
         } else {
-            row.push(MANY);
-            ratings.0.iter().for_each(|&count| varint::push(row, count));
+            rows.push(MANY);
+            ratings.0.iter().for_each(|&count| varint::push(rows, count));
         }
-        self.written += row.len() as u64;
-        self.out.write_all(row).map_err(Error::io(&self.path))
+        if self.rows.len() < WRITE_BYTES { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.file.write_all(&self.rows).map_err(Error::io(&self.path))?;
+        self.written += self.rows.len() as u64;
+        self.rows.clear();
+        Ok(())
     }
 
     /// The run has its name from now on.
     pub(crate) fn finish(mut self) -> Result<()> {
-        self.out.flush().map_err(Error::io(&self.path))?;
+        self.write()?;
         let index =
             serde_json::to_vec(&self.index).map_err(|error| Error::format(&self.path, error.to_string()))?;
         let index_path = self.path.with_extension("index");

@@ -87,7 +87,7 @@ impl StopWords {
         };
         for word in short.into_iter().chain([&b""[..]]) {
             let key = packed(word, 0, word.len());
-            let place = set.place(key);
+            let (place, _) = set.find(key);
             if set.places[place] == 0 {
                 set.places[place] = set.short.len() as u32;
                 set.short.push(key);
@@ -97,22 +97,23 @@ impl StopWords {
     }
 
     /// Whether a word is one, which as a number is this, if it is short. No letters at all are one, too.
-    pub(crate) fn contains(&self, key: u128, word: &[u8]) -> bool {
-        if word.len() > SHORT {
-            return !self.long.is_empty() && self.long.contains(word);
+    pub(crate) fn contains<'a>(&self, key: u128, length: usize, word: impl FnOnce() -> &'a [u8]) -> bool {
+        if length > SHORT {
+            return !self.long.is_empty() && self.long.contains(word());
         }
-        self.short[self.places[self.place(key)] as usize] == key
+        self.find(key).1 == key
     }
 
-    /// Where a word is, or would be.
-    fn place(&self, key: u128) -> usize {
+    /// Where a word is, or would be, and what is there.
+    fn find(&self, key: u128) -> (usize, u128) {
         let mask = self.places.len() - 1;
         let mut place = hash(key) as usize & mask;
         loop {
             let number = self.places[place];
+            let found = self.short[number as usize];
             // Both at once: which of them it is nobody can foresee, but that it is one of them is nearly certain.
-            if (number == 0) | (self.short[number as usize] == key) {
-                return place;
+            if (number == 0) | (found == key) {
+                return (place, found);
             }
             place = (place + 1) & mask;
         }
@@ -159,7 +160,7 @@ mod tests {
         let key = packed(word.as_bytes(), 0, short);
         let text = format!("before {word} and some more behind");
         assert_eq!(packed(text.as_bytes(), 7, short), key, "{word}");
-        set.contains(key, word.as_bytes())
+        set.contains(key, word.len(), || word.as_bytes())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Rows of a table: between commas or semicolons, where a cell may stand in quotation marks, or between tabs.
 
 use super::json::Keys;
-use super::mapper::{MappedLine, Mapper, named};
+use super::mapper::{MappedLine, Mapper, is_blank, named};
 use super::rating::RatingScale;
 use std::borrow::Cow;
 
@@ -98,7 +98,7 @@ impl Columns {
 
     /// Reads a row, and appends its cleaned text to `out` if it has one.
     pub(crate) fn row(&self, row: &[u8], mapper: &Mapper, out: &mut Vec<u8>) -> MappedLine {
-        if row.iter().all(u8::is_ascii_whitespace) {
+        if is_blank(row) {
             return MappedLine::Blank;
         }
         if let Err(error) = std::str::from_utf8(row) {

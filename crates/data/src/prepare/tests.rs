@@ -165,7 +165,7 @@ fn nothing_to_learn_from_is_refused() {
     let parquet =
         if cfg!(feature = "parquet") { "cannot be read: " } else { "build it with `--features parquet`" };
     check(b"PAR1....", parquet);
-    check(b"\x1f\x8b\x08\x00broken", "cannot be read: ");
+    check(b"\x1f\x8b\x08\x00broken", "cannot be read as gzip: ");
     fs::remove_file(path("reviews.json")).unwrap();
     let check = |inputs: &[&Path], expect: &str| {
         let error = run(&preparation(inputs, &path("out"))).unwrap_err().to_string();
@@ -320,6 +320,34 @@ fn ends_of_lines_marks_and_members_do_not_change_a_byte() {
         fs::write(path(name), bytes).unwrap();
         run(&preparation(&[&path(name)], &out)).unwrap();
         assert!(content(&out) == content(&path("out-lines.json")), "{name}");
+    }
+}
+
+/// A file that was not fetched to its end is no shorter file.
+#[test]
+fn packed_files_that_are_cut_or_go_on_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let lines = many(3000);
+    let check = |name: &str, bytes: &[u8]| {
+        fs::write(path(name), bytes).unwrap();
+        let error = run(&preparation(&[&path(name)], &path("out"))).unwrap_err().to_string();
+        assert!(
+            error.contains(name) && error.contains("cannot be read as"),
+            "{} bytes: {error}",
+            bytes.len()
+        );
+        assert!(!path("out").exists() && !path("out.partial").exists());
+    };
+    let packed = [
+        ("a.json.gz", gzip(lines.as_bytes())),
+        ("a.json.zst", zstd::encode_all(lines.as_bytes(), 1).unwrap()),
+    ];
+    for (name, bytes) in packed {
+        for left in [20, bytes.len() / 2, bytes.len() - 4, bytes.len() - 1] {
+            check(name, &bytes[..left]);
+        }
+        check(name, &[bytes.as_slice(), b"and more"].concat());
     }
 }
 
