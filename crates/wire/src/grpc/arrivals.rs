@@ -10,7 +10,8 @@ use tokio::sync::Notify;
 /// What comes over a stream, one after the other, for a thread that may take its time.
 ///
 /// The thread does not ask the stream itself: HTTP/2 holds its lock while it writes to the socket, and whoever comes
-/// meanwhile has to sleep.
+/// meanwhile has to sleep. The channel between them has no bound of its own: the window of HTTP/2 is one, since only
+/// what the thread is done with makes room in it.
 pub(crate) struct Arrivals {
     from: Receiver<Arrival>,
     taken: Arc<Taken>,
