@@ -145,8 +145,13 @@ fn transform_inputs(sizes: &Convolution, x: &[f32], seen: &mut [f32], start: usi
                         (row < height && column < width)
                             .then(|| ((image * height + row) * width + column) * channels)
                     };
-                    let places: [[Option<usize>; 4]; 4] =
-                        std::array::from_fn(|row| std::array::from_fn(|column| place(row, column)));
+                    // Plain loops here and below: `array::from_fn` may stay a call, compiled as baseline code.
+                    let mut places = [[None; 4]; 4];
+                    for (row, places) in places.iter_mut().enumerate() {
+                        for (column, it) in places.iter_mut().enumerate() {
+                            *it = place(row, column);
+                        }
+                    }
                     for channel in (0..channels).step_by(LANES) {
                         let at = |row: usize, column: usize| match places[row][column] {
                             Some(place) => load(&x[place + channel..]),
@@ -193,8 +198,8 @@ fn transform_results(sizes: &Convolution, results: &[f32], y: &mut [f32], start:
                         let mut rows = [[ZERO; 4]; 2];
                         for column in 0..4 {
                             let from = column * plane + tile * channels + channel;
-                            let m: [Lanes; 4] =
-                                std::array::from_fn(|row| load(&results[from + 4 * row * plane..]));
+                            let at = |row: usize| load(&results[from + 4 * row * plane..]);
+                            let m = [at(0), at(1), at(2), at(3)];
                             rows[0][column] = plus(plus(m[0], m[1]), m[2]);
                             rows[1][column] = minus(minus(m[1], m[2]), m[3]);
                         }
