@@ -322,10 +322,11 @@ impl Scene<'_> {
 
     fn play_server(&self, world: &mut World) -> Vec<Books> {
         let workers = self.workers();
+        let shares_differ = self.local_steps() == 1 && self.shares.iter().any(|&share| share != self.shares[0]);
         let worker = |index: usize| {
             let codecs = self.codecs(self.processes[index]);
             let rounds = self.script(index).into_iter().map(|(stages, of)| (stages, of[0])).collect();
-            Worker::new(index, workers, codecs, rounds)
+            Worker::new((index, workers), codecs, rounds, shares_differ)
         };
         let mut all: Vec<Worker> = (0..workers).map(worker).collect();
         let head = self.processes[workers];
