@@ -18,6 +18,7 @@ Choices are judged by the rule of the plan: a way that changes what is learnt co
 more than a twentieth of the time. What is forecast to take longer than the fastest by more than NEAR is not run.
 """
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -26,6 +27,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 BONFIRE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target", "release", "bonfire")
 
@@ -76,11 +79,14 @@ CELLS = [(name, number) for number in range(1, 7) for name in ("lenet5", "lenet"
 OTHERS = [("sentiment", 7), ("lenet", 8), ("cnn", 9), ("tagger-sgd", 10), ("mlp", 11), ("lenet", 12), ("tagger", 13),
           ("sentiment", 14), ("tagger", 15)]
 
-# So many epochs, each so long by the forecast, of these rounds at least and at most.
-EPOCHS, EPOCH_S, ROUNDS = 4, 1.5, (16, 640)
+# So many epochs, each so long by the forecast, of so many rounds at most.
+EPOCHS, EPOCH_S, MOST_ROUNDS = 6, 1.2, 640
+
+# Those of the run file by which that is found.
+TRY_ROUNDS = 48
 
 # The same where ways are compared.
-CHOICE_EPOCHS, CHOICE_EPOCH_S = 3, 1.0
+CHOICE_EPOCHS, CHOICE_EPOCH_S = 4, 1.0
 
 # What is forecast to take longer than the fastest by more than this is not run; nor is a run that takes so long.
 NEAR, LONGEST_S = 0.15, 60
@@ -90,8 +96,8 @@ CLOSE, LEAST_GAIN = 0.05, 0.05
 
 
 def run_file(name, hosts, way, rounds, epochs):
-    """A run that is exchanged in some way: epochs of so many rounds, if all hosts work. No round is exact, for that is in
-    the median of no epoch."""
+    """A run that is exchanged in some way: epochs of so many rounds, if all hosts work. No round is exact, for the
+    median epoch would have none."""
     text = MODELS[name] % (hosts * 32 * rounds)
     text += f"epochs: {epochs}\neval_every: {epochs} epochs\ncheckpoint_every: never\n"
     if way["arch"] == "single":
@@ -111,10 +117,9 @@ def run_file(name, hosts, way, rounds, epochs):
     return text
 
 
-def rounds_of(round_s, epoch_s):
-    """How many rounds an epoch has: a multiple of 16, so that local steps come out even."""
-    least, most = ROUNDS
-    return min(max(math.ceil(epoch_s / round_s / 16) * 16, least), most)
+def rounds_of(round_s, epoch_s, steps):
+    """How many rounds an epoch has: a multiple of the local steps that there may be."""
+    return min(math.ceil(epoch_s / round_s / steps) * steps, MOST_ROUNDS)
 
 
 def call(args, words, **options):
@@ -132,15 +137,41 @@ def plan(args, folder, text, hosts):
     return [json.loads(line) for line in call(args, ["plan", *hosts, file, "--json"]).splitlines()]
 
 
+def pace():
+    """What the same work takes on two threads now, in seconds: machines are not always as fast."""
+    block, found = bytes(8 << 20), []
+
+    def work():
+        for _ in range(4):
+            hashlib.sha256(block).digest()
+
+    for _ in range(9):
+        threads, begun = [threading.Thread(target=work) for _ in range(2)], time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found.append(time.perf_counter() - begun)
+    return statistics.median(found)
+
+
 def seconds(args, folder, inventory, text):
-    """What an epoch takes in truth."""
+    """What every epoch takes in truth, and what every node sent."""
     file, out = os.path.join(folder, "run.yml"), os.path.join(folder, "run")
     with open(file, "w") as f:
         f.write(text)
     subprocess.run(["rm", "-rf", out], check=True)
     call(args, ["run", "-i", inventory, file, "--out", out, "--quiet"])
     events = [json.loads(line) for line in open(os.path.join(out, "events.jsonl"))]
-    epochs = [event["seconds"] for event in events if event["event"] == "epoch_ended"]
+    nodes = [node for event in events if event["event"] == "nodes" for node in event["nodes"]]
+    sent = dict.fromkeys((node["name"] for node in nodes), 0)
+    for node in nodes:
+        sent[node["name"]] += node["sent_bytes"]
+    return [event["seconds"] for event in events if event["event"] == "epoch_ended"], sent
+
+
+def median(epochs):
+    """Without the first."""
     return statistics.median(epochs[1:])
 
 
@@ -158,20 +189,22 @@ def cells(args, folder, inventory, name, numbers):
     """The cells of a model in one lab, and the choice there, by one plan."""
     hosts, first = SETUPS[numbers[0]]["hosts"], way_of(SETUPS[numbers[0]])
     pool = os.path.join(args.keep or folder, f"{name}-{numbers[0]}.pool.yml")
-    try_rounds = 48
-    lines = plan(args, folder, run_file(name, hosts, first, try_rounds, EPOCHS), ["-i", inventory, "--save", pool])
-    times = {}
+    paces = [pace()]
+    lines = plan(args, folder, run_file(name, hosts, first, TRY_ROUNDS, EPOCHS), ["-i", inventory, "--save", pool])
+    times, paces = {}, paces + [pace()]
     for number in [] if args.only_choices else numbers:
         way = way_of(SETUPS[number])
-        round_s = next(line for line in lines if is_way(line, way))["seconds_per_epoch"] / try_rounds
-        rounds = rounds_of(round_s, EPOCH_S)
+        round_s = next(line for line in lines if is_way(line, way))["seconds_per_epoch"] / TRY_ROUNDS
+        rounds = rounds_of(round_s, EPOCH_S, max(8, way["local_steps"]))
         text = run_file(name, hosts, way, rounds, EPOCHS)
         # By the figures of the same hosts, for a run of just this length.
         forecast = next(line for line in plan(args, folder, text, ["--measured", pool]) if is_way(line, way))
-        measured = seconds(args, folder, inventory, text)
+        epochs, sent = seconds(args, folder, inventory, text)
+        measured, paces = median(epochs), paces + [pace()]
         times[in_short(forecast)] = measured / rounds
         cell = dict(model=name, setup=number, rounds=rounds, forecast=forecast["seconds_per_epoch"], measured=measured)
         cell.update({key: forecast[key] for key in ("computing_s", "wire_s", "waiting_s")})
+        cell.update(epochs=epochs, sent=sent, paces=[round(pace * 1e3, 1) for pace in (paces[0], paces[1], paces[-1])])
         yield dict(cell, error=cell["forecast"] / measured - 1)
     if args.choices:
         yield choice(args, folder, inventory, (name, numbers), lines, times)
@@ -180,18 +213,17 @@ def cells(args, folder, inventory, name, numbers):
 def choice(args, folder, inventory, of, lines, times):
     """What was chosen, and what would have been the best of those that may be: all in seconds a round."""
     (name, numbers), hosts = of, SETUPS[of[1][0]]["hosts"]
-    try_rounds = 48
     chosen = next(line for line in lines if line["best"])
     near = [line for line in lines if line["seconds_per_epoch"] <= lines[0]["seconds_per_epoch"] * (1 + NEAR)]
-    rounds = rounds_of(chosen["seconds_per_epoch"] / try_rounds, CHOICE_EPOCH_S)
+    rounds = rounds_of(chosen["seconds_per_epoch"] / TRY_ROUNDS, CHOICE_EPOCH_S, 16)
 
     def measure(line):
         texts = run_file(name, hosts, line, rounds, CHOICE_EPOCHS)
-        return seconds(args, folder, inventory_of(inventory, line, folder), texts) / rounds
+        return median(seconds(args, folder, inventory_of(inventory, line, folder), texts)[0]) / rounds
 
     tried, left_out = [], []
     for line in [chosen] + [line for line in near if line is not chosen][:args.choices]:
-        too_long = line["seconds_per_epoch"] / try_rounds * rounds * CHOICE_EPOCHS > LONGEST_S
+        too_long = line["seconds_per_epoch"] / TRY_ROUNDS * rounds * CHOICE_EPOCHS > LONGEST_S
         if too_long and in_short(line) not in times:
             left_out.append(in_short(line))
             continue
@@ -213,7 +245,7 @@ def choice(args, folder, inventory, of, lines, times):
     if chosen in tried:
         found.update(chosen=times[in_short(chosen)], fastest=in_short(best()), best=times[in_short(best())])
         found["tried"] = {in_short(line): times[in_short(line)] for line in tried}
-        found["forecast"] = {in_short(line): line["seconds_per_epoch"] / try_rounds for line in tried}
+        found["forecast"] = {in_short(line): line["seconds_per_epoch"] / TRY_ROUNDS for line in tried}
     return found
 
 
@@ -304,8 +336,8 @@ def tables(found):
     if others:
         print("\n| model | set-up | forecast / measured | error |\n|---|---|---|---|")
         for line in others:
-            setup = in_words(SETUPS[line["setup"]])
-            print(f"| {line['model']} | {setup} | {line['forecast']:.3g} / {line['measured']:.3g} | {line['error']:+.0%} |")
+            setup, seconds = in_words(SETUPS[line["setup"]]), f"{line['forecast']:.3g} / {line['measured']:.3g}"
+            print(f"| {line['model']} | {setup} | {seconds} | {line['error']:+.0%} |")
         errors([abs(line["error"]) for line in others])
     if choices:
         choice_table(choices)
@@ -314,7 +346,8 @@ def tables(found):
 def cell_table(cells):
     """Forecast, measured and error of every cell, a row for each model."""
     numbers = sorted({number for _, number in CELLS})
-    print("| model | " + " | ".join(in_words(SETUPS[number]) for number in numbers) + " |\n" + "|---" * (len(numbers) + 1) + "|")
+    print("| model | " + " | ".join(in_words(SETUPS[number]) for number in numbers) + " |")
+    print("|---" * (len(numbers) + 1) + "|")
     for name in dict.fromkeys(name for name, _ in CELLS):
         row = [cells.get((name, number)) for number in numbers]
         row = [f"{c['forecast']:.3g} / {c['measured']:.3g}, {c['error']:+.0%}" if c else "" for c in row]
@@ -328,7 +361,8 @@ def errors(of):
 
 def choice_table(choices):
     """What was chosen in every lab, and what was the best there."""
-    print("\n| model | lab | chosen | ms a round | the best of those tried | ms a round | behind |\n" + "|---" * 7 + "|")
+    print("\n| model | lab | chosen | ms a round | the best of those tried | ms a round | behind |")
+    print("|---" * 7 + "|")
     labs = {(line["model"], lab_of(line["setups"][0])): line for line in choices.values()}
     for line in labs.values():
         setup = SETUPS[line["setups"][0]]

@@ -54,6 +54,7 @@ impl Server {
         }
         while self.debt <= AT_A_TIME {
             let Some(frame) = world.take(self.process) else { break };
+            self.debt += self.codecs[0].take_s;
             let Some(exchange) = self.rounds.front().map(|&number| &exchanges[number]) else { return };
             match frame.word {
                 Word::There => self.took(world, exchange, frame.chunk as usize),
@@ -179,6 +180,7 @@ impl Worker {
                             self.work(world, Work { core_s: 0.0, width: 1.0 })
                         };
                     };
+                    self.debt += self.codecs[0].take_s;
                     match frame.word {
                         Word::Go => {
                             self.stage += 1;

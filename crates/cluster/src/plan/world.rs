@@ -7,6 +7,8 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
+use bonfire_run::run_file::Compression;
+
 use super::figures::{HostFigures, LinkFigures};
 use super::processor::{Machine, Runner};
 
@@ -63,6 +65,8 @@ pub(super) struct World {
 struct SimulatedHost {
     machine: usize,
     link: LinkFigures,
+    /// How long a core rests for each end of a frame.
+    rest_s: f64,
     hop_s: f64,
     /// What its wire's threads are to do, and what each does.
     errands: VecDeque<Errand>,
@@ -132,8 +136,8 @@ enum Happening {
 }
 
 impl World {
-    /// With these hosts, and for every process the host that it is on.
-    pub(super) fn new(hosts: &[HostFigures], processes: &[usize]) -> Self {
+    /// With these hosts, for every process the host that it is on, and how values travel.
+    pub(super) fn new(hosts: &[HostFigures], processes: &[usize], compression: Compression) -> Self {
         let mut names: Vec<&str> = hosts.iter().map(|figures| figures.machine.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -143,10 +147,16 @@ impl World {
             Machine::new(cores as f64)
         };
         let host = |figures: &HostFigures| {
-            let lane = |rate: f64| Lane { rate: rate.max(1.0), burst: figures.link.burst, through: f64::MIN };
+            let beside = figures.in_rounds.of(compression);
+            let lane = |rate: f64| Lane {
+                rate: (rate * beside.carries).max(1.0),
+                burst: figures.link.burst,
+                through: f64::MIN,
+            };
             SimulatedHost {
                 machine: names.binary_search(&figures.machine.as_str()).unwrap_or(0),
                 link: figures.link,
+                rest_s: beside.rest_s,
                 hop_s: figures.work.hop_s,
                 errands: VecDeque::new(),
                 // As many as a wire has threads on a machine of so many cores.
@@ -302,12 +312,12 @@ impl World {
         while let Some(thread) = self.hosts[host].wire.iter().position(Option::is_none)
             && let Some(errand) = self.hosts[host].errands.pop_front()
         {
-            let link = &self.hosts[host].link;
+            let SimulatedHost { link, rest_s, .. } = &self.hosts[host];
             let core_s = match errand {
                 Errand::Send(frame) => link.send.of(frame.bytes),
                 Errand::Receive(frame) => link.receive.of(frame.bytes),
             };
-            let taken = (core_s + std::mem::take(&mut wake_s), link.rest_s);
+            let taken = (core_s + std::mem::take(&mut wake_s), *rest_s);
             self.hosts[host].wire[thread] = Some(errand);
             self.begin(host, Runner::Wire { host, thread }, 1.0, taken);
         }
@@ -378,7 +388,7 @@ mod tests {
     /// When frames arrive that hosts send to others at once, each with 1000 bytes, over links of 1000 bytes a second.
     fn arrivals(burst: f64, frames: &[(usize, usize)]) -> Vec<f64> {
         let figures: Vec<HostFigures> = (0..3).map(|i| sample::host(&format!("pi{i}"), 1e3, burst)).collect();
-        let mut world = World::new(&figures, &[0, 1, 2]);
+        let mut world = World::new(&figures, &[0, 1, 2], Compression::None);
         while world.awake.pop_front().is_some() {}
         for (chunk, &(from, to)) in frames.iter().enumerate() {
             let chunk = chunk as u32;
