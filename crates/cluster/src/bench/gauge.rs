@@ -105,6 +105,7 @@ const LOOPBACK: LinkFigures = LinkFigures {
     burst: 0.0,
     latency_s: 50e-6,
     wake_s: 0.0,
+    rest_s: 0.0,
     send: FrameFigures { frame_s: 10e-6, byte_s: 0.5e-9 },
     receive: FrameFigures { frame_s: 10e-6, byte_s: 0.6e-9 },
 };

@@ -57,7 +57,7 @@ pub fn calibrate(question: &Question<'_>, pool: &mut Pool, trials: &[Vec<TrialRo
     let mut fit = Fit { question, hosts: &mut pool.hosts, real: [0, 1].map(|way| of(&all, way).seconds) };
     // Each has a bearing on the other.
     for _ in 0..2 {
-        fit.take_rests();
+        fit.take_rest();
         fit.take_links();
     }
     let tried = |(way, &compression): (usize, &Compression)| {
@@ -174,55 +174,52 @@ impl Fit<'_> {
     }
 
     /// Changes what is known of some ways.
-    fn set(&mut self, ways: &[usize], change: impl Fn(&LinkFigures, &mut Beside)) {
+    fn set(&mut self, ways: &[usize], change: impl Fn(&mut Beside)) {
         for host in self.hosts.iter_mut() {
-            ways.iter().for_each(|&way| change(&host.link, host.in_rounds.by_way(way)));
+            ways.iter().for_each(|&way| change(host.in_rounds.by_way(way)));
         }
     }
 
     /// How many times as long rounds of a way take over slower links.
     fn over_slower(&mut self, way: usize) -> f64 {
         let now = self.round_s(way);
-        self.set(&[way], |_, beside| beside.carries *= SLOWER);
+        self.set(&[way], |beside| beside.carries *= SLOWER);
         let slower = self.round_s(way);
-        self.set(&[way], |_, beside| beside.carries /= SLOWER);
+        self.set(&[way], |beside| beside.carries /= SLOWER);
         slower / now.max(1e-9)
     }
 
-    /// Has cores rest around frames, as found by the ways that do not only wait for links. Real threads wake each
-    /// other, and those of several hosts on one machine are late where simulated ones are not: the cores rest
-    /// meanwhile. Where large frames wait for links, small ones speak for them.
-    fn take_rests(&mut self) {
-        if self.over_slower(SMALL) < ONLY_WAITS {
-            self.take_rest(SMALL, &[LARGE, SMALL]);
-        }
-        if self.over_slower(LARGE) < WAITS {
-            self.take_rest(LARGE, &[LARGE]);
-        }
-    }
-
-    /// The rest by which rounds of a way take as long as real ones, taken for some ways.
-    fn take_rest(&mut self, way: usize, ways: &[usize]) {
+    /// Has cores rest around frames until simulated rounds take as long as real ones, by the ways that do not only wait
+    /// for links. Real threads wake each other, and those of several hosts on one machine are late where simulated ones
+    /// are not: the cores rest meanwhile.
+    fn take_rest(&mut self) {
+        let bounds = [WAITS, ONLY_WAITS];
+        let ways: Vec<usize> =
+            [LARGE, SMALL].into_iter().filter(|&way| self.over_slower(way) < bounds[way]).collect();
         let mut is_too_much = |times: f64| {
-            self.set(ways, |link, beside| {
-                beside.rest_s = times * (link.send.frame_s + link.receive.frame_s) / 2.0;
-            });
-            self.round_s(way) > self.real[way]
+            for LinkFigures { rest_s, send, receive, .. } in self.hosts.iter_mut().map(|host| &mut host.link)
+            {
+                *rest_s = times * (send.frame_s + receive.frame_s) / 2.0;
+            }
+            ways.iter().map(|&way| (self.round_s(way) / self.real[way]).ln()).sum::<f64>() > 0.0
         };
-        let times = if is_too_much(0.0) { 0.0 } else { halve((0.0, MOST_REST), &mut is_too_much) };
+        let times = match ways.is_empty() || is_too_much(0.0) {
+            true => 0.0,
+            false => halve((0.0, MOST_REST), &mut is_too_much),
+        };
         is_too_much(times);
     }
 
     /// Corrects what links carry of large frames and of small ones, where these are what rounds wait for. Fewer bytes
-    /// that are on their way at a time overflow fewer queues. Where rounds wait for processors too, the rest that was
-    /// found says it all.
+    /// that are on their way at a time overflow fewer queues. Where small ones wait for processors too, the rest that
+    /// was found says it all.
     fn take_links(&mut self) {
-        self.set(&[LARGE, SMALL], |_, beside| beside.carries = 1.0);
+        self.set(&[LARGE, SMALL], |beside| beside.carries = 1.0);
         if self.over_slower(LARGE) > WAITS {
             self.take_link(LARGE, &[LARGE, SMALL]);
         }
         let over_slower = self.over_slower(SMALL);
-        let rests = self.hosts.iter().any(|host| host.in_rounds.small.rest_s > 0.0);
+        let rests = self.hosts.iter().any(|host| host.link.rest_s > 0.0);
         if over_slower > ONLY_WAITS || (over_slower > WAITS && !rests) {
             self.take_link(SMALL, &[SMALL]);
         }
@@ -230,7 +227,7 @@ impl Fit<'_> {
 
     fn take_link(&mut self, way: usize, ways: &[usize]) {
         let mut is_too_much = |times: f64| {
-            self.set(ways, |_, beside| beside.carries = times);
+            self.set(ways, |beside| beside.carries = times);
             self.round_s(way) < self.real[way]
         };
         let times = halve(CARRY, &mut is_too_much);
@@ -281,15 +278,13 @@ mod tests {
             let mut host = sample::host("pi", 1e9, 0.0);
             (host.cores, host.allowance) = (2, 2.0);
             host.work.steps.iter_mut().for_each(|step| step.work.core_s *= 1e-3);
-            host.link = LinkFigures { send: frame, receive: frame, ..host.link };
-            let beside = Beside { rest_s, ..Beside::default() };
-            host.in_rounds = InRounds { large: beside, small: beside };
+            host.link = LinkFigures { rest_s, send: frame, receive: frame, ..host.link };
             host
         };
         let real = WAYS.map(|way| play(&question, &vec![host(10e-6); 4], way).expect("rounds").as_tried());
         let mut pool = Pool { hosts: vec![host(0.0); 4], ..Pool::default() };
         calibrate(&question, &mut pool, &vec![real.to_vec(); 4]);
-        let found = pool.hosts[3].in_rounds.large.rest_s;
+        let found = pool.hosts[3].link.rest_s;
         assert!((found / 10e-6 - 1.0).abs() < 0.2, "{found}");
         for tried in &pool.tried {
             let part = tried.simulated.seconds / tried.real.seconds;

@@ -125,14 +125,11 @@ pub struct Beside {
     pub take_s: f64,
     /// How many times as much as of a stream a link carries of an exchange.
     pub carries: f64,
-    /// Seconds that a core rests for each end of a frame although there is something to do: who is woken for it runs
-    /// late.
-    pub rest_s: f64,
 }
 
 impl Default for Beside {
     fn default() -> Self {
-        Self { work: 1.0, take_s: 0.0, carries: 1.0, rest_s: 0.0 }
+        Self { work: 1.0, take_s: 0.0, carries: 1.0 }
     }
 }
 
@@ -144,11 +141,7 @@ impl InRounds {
 
     /// On a processor so many times as fast.
     pub(crate) fn at(self, speed: f64) -> Self {
-        let at = |beside: Beside| Beside {
-            take_s: beside.take_s / speed,
-            rest_s: beside.rest_s / speed,
-            ..beside
-        };
+        let at = |beside: Beside| Beside { take_s: beside.take_s / speed, ..beside };
         Self { large: at(self.large), small: at(self.small) }
     }
 
@@ -161,7 +154,6 @@ impl InRounds {
                 work: (large.work * small.work).sqrt(),
                 take_s: f64::midpoint(large.take_s, small.take_s),
                 carries: (large.carries * small.carries).sqrt(),
-                rest_s: f64::midpoint(large.rest_s, small.rest_s),
             },
             Compression::Int8 | Compression::PowerSgd(_) | Compression::TopK(_) | Compression::Auto => small,
         }
@@ -199,6 +191,10 @@ pub struct LinkFigures {
     /// Seconds of a core for a frame that finds the threads of the wire asleep, on its way out or in.
     #[serde(default)]
     pub wake_s: f64,
+    /// Seconds that a core rests for each end of a frame although there is something to do: who is woken for it runs
+    /// late. By real rounds alone.
+    #[serde(default)]
+    pub rest_s: f64,
     /// Seconds of a core for a frame and for each of its bytes.
     pub send: FrameFigures,
     pub receive: FrameFigures,

@@ -39,6 +39,7 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
             burst,
             latency_s: 0.0,
             wake_s: 0.0,
+            rest_s: 0.0,
             send: free,
             receive: free,
         },

@@ -65,8 +65,6 @@ pub(super) struct World {
 struct SimulatedHost {
     machine: usize,
     link: LinkFigures,
-    /// How long a core rests for each end of a frame.
-    rest_s: f64,
     hop_s: f64,
     /// What its wire's threads are to do, and what each does.
     errands: VecDeque<Errand>,
@@ -147,16 +145,15 @@ impl World {
             Machine::new(cores as f64)
         };
         let host = |figures: &HostFigures| {
-            let beside = figures.in_rounds.of(compression);
+            let carries = figures.in_rounds.of(compression).carries;
             let lane = |rate: f64| Lane {
-                rate: (rate * beside.carries).max(1.0),
+                rate: (rate * carries).max(1.0),
                 burst: figures.link.burst,
                 through: f64::MIN,
             };
             SimulatedHost {
                 machine: names.binary_search(&figures.machine.as_str()).unwrap_or(0),
                 link: figures.link,
-                rest_s: beside.rest_s,
                 hop_s: figures.work.hop_s,
                 errands: VecDeque::new(),
                 // As many as a wire has threads on a machine of so many cores.
@@ -312,12 +309,12 @@ impl World {
         while let Some(thread) = self.hosts[host].wire.iter().position(Option::is_none)
             && let Some(errand) = self.hosts[host].errands.pop_front()
         {
-            let SimulatedHost { link, rest_s, .. } = &self.hosts[host];
+            let link = &self.hosts[host].link;
             let core_s = match errand {
                 Errand::Send(frame) => link.send.of(frame.bytes),
                 Errand::Receive(frame) => link.receive.of(frame.bytes),
             };
-            let taken = (core_s + std::mem::take(&mut wake_s), *rest_s);
+            let taken = (core_s + std::mem::take(&mut wake_s), link.rest_s);
             self.hosts[host].wire[thread] = Some(errand);
             self.begin(host, Runner::Wire { host, thread }, 1.0, taken);
         }

@@ -26,6 +26,7 @@ fn link(ways: &[Way], host: usize) -> Option<LinkFigures> {
             burst: speed.burst,
             latency_s: speed.latency_s,
             wake_s: speed.wake_s,
+            rest_s: 0.0,
             send: speed.send,
             receive: speed.receive,
         });
