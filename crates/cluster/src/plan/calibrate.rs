@@ -212,15 +212,14 @@ impl Fit<'_> {
 
     /// Corrects what links carry of large frames and of small ones, where these are what rounds wait for. Fewer bytes
     /// that are on their way at a time overflow fewer queues. Where small ones wait for processors too, the rest that
-    /// was found says it all.
+    /// was found says what is missing.
     fn take_links(&mut self) {
         self.set(&[LARGE, SMALL], |beside| beside.carries = 1.0);
         if self.over_slower(LARGE) > WAITS {
             self.take_link(LARGE, &[LARGE, SMALL]);
         }
-        let over_slower = self.over_slower(SMALL);
-        let rests = self.hosts.iter().any(|host| host.link.rest_s > 0.0);
-        if over_slower > ONLY_WAITS || (over_slower > WAITS && !rests) {
+        let (over_slower, is_too_long) = (self.over_slower(SMALL), self.round_s(SMALL) > self.real[SMALL]);
+        if over_slower > ONLY_WAITS || (over_slower > WAITS && is_too_long) {
             self.take_link(SMALL, &[SMALL]);
         }
     }
