@@ -267,7 +267,7 @@ fn misfit(settings: &Settings, error: &bonfire_learn::Error) -> anyhow::Error {
 }
 
 /// The data that the settings ask for, and the test half if it is for the end.
-fn load(settings: &Settings) -> Result<(Arc<Dataset>, Option<Arc<Samples>>)> {
+pub fn load(settings: &Settings) -> Result<(Arc<Dataset>, Option<Arc<Samples>>)> {
     let source = &settings.file.data;
     let loaded = settings.form.as_ref().map_or_else(|| source.load(), |form| source.load_in_form(form));
     let mut dataset = loaded.map_err(|error| located(settings, "data", error))?;

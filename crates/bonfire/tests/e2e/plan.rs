@@ -131,7 +131,10 @@ fn what_cannot_be_planned_is_refused() {
     let refuse = |arguments: &str, expect: &str| dir.bonfire(arguments).run().refuse(expect);
     refuse("plan --hosts nowhere.yml run.yml", "cannot read nowhere.yml");
     refuse("plan --hosts pis.yml nowhere.yml", "cannot read the run file nowhere.yml");
-    refuse("plan --hosts pis.yml run.yml --set data=no-such-folder", "data=no-such-folder");
+    refuse(
+        "plan --hosts pis.yml run.yml --set data=no-such-folder",
+        "data=no-such-folder: \"no-such-folder\" is neither",
+    );
     refuse("plan --hosts pis.yml run.yml --set epoch=3", "epoch");
     refuse("plan run.yml", "which hosts?");
     dir.write("empty.ini", "[pool]\n");

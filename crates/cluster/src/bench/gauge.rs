@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::core_time::{Watch, share_of_a_core};
 use super::gauge_codec::{codecs, factors};
 use super::gauge_round::crowds;
-use crate::plan::figures::{FrameFigures, HostFigures, LinkFigures, Power, StepFigures, Work, WorkFigures};
+use crate::plan::figures::{
+    FrameFigures, HostFigures, InRounds, LinkFigures, Power, StepFigures, Work, WorkFigures,
+};
 use crate::remote::machine_id;
 use crate::roles::member::apart::Apart;
 use crate::roles::node::build_worker;
@@ -78,7 +80,6 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
         together: together(&task.text, &mut trainer, (share, most))?,
         memory_mb: peak_rss_mb(),
         crowds: Vec::new(),
-        beside_wire: 1.0,
     };
     drop(trainer);
     work.crowds = crowds(&settings, dataset, &work, (cores, &task.workers))?;
@@ -92,6 +93,7 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
         power: watts.map(|watts| Power { watts, label: EnergyLabel::Modelled }),
         work,
         link: LOOPBACK,
+        in_rounds: InRounds::default(),
     })
 }
 

@@ -71,6 +71,7 @@ fn codec(trainer: &Trainer, compression: Compression) -> CodecFigures {
         encode_s: encode,
         add_s: ((sum - written) / ADDED as f64).max(sum * 0.1),
         replace_s: replace,
+        take_s: 0.0,
     }
 }
 

@@ -61,14 +61,16 @@ pub struct TrialRound {
 /// How gradients travel: a frame and a byte are told apart by frames of unequal sizes.
 pub const WAYS: [Compression; 2] = [Compression::None, Compression::Int8];
 
-/// So long rounds of one way are measured, but at most so many.
-const MEASURED_S: f64 = 1.6;
-const MOST_ROUNDS: u32 = 1000;
+/// So long rounds of one way are measured, but at most so many, in stretches: the shortest and the longest quarter of
+/// these do not count, for others may be at work for a moment.
+const MEASURED_S: f64 = 3.0;
+const MOST_ROUNDS: u32 = 1200;
+const STRETCHES: u32 = 12;
 
 /// The first round makes room for the others. Where it is short, some more are made before it counts; where it is as
 /// long as this, it counts itself.
 const SHORT_S: f64 = 0.3;
-const LONG_S: f64 = 2.5;
+const LONG_S: f64 = 4.0;
 
 /// The exchanges of a round are fewer.
 const WORD: u32 = 1000;
@@ -200,8 +202,8 @@ impl<'a> Rounds<'a> {
             let seconds = self.go(peers, &mut sums, 4)?;
             one_s = agree(peers, seconds)?;
         }
-        let count = (MEASURED_S / one_s.max(1e-6)) as u32;
-        let measured = self.watch(peers, &mut sums, count.clamp(1, MOST_ROUNDS))?;
+        let count = ((MEASURED_S / one_s.max(1e-6)) as u32).clamp(1, MOST_ROUNDS);
+        let measured = self.watch(peers, &mut sums, count)?;
         agree(peers, 0.0)?;
         Ok(measured)
     }
@@ -214,7 +216,13 @@ impl<'a> Rounds<'a> {
         count: u32,
     ) -> Result<TrialRound, Broken> {
         let (watch, before) = (Watch::start(), self.traffic());
-        let seconds = self.go(peers, sums, count)?;
+        let stretches = count.min(STRETCHES);
+        let mut seconds = Vec::new();
+        for stretch in 0..stretches {
+            let rounds = count * (stretch + 1) / stretches - count * stretch / stretches;
+            seconds.push(self.go(peers, sums, rounds)?);
+        }
+        let seconds = middle_half(seconds);
         let (all_s, wire_s) = (watch.core_s(), watch.wire_s());
         let [frames, bytes] = [0, 1].map(|place| (self.traffic()[place] - before[place]) / f64::from(count));
         let [work_s, wire_s] = [all_s - wire_s, wire_s].map(|all| all / f64::from(count));
@@ -260,6 +268,14 @@ impl<'a> Rounds<'a> {
     }
 }
 
+/// The mean of what is left without the least and the most quarter.
+fn middle_half(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let quarter = values.len() / 4;
+    let middle = &values[quarter..values.len() - quarter];
+    middle.iter().sum::<f64>() / middle.len().max(1) as f64
+}
+
 /// What the first has to say; when it is heard, all are there.
 fn agree(peers: &mut Peers<'_, Broken>, own: f64) -> Result<f64, Broken> {
     peers.step += WORD;
@@ -270,6 +286,13 @@ fn agree(peers: &mut Peers<'_, Broken>, own: f64) -> Result<f64, Broken> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stretch_that_took_long_does_not_count() {
+        assert_eq!(middle_half(vec![9.0, 2.0, 1.0, 2.0, 4.0]), 8.0 / 3.0);
+        assert_eq!(middle_half(vec![1.0, 3.0]), 2.0);
+        assert_eq!(middle_half(vec![7.0]), 7.0);
+    }
 
     #[test]
     fn two_members_go_through_rounds_on_this_machine() {

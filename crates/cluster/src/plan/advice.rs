@@ -89,6 +89,7 @@ fn with_speed(hosts: &[HostFigures], speed: f64) -> Vec<HostFigures> {
     for host in &mut hosts {
         host.work = host.work.at(speed);
         (host.link.send, host.link.receive) = (host.link.send.at(speed), host.link.receive.at(speed));
+        host.in_rounds = host.in_rounds.at(speed);
     }
     hosts
 }

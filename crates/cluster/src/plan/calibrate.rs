@@ -7,7 +7,7 @@ use bonfire_exchange::owners::parts_by_speed;
 use bonfire_run::run_file::arch::Arch;
 use bonfire_run::run_file::{Compression, ShareRule};
 
-use super::figures::{FrameFigures, HostFigures, LinkFigures, Pool, Tried};
+use super::figures::{Beside, FrameFigures, HostFigures, LinkFigures, Pool, Tried};
 use super::forecast::{Played, Scene};
 use super::{Candidate, Question, name};
 use crate::bench::trial::{TrialRound, WAYS};
@@ -42,16 +42,24 @@ pub fn calibrate(question: &Question<'_>, pool: &mut Pool, trials: &[Vec<TrialRo
             places.iter().for_each(|&place| take_frames(&mut pool.hosts[place].link, pair));
         }
     }
-    let Some(simulated) = play(question, &pool.hosts, Compression::None) else { return };
-    for places in machines.values() {
-        let worked = places.iter().map(|&place| simulated.worked[place]).sum::<f64>() / places.len() as f64;
-        let beside = (of(places, 0).work_s / worked.max(1e-9)).clamp(0.7, 2.0);
-        places.iter().for_each(|&place| pool.hosts[place].work.beside_wire = beside);
+    for (way, &compression) in WAYS.iter().enumerate() {
+        let Some(simulated) = play(question, &pool.hosts, compression) else { return };
+        for places in machines.values() {
+            let worked =
+                places.iter().map(|&place| simulated.worked[place]).sum::<f64>() / places.len() as f64;
+            let real = of(places, way);
+            for &place in places {
+                take_work(pool.hosts[place].in_rounds.by_way(way), &real, worked);
+            }
+        }
     }
     let all: Vec<usize> = (0..pool.hosts.len()).collect();
-    let real = [0, 1].map(|way| of(&all, way).seconds);
-    take_rests(question, &mut pool.hosts, real);
-    take_links(question, &mut pool.hosts, real[0]);
+    let mut fit = Fit { question, hosts: &mut pool.hosts, real: [0, 1].map(|way| of(&all, way).seconds) };
+    // Each has a bearing on the other.
+    for _ in 0..2 {
+        fit.take_rest();
+        fit.take_links();
+    }
     let tried = |(way, &compression): (usize, &Compression)| {
         let simulated = play(question, &pool.hosts, compression)?.as_tried();
         Some(Tried { compression: name(compression), real: of(&all, way), simulated })
@@ -117,24 +125,22 @@ fn take_frames(link: &mut LinkFigures, pair: FrameFigures) {
 /// Sending and receiving are told apart by frames of this size.
 const LIKE: f64 = 65536.0;
 
-/// Links are the limit where rounds over slower ones take so much longer.
+/// A frame takes no more than this of who computes.
+const MOST_TAKE_S: f64 = 200e-6;
+
+/// What computing takes in rounds beyond what it takes alone goes with frames, by which it is woken. So a way with fewer
+/// frames for as much computing takes less.
+fn take_work(beside: &mut Beside, real: &TrialRound, worked: f64) {
+    let more_s = real.work_s - worked;
+    beside.take_s = (more_s / real.frames.max(1.0)).clamp(0.0, MOST_TAKE_S);
+    beside.work = (real.work_s / worked.max(1e-9)).clamp(0.7, 1.0);
+}
+
+/// Over links that carry this part rounds take so many times as long where they wait for links, and where they wait for
+/// nothing else.
 const SLOWER: f64 = 0.8;
-const TELLS: f64 = 1.1;
-
-/// A round of a way over links so many times as fast.
-fn round_s(question: &Question<'_>, hosts: &[HostFigures], way: Compression, times: f64) -> f64 {
-    let faster = |host: &HostFigures| {
-        let link = LinkFigures { up: host.link.up * times, down: host.link.down * times, ..host.link };
-        HostFigures { link, ..host.clone() }
-    };
-    let hosts: Vec<HostFigures> = hosts.iter().map(faster).collect();
-    play(question, &hosts, way).map_or(0.0, |played| played.round_s)
-}
-
-/// Whether rounds of a way wait for links.
-fn waits_for_links(question: &Question<'_>, hosts: &[HostFigures], way: Compression) -> bool {
-    round_s(question, hosts, way, SLOWER) > TELLS * round_s(question, hosts, way, 1.0)
-}
+const WAITS: f64 = 1.1;
+const ONLY_WAITS: f64 = 1.2;
 
 /// What makes something fit that grows with it, between two values.
 fn halve((mut low, mut high): (f64, f64), mut is_too_much: impl FnMut(f64) -> bool) -> f64 {
@@ -148,42 +154,90 @@ fn halve((mut low, mut high): (f64, f64), mut is_too_much: impl FnMut(f64) -> bo
 /// A core rests for no more times as long as a frame takes.
 const MOST_REST: f64 = 4.0;
 
-/// Has cores rest around frames until simulated rounds take as long as real ones, by the ways that do not wait for
-/// links. Real threads wake each other, and those of several hosts on one machine are late where simulated ones are
-/// not: the cores rest meanwhile.
-fn take_rests(question: &Question<'_>, hosts: &mut [HostFigures], real: [f64; 2]) {
-    let ways: Vec<(Compression, f64)> =
-        WAYS.into_iter().zip(real).filter(|(way, _)| !waits_for_links(question, hosts, *way)).collect();
-    let mut is_too_much = |times: f64| {
-        for host in hosts.iter_mut() {
-            host.link.rest_s = times * (host.link.send.frame_s + host.link.receive.frame_s) / 2.0;
-        }
-        let off = |(way, real): &(Compression, f64)| (round_s(question, hosts, *way, 1.0) / real).ln();
-        ways.iter().map(off).sum::<f64>() > 0.0
-    };
-    let times =
-        if ways.is_empty() || is_too_much(0.0) { 0.0 } else { halve((0.0, MOST_REST), &mut is_too_much) };
-    is_too_much(times);
-}
-
 /// Links may carry so much less or more of an exchange than of a stream.
 const CARRY: (f64, f64) = (0.5, 1.3);
 
-/// Corrects what links carry until simulated rounds take as long as real ones, if they are what rounds wait for.
-fn take_links(question: &Question<'_>, hosts: &mut [HostFigures], seconds: f64) {
-    if !waits_for_links(question, hosts, Compression::None) {
-        return;
+const LARGE: usize = 0;
+const SMALL: usize = 1;
+
+/// Hosts whose figures are changed until simulated rounds take as long as real ones.
+struct Fit<'a> {
+    question: &'a Question<'a>,
+    hosts: &'a mut [HostFigures],
+    /// Seconds of a round of each way.
+    real: [f64; 2],
+}
+
+impl Fit<'_> {
+    fn round_s(&self, way: usize) -> f64 {
+        play(self.question, self.hosts, WAYS[way]).map_or(0.0, |played| played.round_s)
     }
-    let is_too_fast = |times: f64| round_s(question, hosts, Compression::None, times) < seconds;
-    let times = halve(CARRY, is_too_fast);
-    for host in hosts {
-        (host.link.up, host.link.down) = (host.link.up * times, host.link.down * times);
+
+    /// Changes what is known of some ways.
+    fn set(&mut self, ways: &[usize], change: impl Fn(&mut Beside)) {
+        for host in self.hosts.iter_mut() {
+            ways.iter().for_each(|&way| change(host.in_rounds.by_way(way)));
+        }
+    }
+
+    /// How many times as long rounds of a way take over slower links.
+    fn over_slower(&mut self, way: usize) -> f64 {
+        let now = self.round_s(way);
+        self.set(&[way], |beside| beside.carries *= SLOWER);
+        let slower = self.round_s(way);
+        self.set(&[way], |beside| beside.carries /= SLOWER);
+        slower / now.max(1e-9)
+    }
+
+    /// Has cores rest around frames until simulated rounds take as long as real ones, by the ways that do not only wait
+    /// for links. Real threads wake each other, and those of several hosts on one machine are late where simulated ones
+    /// are not: the cores rest meanwhile.
+    fn take_rest(&mut self) {
+        let bounds = [WAITS, ONLY_WAITS];
+        let ways: Vec<usize> =
+            [LARGE, SMALL].into_iter().filter(|&way| self.over_slower(way) < bounds[way]).collect();
+        let mut is_too_much = |times: f64| {
+            for LinkFigures { rest_s, send, receive, .. } in self.hosts.iter_mut().map(|host| &mut host.link)
+            {
+                *rest_s = times * (send.frame_s + receive.frame_s) / 2.0;
+            }
+            ways.iter().map(|&way| (self.round_s(way) / self.real[way]).ln()).sum::<f64>() > 0.0
+        };
+        let times = match ways.is_empty() || is_too_much(0.0) {
+            true => 0.0,
+            false => halve((0.0, MOST_REST), &mut is_too_much),
+        };
+        is_too_much(times);
+    }
+
+    /// Corrects what links carry of large frames and of small ones, where these are what rounds wait for. Fewer bytes
+    /// that are on their way at a time overflow fewer queues. Where small ones wait for processors too, the rest that
+    /// was found says what is missing.
+    fn take_links(&mut self) {
+        self.set(&[LARGE, SMALL], |beside| beside.carries = 1.0);
+        if self.over_slower(LARGE) > WAITS {
+            self.take_link(LARGE, &[LARGE, SMALL]);
+        }
+        let (over_slower, is_too_long) = (self.over_slower(SMALL), self.round_s(SMALL) > self.real[SMALL]);
+        if over_slower > ONLY_WAITS || (over_slower > WAITS && is_too_long) {
+            self.take_link(SMALL, &[SMALL]);
+        }
+    }
+
+    fn take_link(&mut self, way: usize, ways: &[usize]) {
+        let mut is_too_much = |times: f64| {
+            self.set(ways, |beside| beside.carries = times);
+            self.round_s(way) < self.real[way]
+        };
+        let times = halve(CARRY, &mut is_too_much);
+        is_too_much(times);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::figures::InRounds;
     use crate::plan::sample;
     use crate::plan::tests::{RUN, Scene};
 
@@ -235,5 +289,39 @@ mod tests {
             let part = tried.simulated.seconds / tried.real.seconds;
             assert!((part - 1.0).abs() < 0.05, "{tried:?}");
         }
+    }
+
+    #[test]
+    fn work_that_goes_with_frames_is_told_apart() {
+        let (mut beside, frames) = (Beside::default(), 50.0);
+        let round = |work_s: f64| TrialRound { work_s, frames, ..TrialRound::default() };
+        take_work(&mut beside, &round(3e-3), 2e-3);
+        assert!((beside.take_s - 20e-6).abs() < 1e-12 && beside.work == 1.0, "{beside:?}");
+        take_work(&mut beside, &round(1.8e-3), 2e-3);
+        assert!(beside.take_s == 0.0 && (beside.work - 0.9).abs() < 1e-9, "{beside:?}");
+    }
+
+    #[test]
+    fn links_carry_of_small_frames_what_real_rounds_say() {
+        let scene = Scene::new(RUN);
+        let question = scene.question();
+        let host = |name: usize, [large, small]: [f64; 2]| {
+            let mut host = sample::host(&format!("pi{name}"), 1e5, 0.0);
+            host.work.steps.iter_mut().for_each(|step| step.work.core_s *= 1e-3);
+            let beside = |carries: f64| Beside { carries, ..Beside::default() };
+            host.in_rounds = InRounds { large: beside(large), small: beside(small) };
+            host
+        };
+        let hosts = |carries: [f64; 2]| (0..4).map(|name| host(name, carries)).collect::<Vec<_>>();
+        let real = WAYS.map(|way| play(&question, &hosts([0.8, 1.1]), way).expect("rounds").as_tried());
+        let mut pool = Pool { hosts: hosts([1.0; 2]), ..Pool::default() };
+        calibrate(&question, &mut pool, &vec![real.to_vec(); 4]);
+        let InRounds { large, small } = pool.hosts[2].in_rounds;
+        assert!(
+            (large.carries - 0.8).abs() < 0.02 && (small.carries - 1.1).abs() < 0.02,
+            "{large:?} {small:?}"
+        );
+        let half = pool.hosts[2].in_rounds.of(Compression::F16).carries;
+        assert!(half > large.carries && half < small.carries, "{half}");
     }
 }

@@ -9,7 +9,7 @@ use bonfire_report::{EnergyLabel, Watts};
 use bonfire_yaml::{Tree, YamlError};
 use serde::Deserialize;
 
-use super::figures::{FrameFigures, HostFigures, LinkFigures, Pool, Power, Work, WorkFigures};
+use super::figures::{FrameFigures, HostFigures, InRounds, LinkFigures, Pool, Power, Work, WorkFigures};
 
 /// A file of described hosts.
 #[derive(Debug, Deserialize)]
@@ -105,7 +105,6 @@ pub fn check_described(origin: &str, text: &str) -> Result<(), YamlError> {
             codecs: Vec::new(),
             memory_mb: None,
             crowds: Vec::new(),
-            beside_wire: 1.0,
             hop_s: 0.0,
             factors: [none; 3],
         },
@@ -119,6 +118,7 @@ pub fn check_described(origin: &str, text: &str) -> Result<(), YamlError> {
             send: free,
             receive: free,
         },
+        in_rounds: InRounds::default(),
     };
     described(origin, text, &anybody, 1).map(drop)
 }
@@ -185,6 +185,7 @@ impl DescribedHost {
                 send: own.link.send.at(speed),
                 receive: own.link.receive.at(speed),
             },
+            in_rounds: InRounds::default(),
         })
     }
 

@@ -4,6 +4,7 @@
 //! is alone on its machine and of one that shares it: how long something takes there is up to the simulated processor.
 
 use bonfire_report::{EnergyLabel, Watts};
+use bonfire_run::run_file::Compression;
 use bonfire_yaml::{Tree, YamlError, to_yaml};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,8 @@ pub struct HostFigures {
     pub power: Option<Power>,
     pub work: WorkFigures,
     pub link: LinkFigures,
+    #[serde(default)]
+    pub in_rounds: InRounds,
 }
 
 /// What a host takes, and who says so.
@@ -99,15 +102,62 @@ pub struct WorkFigures {
     /// caches and what cores have in common.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub crowds: Vec<(usize, f64)>,
-    /// How many times as long it takes beside threads that move frames.
-    #[serde(default = "once")]
-    pub beside_wire: f64,
     /// Factors of rank 2: before, between and after their two exchanges.
     pub factors: [Work; 3],
 }
 
-fn once() -> f64 {
-    1.0
+/// What only real rounds tell of a host: where values travel as they are, and where they are as small as in `int8`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InRounds {
+    pub large: Beside,
+    pub small: Beside,
+}
+
+/// How a host and its link do in rounds, beside what each does alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// How many times as long work takes: at most as long as alone, for what is more goes with frames.
+    pub work: f64,
+    /// Seconds of a core that every frame takes of who computes, beside reading and summing it: it is woken for it, and
+    /// finds caches full of something else.
+    pub take_s: f64,
+    /// How many times as much as of a stream a link carries of an exchange.
+    pub carries: f64,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self { work: 1.0, take_s: 0.0, carries: 1.0 }
+    }
+}
+
+impl InRounds {
+    /// By the number of a way that was tried.
+    pub(crate) fn by_way(&mut self, way: usize) -> &mut Beside {
+        if way == 0 { &mut self.large } else { &mut self.small }
+    }
+
+    /// On a processor so many times as fast.
+    pub(crate) fn at(self, speed: f64) -> Self {
+        let at = |beside: Beside| Beside { take_s: beside.take_s / speed, ..beside };
+        Self { large: at(self.large), small: at(self.small) }
+    }
+
+    /// In rounds where values travel so. Those of half the size are in the middle of both.
+    pub(crate) fn of(&self, compression: Compression) -> Beside {
+        let Self { large, small } = *self;
+        match compression {
+            Compression::None | Compression::Lossless => large,
+            Compression::F16 => Beside {
+                work: (large.work * small.work).sqrt(),
+                take_s: f64::midpoint(large.take_s, small.take_s),
+                carries: (large.carries * small.carries).sqrt(),
+            },
+            Compression::Int8 | Compression::PowerSgd(_) | Compression::TopK(_) | Compression::Auto => small,
+        }
+    }
 }
 
 /// Seconds of a core for every float that travels.
@@ -122,6 +172,9 @@ pub struct CodecFigures {
     pub add_s: f64,
     /// From a payload in the place of what was there.
     pub replace_s: f64,
+    /// What a frame takes beside its values, in rounds.
+    #[serde(skip)]
+    pub take_s: f64,
 }
 
 /// What a host's link carries, each way, with TLS.
@@ -299,7 +352,6 @@ mod tests {
             hop_s: 0.0,
             memory_mb: None,
             crowds: Vec::new(),
-            beside_wire: 1.0,
             factors: [none; 3],
         }
     }

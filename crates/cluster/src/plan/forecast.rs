@@ -156,7 +156,7 @@ pub(super) fn forecast(
 fn crowded(host: usize, candidate: &Candidate, pool: &[HostFigures]) -> HostFigures {
     let mut figures = pool[host].clone();
     let there = candidate.hosts.iter().filter(|&&other| pool[other].machine == figures.machine).count();
-    let beside = if candidate.workers() > 1 { figures.work.beside_wire } else { 1.0 };
+    let beside = if candidate.workers() > 1 { figures.in_rounds.of(candidate.compression).work } else { 1.0 };
     let speed = 1.0 / (figures.work.crowd(there) * beside);
     figures.work = figures.work.at(speed);
     figures
@@ -271,12 +271,13 @@ impl Scene<'_> {
     }
 
     fn codecs(&self, host: usize) -> [CodecFigures; 2] {
-        let work = &self.hosts[host].work;
-        [work.codec(&name(self.candidate.compression)), work.codec("none")]
+        let (HostFigures { work, in_rounds, .. }, way) = (&self.hosts[host], self.candidate.compression);
+        let take_s = if self.workers() > 1 { in_rounds.of(way).take_s } else { 0.0 };
+        [work.codec(&name(way)), work.codec("none")].map(|codec| CodecFigures { take_s, ..codec })
     }
 
     pub(super) fn play(&self) -> Played {
-        let mut world = World::new(&self.hosts, &self.processes);
+        let mut world = World::new(&self.hosts, &self.processes, self.candidate.compression);
         let books = match self.candidate.arch {
             Arch::Allreduce => self.play_group(&mut world),
             Arch::Single | Arch::Flat | Arch::Hierarchical => self.play_server(&mut world),
@@ -322,10 +323,12 @@ impl Scene<'_> {
 
     fn play_server(&self, world: &mut World) -> Vec<Books> {
         let workers = self.workers();
+        let shares_differ =
+            self.local_steps() == 1 && self.shares.iter().any(|&share| share != self.shares[0]);
         let worker = |index: usize| {
             let codecs = self.codecs(self.processes[index]);
             let rounds = self.script(index).into_iter().map(|(stages, of)| (stages, of[0])).collect();
-            Worker::new(index, workers, codecs, rounds)
+            Worker::new((index, workers), codecs, rounds, shares_differ)
         };
         let mut all: Vec<Worker> = (0..workers).map(worker).collect();
         let head = self.processes[workers];

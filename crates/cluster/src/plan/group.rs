@@ -215,6 +215,7 @@ impl Member {
             return Turn::On;
         }
         let Some(frame) = self.next_frame(world) else { return Turn::Waits };
+        self.debt += self.codecs[0].take_s;
         let chunk = frame.chunk as usize;
         match frame.word {
             Word::There => self.took(world, exchange, chunk),

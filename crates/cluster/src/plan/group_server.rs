@@ -40,6 +40,7 @@ impl GroupServer {
             && let Some(frame) = world.take(self.process)
         {
             let Frame { exchange, chunk, .. } = frame;
+            self.debt += self.codecs[0].take_s;
             let there = self.there.entry((exchange, chunk)).or_default();
             *there += 1;
             if *there < self.members {

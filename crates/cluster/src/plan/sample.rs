@@ -1,6 +1,8 @@
 //! Hosts and work in round numbers, for tests.
 
-use super::figures::{CodecFigures, FrameFigures, HostFigures, LinkFigures, StepFigures, Work, WorkFigures};
+use super::figures::{
+    CodecFigures, FrameFigures, HostFigures, InRounds, LinkFigures, StepFigures, Work, WorkFigures,
+};
 
 /// A host whose step takes a second and whose wire's threads take no time.
 pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
@@ -29,7 +31,6 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
             hop_s: 0.0,
             memory_mb: None,
             crowds: Vec::new(),
-            beside_wire: 1.0,
             factors: [none; 3],
         },
         link: LinkFigures {
@@ -42,5 +43,6 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
             send: free,
             receive: free,
         },
+        in_rounds: InRounds::default(),
     }
 }

@@ -54,6 +54,7 @@ impl Server {
         }
         while self.debt <= AT_A_TIME {
             let Some(frame) = world.take(self.process) else { break };
+            self.debt += self.codecs[0].take_s;
             let Some(exchange) = self.rounds.front().map(|&number| &exchanges[number]) else { return };
             match frame.word {
                 Word::There => self.took(world, exchange, frame.chunk as usize),
@@ -109,19 +110,38 @@ pub(super) struct Worker {
     /// How many chunks of this round have not left yet, and how many sums have come back.
     left: Option<usize>,
     back: usize,
+    /// Whether shares differ; when this round began, and when its gradient was there.
+    shares_differ: bool,
+    begun: f64,
+    computed: Option<f64>,
+    /// Whether chunks leave without waiting for sums.
+    at_once: bool,
     debt: f64,
     pub books: Books,
 }
 
 impl Worker {
     pub(super) fn new(
-        process: usize,
-        server: usize,
+        (process, server): (usize, usize),
         codecs: [CodecFigures; 2],
         rounds: VecDeque<(Vec<Stage>, usize)>,
+        shares_differ: bool,
     ) -> Self {
-        let (left, books) = (None, Books::default());
-        Self { process, server, codecs, rounds, stage: 0, left, back: 0, debt: 0.0, books }
+        Self {
+            process,
+            server,
+            codecs,
+            rounds,
+            stage: 0,
+            left: None,
+            back: 0,
+            shares_differ,
+            begun: 0.0,
+            computed: None,
+            at_once: false,
+            debt: 0.0,
+            books: Books::default(),
+        }
     }
 
     pub(super) fn wake(&mut self, world: &mut World, exchanges: &[Exchange]) {
@@ -151,6 +171,7 @@ impl Worker {
                     }
                 }
                 Stage::Complete { .. } => {
+                    self.computed.get_or_insert(world.now);
                     if self.push(world, exchange, 0) {
                         continue;
                     }
@@ -159,8 +180,12 @@ impl Worker {
                             self.work(world, Work { core_s: 0.0, width: 1.0 })
                         };
                     };
+                    self.debt += self.codecs[0].take_s;
                     match frame.word {
-                        Word::Go => self.stage += 1,
+                        Word::Go => {
+                            self.stage += 1;
+                            self.take_order(world.now);
+                        }
                         _ => self.take(exchange, frame.chunk as usize),
                     }
                 }
@@ -180,13 +205,22 @@ impl Worker {
         self.back += 1;
     }
 
+    /// The next round begins: what this one took says whether its chunks wait for sums.
+    fn take_order(&mut self, now: f64) {
+        let computed = self.computed.take().unwrap_or(now);
+        let (computed_s, waited_s) = (computed - self.begun, now - computed);
+        self.at_once = self.shares_differ && worker::waits_little(computed_s, waited_s);
+        self.begun = now;
+    }
+
     /// Pushes the next chunk that is settled, the last ones first; false if there is none.
     fn push(&mut self, world: &mut World, exchange: &Exchange, settled_from: usize) -> bool {
         let left = *self.left.get_or_insert(exchange.chunks.len());
         let Some(chunk) = left.checked_sub(1) else { return false };
         let traffic = &exchange.chunks[chunk];
         let (count, window) = (exchange.chunks.len(), worker::window(exchange.chunks.len()));
-        if traffic.start < settled_from || count - left >= window + self.back {
+        let waits = !self.at_once && count - left >= window + self.back;
+        if traffic.start < settled_from || waits {
             return false;
         }
         self.debt += codec(&self.codecs, exchange).encode_s * traffic.there.floats;

@@ -7,6 +7,8 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
+use bonfire_run::run_file::Compression;
+
 use super::figures::{HostFigures, LinkFigures};
 use super::processor::{Machine, Runner};
 
@@ -132,8 +134,8 @@ enum Happening {
 }
 
 impl World {
-    /// With these hosts, and for every process the host that it is on.
-    pub(super) fn new(hosts: &[HostFigures], processes: &[usize]) -> Self {
+    /// With these hosts, for every process the host that it is on, and how values travel.
+    pub(super) fn new(hosts: &[HostFigures], processes: &[usize], compression: Compression) -> Self {
         let mut names: Vec<&str> = hosts.iter().map(|figures| figures.machine.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -143,7 +145,12 @@ impl World {
             Machine::new(cores as f64)
         };
         let host = |figures: &HostFigures| {
-            let lane = |rate: f64| Lane { rate: rate.max(1.0), burst: figures.link.burst, through: f64::MIN };
+            let carries = figures.in_rounds.of(compression).carries;
+            let lane = |rate: f64| Lane {
+                rate: (rate * carries).max(1.0),
+                burst: figures.link.burst,
+                through: f64::MIN,
+            };
             SimulatedHost {
                 machine: names.binary_search(&figures.machine.as_str()).unwrap_or(0),
                 link: figures.link,
@@ -378,7 +385,7 @@ mod tests {
     /// When frames arrive that hosts send to others at once, each with 1000 bytes, over links of 1000 bytes a second.
     fn arrivals(burst: f64, frames: &[(usize, usize)]) -> Vec<f64> {
         let figures: Vec<HostFigures> = (0..3).map(|i| sample::host(&format!("pi{i}"), 1e3, burst)).collect();
-        let mut world = World::new(&figures, &[0, 1, 2]);
+        let mut world = World::new(&figures, &[0, 1, 2], Compression::None);
         while world.awake.pop_front().is_some() {}
         for (chunk, &(from, to)) in frames.iter().enumerate() {
             let chunk = chunk as u32;

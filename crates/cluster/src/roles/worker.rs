@@ -198,6 +198,11 @@ pub(crate) fn window(chunks: usize) -> usize {
     (chunks / WINDOW).max(LEAST_WINDOW)
 }
 
+/// Whether rounds wait for links for less than half of the time: then unequal shares leave without a window.
+pub(crate) fn waits_little(computed_s: f64, waited_s: f64) -> bool {
+    waited_s < computed_s
+}
+
 /// After such a silence what is left of a push is sent, whether or not sums come back.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -316,8 +321,10 @@ impl Working {
     /// what they send, too: then one with a slow processor sends while the others still compute. Not where it is links
     /// that a round waits for, more than half of the time.
     fn window_for(&self, task: &Task, begun: Instant) -> usize {
-        let waited_less = |(from, to): (Instant, Instant)| begun - to < to - from;
-        if task.cut.is_some() && self.computed.is_some_and(waited_less) { usize::MAX } else { self.window }
+        let waited_little = |(from, to): (Instant, Instant)| {
+            waits_little((to - from).as_secs_f64(), (begun - to).as_secs_f64())
+        };
+        if task.cut.is_some() && self.computed.is_some_and(waited_little) { usize::MAX } else { self.window }
     }
 
     /// Sends what a window allows of a push that is under way.

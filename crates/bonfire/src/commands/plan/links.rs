@@ -15,23 +15,29 @@ pub(super) fn take(hosts: &mut [(usize, HostFigures)], ways: &[Way]) {
     }
 }
 
+/// Ways that carry this part of what the best does are about as fast.
+const ABOUT: f64 = 0.95;
+
 /// What a host's link carries, by the ways that it is an end of: what the better of its partners got through.
 fn link(ways: &[Way], host: usize) -> Option<LinkFigures> {
-    let (mut found, mut seen): (Option<LinkFigures>, f64) = (None, 0.0);
-    for &(from, _, speed) in ways.iter().filter(|(from, to, _)| *from == host || *to == host) {
+    let own = || ways.iter().filter(move |(from, to, _)| *from == host || *to == host);
+    let best = own().map(|(_, _, speed)| speed.up + speed.down).fold(0.0, f64::max);
+    let mut found: Option<LinkFigures> = None;
+    for &(from, _, speed) in own() {
         let (up, down) = if from == host { (speed.up, speed.down) } else { (speed.down, speed.up) };
         let found = found.get_or_insert(LinkFigures {
             up,
             down,
-            burst: speed.burst,
+            burst: 0.0,
             latency_s: speed.latency_s,
             wake_s: speed.wake_s,
             rest_s: 0.0,
             send: speed.send,
             receive: speed.receive,
         });
-        if up + down > seen {
-            (seen, found.burst) = (up + down, speed.burst);
+        // A transfer that was held up hides a burst; over a slower way there seems to be more of it.
+        if up + down > ABOUT * best {
+            found.burst = found.burst.max(speed.burst);
         }
         found.up = found.up.max(up);
         found.down = found.down.max(down);
@@ -66,5 +72,13 @@ mod tests {
         let found = link(&ways, 0).expect("a link");
         assert_eq!((found.up, found.down, found.latency_s), (80.0, 90.0, 0.1));
         assert!(link(&ways, 3).is_none());
+    }
+
+    #[test]
+    fn a_burst_is_the_largest_over_ways_that_are_about_as_fast() {
+        let way = |to: usize, rate: f64, burst: f64| (0, to, LinkSpeed { burst, ..speed(rate, rate, 0.1) });
+        let ways = [way(1, 100.0, 0.0), way(2, 98.0, 30.0), way(3, 50.0, 70.0)];
+        assert_eq!(link(&ways, 0).expect("a link").burst, 30.0);
+        assert_eq!(link(&ways, 3).expect("a link").burst, 70.0);
     }
 }

@@ -6,6 +6,7 @@ mod table;
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bonfire_cluster::plan::advice::advice;
@@ -58,7 +59,7 @@ pub(crate) struct PlanArgs {
 pub(crate) struct PlannedRun {
     pub settings: Settings,
     pub text: String,
-    pub dataset: Dataset,
+    pub dataset: Arc<Dataset>,
     pub layout: Layout,
 }
 
@@ -74,8 +75,7 @@ impl PlannedRun {
             None => ("run file".to_owned(), String::new()),
         };
         let settings = Settings::read(&origin, &text, &Overrides { set, ..Overrides::default() }, 1)?;
-        let mut dataset = settings.file.data.load().map_err(|error| settings.wrong("data", error))?;
-        settings.hold_out(&mut dataset).map_err(|error| settings.wrong("validation", error))?;
+        let (dataset, _) = bonfire_run::job::load(&settings)?;
         let model = settings.file.model.build(&dataset.shape);
         let layout = model.map_err(|error| settings.wrong("model", error))?.layout().clone();
         Ok(Self { settings, text, dataset, layout })
