@@ -42,6 +42,14 @@ fn blocks(sizes: &Convolution) -> impl Iterator<Item = (usize, usize)> + use<> {
     (0..tiles).step_by(block).map(move |start| (start, block.min(tiles - start)))
 }
 
+/// The array of what an expression makes of each number, written out. A loop, or `array::from_fn`, is unrolled too late
+/// where all crates are linked as one: what it indexes is then in memory, not in registers.
+macro_rules! each {
+    ([$($number:literal)*], $i:ident => $make:expr) => {
+        [$({ let $i: usize = $number; $make }),*]
+    };
+}
+
 /// `y = x * w`.
 pub(crate) fn forward(sizes: &Convolution, x: &[f32], weights: &[f32], y: &mut [f32], scratch: &mut [f32]) {
     let (inputs, outputs) = (sizes.inputs, sizes.outputs);
@@ -106,7 +114,9 @@ fn minus(a: Lanes, b: Lanes) -> Lanes {
 
 #[inline(always)]
 fn half(a: Lanes) -> Lanes {
-    a.map(|a| 0.5 * a)
+    let mut half = a;
+    half.iter_mut().for_each(|a| *a *= 0.5);
+    half
 }
 
 const ZERO: Lanes = [0.0; LANES];
@@ -140,43 +150,37 @@ fn transform_inputs(sizes: &Convolution, x: &[f32], seen: &mut [f32], start: usi
                 count,
                 #[inline(always)]
                 |tile, [image, top, left]| {
-                    let place = |row: usize, column: usize| {
-                        let (row, column) = ((top + row).wrapping_sub(1), (left + column).wrapping_sub(1));
-                        (row < height && column < width)
-                            .then(|| ((image * height + row) * width + column) * channels)
-                    };
-                    // Plain loops here and below: `array::from_fn` may stay a call, compiled as baseline code.
-                    let mut places = [[None; 4]; 4];
-                    for (row, places) in places.iter_mut().enumerate() {
-                        for (column, it) in places.iter_mut().enumerate() {
-                            *it = place(row, column);
-                        }
-                    }
+                    let places = each!([0 1 2 3], row => {
+                        let row = (top + row).wrapping_sub(1);
+                        each!([0 1 2 3], column => {
+                            let column = (left + column).wrapping_sub(1);
+                            let is_inside = row < height && column < width;
+                            is_inside.then(|| ((image * height + row) * width + column) * channels)
+                        })
+                    });
                     for channel in (0..channels).step_by(LANES) {
-                        let at = |row: usize, column: usize| match places[row][column] {
-                            Some(place) => load(&x[place + channel..]),
-                            None => ZERO,
-                        };
-                        let mut rows = [[ZERO; 4]; 4];
-                        for column in 0..4 {
-                            let d = [at(0, column), at(1, column), at(2, column), at(3, column)];
-                            rows[0][column] = minus(d[0], d[2]);
-                            rows[1][column] = plus(d[1], d[2]);
-                            rows[2][column] = minus(d[2], d[1]);
-                            rows[3][column] = minus(d[1], d[3]);
-                        }
-                        for (i, d) in rows.into_iter().enumerate() {
+                        let columns = each!([0 1 2 3], column => {
+                            spread_inputs(each!([0 1 2 3], row => match places[row][column] {
+                                Some(place) => load(&x[place + channel..]),
+                                None => ZERO,
+                            }))
+                        });
+                        each!([0 1 2 3], i => {
+                            let lanes = spread_inputs(each!([0 1 2 3], column => columns[column][i]));
                             let to = 4 * i * plane + tile * channels + channel;
-                            store(&mut seen[to..], minus(d[0], d[2]));
-                            store(&mut seen[to + plane..], plus(d[1], d[2]));
-                            store(&mut seen[to + 2 * plane..], minus(d[2], d[1]));
-                            store(&mut seen[to + 3 * plane..], minus(d[1], d[3]));
-                        }
+                            each!([0 1 2 3], j => store(&mut seen[to + j * plane..], lanes[j]))
+                        });
                     }
                 },
             );
         },
     );
+}
+
+/// Bᵀ of four inputs.
+#[inline(always)]
+fn spread_inputs([a, b, c, d]: [Lanes; 4]) -> [Lanes; 4] {
+    [minus(a, c), plus(b, c), minus(c, b), minus(b, d)]
 }
 
 /// The 2×2 results of each tile: Aᵀ m A of its planes m.
@@ -195,24 +199,28 @@ fn transform_results(sizes: &Convolution, results: &[f32], y: &mut [f32], start:
                 |tile, [image, top, left]| {
                     let place = ((image * height + top) * width + left) * channels;
                     for channel in (0..channels).step_by(LANES) {
-                        let mut rows = [[ZERO; 4]; 2];
-                        for column in 0..4 {
+                        let columns = each!([0 1 2 3], column => {
                             let from = column * plane + tile * channels + channel;
-                            let at = |row: usize| load(&results[from + 4 * row * plane..]);
-                            let m = [at(0), at(1), at(2), at(3)];
-                            rows[0][column] = plus(plus(m[0], m[1]), m[2]);
-                            rows[1][column] = minus(minus(m[1], m[2]), m[3]);
-                        }
-                        for (row, m) in rows.into_iter().enumerate() {
-                            let to = place + row * width * channels + channel;
-                            store(&mut y[to..], plus(plus(m[0], m[1]), m[2]));
-                            store(&mut y[to + channels..], minus(minus(m[1], m[2]), m[3]));
-                        }
+                            gather_results(each!([0 1 2 3], row => load(&results[from + 4 * row * plane..])))
+                        });
+                        each!([0 1], i => {
+                            let row = each!([0 1 2 3], column => columns[column][i]);
+                            let [left, right] = gather_results(row);
+                            let to = place + i * width * channels + channel;
+                            store(&mut y[to..], left);
+                            store(&mut y[to + channels..], right);
+                        });
                     }
                 },
             );
         },
     );
+}
+
+/// Aᵀ of four values.
+#[inline(always)]
+fn gather_results([a, b, c, d]: [Lanes; 4]) -> [Lanes; 2] {
+    [plus(plus(a, b), c), minus(minus(b, c), d)]
 }
 
 /// `upstream[plane][tile][channel]` = A dy Aᵀ of the 2×2 gradients of each tile's results.
@@ -231,28 +239,26 @@ fn transform_upstream(sizes: &Convolution, dy: &[f32], upstream: &mut [f32], sta
                 |tile, [image, top, left]| {
                     let place = ((image * height + top) * width + left) * channels;
                     for channel in (0..channels).step_by(LANES) {
-                        let at = |row: usize, column: usize| {
-                            load(&dy[place + (row * width + column) * channels + channel..])
-                        };
-                        let (a, b, c, d) = (at(0, 0), at(0, 1), at(1, 0), at(1, 1));
-                        let rows = [
-                            [a, b],
-                            [plus(a, c), plus(b, d)],
-                            [minus(a, c), minus(b, d)],
-                            [minus(ZERO, c), minus(ZERO, d)],
-                        ];
-                        for (i, [left, right]) in rows.into_iter().enumerate() {
+                        let columns = each!([0 1], column => {
+                            let from = place + column * channels + channel;
+                            spread_upstream([load(&dy[from..]), load(&dy[from + width * channels..])])
+                        });
+                        each!([0 1 2 3], i => {
+                            let lanes = spread_upstream([columns[0][i], columns[1][i]]);
                             let to = 4 * i * plane + tile * channels + channel;
-                            store(&mut upstream[to..], left);
-                            store(&mut upstream[to + plane..], plus(left, right));
-                            store(&mut upstream[to + 2 * plane..], minus(left, right));
-                            store(&mut upstream[to + 3 * plane..], minus(ZERO, right));
-                        }
+                            each!([0 1 2 3], j => store(&mut upstream[to + j * plane..], lanes[j]))
+                        });
                     }
                 },
             );
         },
     );
+}
+
+/// A of two gradients.
+#[inline(always)]
+fn spread_upstream([a, b]: [Lanes; 2]) -> [Lanes; 4] {
+    [a, plus(a, b), minus(a, b), minus(ZERO, b)]
 }
 
 /// `planes[plane][i]` = G w Gᵀ of the 3×3 weights w between every input and output.
@@ -262,17 +268,13 @@ fn transform_weights(weights: &[f32], planes: &mut [f32]) {
         #[inline(always)]
         || {
             for pair in (0..pairs).step_by(LANES) {
-                let at = |tap: usize| load(&weights[tap * pairs + pair..]);
-                let mut rows = [[ZERO; 3]; 4];
-                for column in 0..3 {
-                    let [a, b, c, d] = spread([at(column), at(3 + column), at(6 + column)]);
-                    (rows[0][column], rows[1][column], rows[2][column], rows[3][column]) = (a, b, c, d);
-                }
-                for (i, row) in rows.into_iter().enumerate() {
-                    for (j, lanes) in spread(row).into_iter().enumerate() {
-                        store(&mut planes[(4 * i + j) * pairs + pair..], lanes);
-                    }
-                }
+                let columns = each!([0 1 2], column => {
+                    spread(each!([0 1 2], row => load(&weights[(3 * row + column) * pairs + pair..])))
+                });
+                each!([0 1 2 3], i => {
+                    let lanes = spread(each!([0 1 2], column => columns[column][i]));
+                    each!([0 1 2 3], j => store(&mut planes[(4 * i + j) * pairs + pair..], lanes[j]))
+                });
             }
         },
     );
@@ -292,19 +294,17 @@ fn transform_weight_gradients(planes: &[f32], dw: &mut [f32], add: bool) {
         #[inline(always)]
         || {
             for pair in (0..pairs).step_by(LANES) {
-                let at = |plane: usize| load(&planes[plane * pairs + pair..]);
-                let mut rows = [[ZERO; 4]; 3];
-                for column in 0..4 {
-                    let [a, b, c] = gather([at(column), at(4 + column), at(8 + column), at(12 + column)]);
-                    (rows[0][column], rows[1][column], rows[2][column]) = (a, b, c);
-                }
-                for (i, row) in rows.into_iter().enumerate() {
-                    for (j, lanes) in gather(row).into_iter().enumerate() {
+                let columns = each!([0 1 2 3], column => {
+                    gather(each!([0 1 2 3], row => load(&planes[(4 * row + column) * pairs + pair..])))
+                });
+                each!([0 1 2], i => {
+                    let lanes = gather(each!([0 1 2 3], column => columns[column][i]));
+                    each!([0 1 2], j => {
                         let to = &mut dw[(3 * i + j) * pairs + pair..];
                         let before = if add { load(to) } else { ZERO };
-                        store(to, plus(before, lanes));
-                    }
-                }
+                        store(to, plus(before, lanes[j]));
+                    })
+                });
             }
         },
     );
