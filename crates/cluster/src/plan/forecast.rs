@@ -138,7 +138,9 @@ pub(super) fn forecast(
         seconds += exact_rounds * (played.exact_s - played.round_s);
     }
     let part = seconds / played.round_s;
-    let computing_s = played.busy_s * part;
+    // What a head and the worker in its process hand to each other goes over no wire.
+    let is_alone = candidate.hosts.len() == 1;
+    let computing_s = if is_alone { seconds } else { played.busy_s * part };
     let waiting_s = (played.most_busy_s - played.busy_s).max(0.0) * part;
     Forecast {
         candidate: candidate.clone(),
