@@ -1,12 +1,10 @@
 //! Texts that other processes have mapped, as they come back: sorted runs for the second stage.
 
 use super::journal::{ChunkReport, Entry};
-use super::mapping::{Books, lines_before};
+use super::mapping::Books;
 use super::rating::Ratings;
 use super::sorted::RunWriter;
 use crate::error::{Error, Result};
-use crate::prepare::feed::ChunkId;
-use crate::prepare::input::Input;
 
 /// Takes lines of `map`, each with how often it occurs. Lines that come in order become one run; where the order
 /// breaks, the next begins.
@@ -102,14 +100,4 @@ impl<'a> Collector<'a> {
 fn strange(line: &[u8]) -> Error {
     let shown: String = String::from_utf8_lossy(line).chars().take(60).collect();
     Error::Mismatch(format!("expected a text, a tab and a rating from those who map, found {shown:?}"))
-}
-
-/// The first bad line of all files, as an error.
-pub(crate) fn first_bad(inputs: &[Input], chunks: &[ChunkReport]) -> Option<Error> {
-    let bad = chunks.iter().filter(|chunk| !chunk.flaws.is_empty());
-    let first = bad.min_by_key(|chunk| ChunkId { file: chunk.file, number: chunk.number })?;
-    let (line, message) = first.flaws.first()?;
-    let line = lines_before(chunks, ChunkId { file: first.file, number: first.number }) + line + 1;
-    let path = &inputs.get(first.file as usize)?.file.path;
-    Some(Error::line(path, line as usize, message.clone()))
 }

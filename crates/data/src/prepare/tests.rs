@@ -145,7 +145,16 @@ fn strict_ends_at_the_first_bad_line_of_the_first_file() {
     fs::write(path("a.json"), &good).unwrap();
     let error = run(&strict).unwrap_err().to_string();
     assert!(error.contains("b.json:1: "), "{error}");
-    assert_eq!(run(&Preparation { is_strict: false, ..strict }).unwrap().bad, 1);
+    // What was begun without it, and ended early, does not slip through.
+    let lenient = Preparation { is_strict: false, ..strict.clone() };
+    let files = Preparation { inputs: vec![path("a.json"), path("b.json")], ..lenient.clone() };
+    let (place, ..) = journal::Workplace::open(&path("out.partial"), &spec(&files)).unwrap();
+    fs::create_dir(place.path("rows-0-0")).unwrap();
+    drop(place);
+    assert!(matches!(run(&lenient).unwrap_err(), Error::Io { .. }));
+    let error = run(&strict).unwrap_err().to_string();
+    assert!(error.contains("b.json:1: "), "{error}");
+    assert_eq!(run(&lenient).unwrap().bad, 1);
 }
 
 #[test]
@@ -311,6 +320,7 @@ fn ends_of_lines_marks_and_members_do_not_change_a_byte() {
         ("blank.json", lines.replace('\n', "\n \t\r\n\n").into_bytes()),
         ("unended.json", lines.trim_end().as_bytes().to_vec()),
         ("members.json.gz", in_pieces(&gzip)),
+        ("padded.json.gz", [gzip(lines.as_bytes()), vec![0; 300_000]].concat()),
         ("mark.json.gz", gzip(format!("\u{feff}{lines}").as_bytes())),
         ("frames.json.zst", in_pieces(&zstd)),
         ("skipped.json.zst", [skipped, zstd(lines.as_bytes()).as_slice(), skipped].concat()),
@@ -449,8 +459,13 @@ fn tables_give_what_lines_give() {
     fs::write(path("table.csv"), &table).unwrap();
     fs::write(path("table.csv.gz"), gzip(table.as_bytes())).unwrap();
     fs::write(path("tabs.tsv"), tabs).unwrap();
+    fs::create_dir(path("with-empty")).unwrap();
+    fs::write(path("with-empty/table.csv"), &table).unwrap();
+    fs::write(path("with-empty/empty.csv"), "").unwrap();
+    fs::write(path("with-empty/empty.tsv.gz"), gzip(b"")).unwrap();
+    fs::write(path("with-empty/empty.json"), "").unwrap();
     let out = |name: &str| path(&format!("out-{name}"));
-    for name in ["lines.json", "table.csv", "table.csv.gz", "tabs.tsv"] {
+    for name in ["lines.json", "table.csv", "table.csv.gz", "tabs.tsv", "with-empty"] {
         run(&preparation(&[&path(name)], &out(name))).unwrap();
         assert!(content(&out(name)) == content(&out("lines.json")), "{name}");
     }
