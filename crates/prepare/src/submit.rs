@@ -165,7 +165,7 @@ impl Cluster<'_> {
                 return Err(failure.error);
             }
             eprintln!(
-                "warning: texts were lost with an executor, and are asked for again: {:#}",
+                "warning: texts went astray with an executor, and are asked for again: {:#}",
                 failure.error
             );
             tries += 1;
@@ -186,6 +186,12 @@ impl Cluster<'_> {
             // The query is done by then; what is missing is what somebody had and has no more.
             let batch = batch.context("texts do not come back from the executors").map_err(failed(true))?;
             collect(&batch, collector).map_err(failed(false))?;
+        }
+        // When the last stage begins anew, because an executor was lost, Ballista 55 hands out the pieces that were
+        // done before it a second time.
+        if !collector.is_whole() {
+            let error = anyhow::anyhow!("texts came twice, or not at all, from the executors");
+            return Err(failed(true)(error));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The files that a preparation reads: found, and recognised by what they hold.
 
+use super::journal::Workplace;
 use super::mapper::Mapper;
 use super::table::Columns;
 use crate::error::{Error, Result};
@@ -85,7 +86,10 @@ fn add_folder(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         }
         let plain = PACKED_ENDS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
         if path.is_dir() {
-            add_folder(&path, found)?;
+            // The result may lie among the inputs; what is kept for it meanwhile is none of them.
+            if !Workplace::is_at(&path) {
+                add_folder(&path, found)?;
+            }
         } else if ENDS.iter().any(|end| plain.ends_with(end)) || plain.ends_with(".parquet") {
             found.push(path);
         }

@@ -2,7 +2,6 @@
 
 use super::collected::Collector;
 use super::encode::Encoding;
-use super::feed::ChunkId;
 use super::frequent::{self, FIRST_WORD, FrequentWords, WordNumbers};
 use super::input::{self, Input};
 use super::journal::{Beginning, ChunkReport, Done, Entry, PrepareSpec, StretchReport, Workplace};
@@ -316,7 +315,7 @@ impl Preparation {
 /// The first bad lines of all files, with their numbers.
 fn bad_lines(inputs: &[Input], chunks: &[ChunkReport], limit: usize) -> Vec<BadLine> {
     let mut chunks: Vec<&ChunkReport> = chunks.iter().collect();
-    chunks.sort_by_key(|chunk| ChunkId { file: chunk.file, number: chunk.number });
+    chunks.sort_by_key(|chunk| chunk.id());
     let (mut found, mut file, mut lines) = (Vec::new(), 0, 0);
     for chunk in chunks {
         if chunk.file != file {
