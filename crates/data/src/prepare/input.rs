@@ -4,7 +4,7 @@ use super::journal::Workplace;
 use super::mapper::Mapper;
 use super::table::Columns;
 use crate::error::{Error, Result};
-use crate::parquet;
+use crate::{parquet, prepared};
 use flate2::bufread::GzDecoder;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -86,8 +86,8 @@ fn add_folder(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         }
         let plain = PACKED_ENDS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
         if path.is_dir() {
-            // The result may lie among the inputs; what is kept for it meanwhile is none of them.
-            if !Workplace::is_at(&path) {
+            // Results may lie among the inputs, and so may what is kept for them meanwhile.
+            if !Workplace::is_at(&path) && !path.join(prepared::REPORT).is_file() {
                 add_folder(&path, found)?;
             }
         } else if ENDS.iter().any(|end| plain.ends_with(end)) || plain.ends_with(".parquet") {

@@ -202,6 +202,20 @@ fn a_result_is_never_overwritten() {
 }
 
 #[test]
+fn results_may_lie_among_the_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("more")).unwrap();
+    fs::write(path("a.json"), reviews(&[("good", 5), ("bad", 1)])).unwrap();
+    fs::write(path("more/b.json"), reviews(&[("fine", 4)])).unwrap();
+    for out in ["one", "more/two"] {
+        let report = run(&preparation(&[folder.path()], &path(out))).unwrap();
+        assert_eq!((report.files, report.read, report.bad), (2, 3, 0), "{out}");
+        assert!(content(&path(out)) == content(&path("one")), "{out}");
+    }
+}
+
+#[test]
 fn words_are_numbered_by_count_and_texts_cut_and_filled() {
     let folder = tempfile::tempdir().unwrap();
     let (input, out) = (folder.path().join("reviews.json"), folder.path().join("out"));
