@@ -143,7 +143,8 @@ fn filters_around_sort_give_the_same_bytes() {
     let dir = Dir::new();
     raw(&dir, "reviews.json", 2000);
     // All filters take all of the rules.
-    let rules = "--words 500 --other space --stop-words none --seed 7 --length 30 --classes 2 --vocabulary all";
+    let rules =
+        "--words 500 --other space --stop-words none --seed 7 --length 30 --classes 2 --vocabulary all";
     dir.bonfire("prepare reviews.json --format jsonl -o out").args(rules).succeed();
     let filter = |arguments: &str, input: &[u8]| {
         let mut program = Command::new(env!("CARGO_BIN_EXE_bonfire"));
