@@ -234,7 +234,7 @@ fn what_does_not_fit_into_an_executor_goes_to_its_disk() {
     let cluster = Cluster::of(2);
     let (raw, out) = (cluster.path("raw.json"), cluster.path("there"));
     // Few and long: rows take longer than letters in a program that is not optimised.
-    fs::write(&raw, reviews_of(70_000, 300)).unwrap();
+    fs::write(&raw, reviews_of(90_000, 300)).unwrap();
     here(&raw, &cluster.path("here"), Rules::default(), Format::Native);
     let mut child = cluster.submit(&raw, &out, &["--pieces", "1"]);
     let (mut most, deadline) = (0, Instant::now() + DEADLINE);
