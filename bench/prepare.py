@@ -4,7 +4,7 @@
     bench/prepare.py REVIEWS.jsonl.gz --sizes 0.25,2,8 [--ways bonfire,python,pyspark] [--repeat 3] [--chart FILE.svg]
 
 makes files of so many gigabytes by repeating the reviews, each time with other words in some places so that most texts
-differ, and prepares them in each way with the same rules: cleaned, equal texts made one, split, words counted and
+differ (with `--ways ''` that is all), and prepares them in each way with the same rules: cleaned, equal texts made one, split, words counted and
 numbered, written as JSON lines. What each way writes is compared. A line of JSON is printed for each measurement:
 seconds and MB/s by the clock, the seconds of all processors and MB/s of one of them, and the peak of memory, of one
 process as the system counts it, of several together as they were seen ten times a second. Ways take turns, and of
@@ -28,7 +28,7 @@ REFERENCE = os.path.join(HERE, "..", "crates", "bonfire", "tests", "e2e")
 
 
 def make(reviews, path, size, seed=1):
-    """Writes about so many bytes of reviews. A larger file begins as a smaller one does."""
+    """Writes about so many bytes of reviews."""
     chance = random.Random(seed)
     opener = gzip.open if reviews.endswith(".gz") else open
     with opener(reviews, "rt", encoding="utf-8") as file:
@@ -39,20 +39,29 @@ def make(reviews, path, size, seed=1):
     written = 0
     with open(path, "w") as out:
         while written < size:
-            written += out.write("".join(perturbed(rows, words, chance) for _ in range(10000)))
+            written += out.write("".join(perturbed(row, words, chance) for row in chance.choices(rows, k=10000)))
 
 
-def perturbed(rows, words, chance):
-    """A review in which some words are exchanged for those of other reviews."""
-    number = lambda below: int(chance.random() * below)
-    text, others = rows[number(len(rows))]
-    # One in ten stays as it is, so that there are duplicates.
-    if chance.random() < 0.9:
-        text = text.copy()
-        for _ in range(1 + len(text) // 8):
-            text[number(len(text))] = words[number(len(words))]
-    return (f'{{"reviewText": "{" ".join(text)}", {others}, "reviewerID": "A{number(10**13):013d}", '
-            f'"asin": "B{number(10**9):09d}", "unixReviewTime": {10**9 + number(10**9)}}}\n')
+def perturbed(row, words, chance):
+    """A review in which about every eighth word is exchanged for one of other reviews."""
+    text, others = row
+    number = chance.getrandbits(60)
+    # One in sixteen stays as it is, so that there are duplicates.
+    if number % 16:
+        text, places = text.copy(), slice(number % min(8, len(text)), None, 8)
+        text[places] = chance.choices(words, k=len(text[places]))
+    return (f'{{"reviewText": "{" ".join(text)}", {others}, "reviewerID": "A{number:019d}", '
+            f'"asin": "B{number % 10**9:09d}", "unixReviewTime": {10**9 + number % 10**9}}}\n')
+
+
+def begin_of(larger, path, size):
+    """Writes the lines with which a larger file begins."""
+    with open(larger, "rb") as rows, open(path, "wb") as out:
+        while out.tell() < size:
+            os.copy_file_range(rows.fileno(), out.fileno(), int(size) - out.tell())
+            out.seek(0, os.SEEK_END)
+        rows.seek(out.tell())
+        out.write(rows.readline())
 
 
 def resident(pid):
@@ -270,17 +279,38 @@ def main():
     parser.add_argument("--chart", help="draws time and memory by size")
     options = parser.parse_args()
     os.makedirs(options.folder, exist_ok=True)
-    results = [result for size in map(float, options.sizes.split(",")) for result in at_size(options, size)]
+    sizes = [float(size) for size in options.sizes.split(",")]
+    make_all(options, sizes)
+    if not options.ways:
+        return
+    results = [result for size in sizes for result in at_size(options, size)]
     if options.chart:
         with open(options.chart, "w") as file:
             file.write(chart([result for result in results if result["way"] == "bonfire"]))
 
 
-def at_size(options, size):
-    path = os.path.join(options.folder, f"{size:g}.json")
-    if not os.path.exists(path):
-        make(options.reviews, path + ".new", size * 1e9)
+def input_file(options, size):
+    return os.path.join(options.folder, f"{size:g}.json")
+
+
+def make_all(options, sizes):
+    """Makes the files that are not there. The largest is made, and all others are how it begins."""
+    largest = input_file(options, max(sizes))
+    for size in sorted(sizes, reverse=True):
+        path = input_file(options, size)
+        if os.path.exists(path):
+            continue
+        if path == largest:
+            make(options.reviews, path + ".new", size * 1e9)
+        else:
+            begin_of(largest, path + ".new", size * 1e9)
         os.rename(path + ".new", path)
+
+
+def at_size(options, size):
+    path = input_file(options, size)
+    # It is in memory for all ways, or for none if it does not fit.
+    subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
     best, first = {}, None
     for _ in range(options.repeat):
         for way, threads, form in kinds(options):

@@ -50,6 +50,9 @@ pub(crate) struct WhatArgs {
     /// How much memory may be used here; executors have their own
     #[arg(long, value_name = "SIZE", default_value = "512MB", value_parser = arguments::size)]
     memory: u64,
+    /// In how many pieces executors sort the texts [default: one for 256 MB of input, but at least 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    pieces: Option<u64>,
     /// How many seconds to wait for the first executor
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience: u64,
@@ -107,7 +110,8 @@ impl WhatArgs {
                 eprintln!("what was done before is for other inputs or options; it begins anew")
             }
         };
-        let cluster = Cluster { scheduler, patience: Duration::from_secs(self.patience) };
+        let patience = Duration::from_secs(self.patience);
+        let cluster = Cluster { scheduler, patience, pieces: self.pieces };
         let report =
             preparation.run_elsewhere(&Meter::default(), begin, LEAST_SHARES, |shares, collector| {
                 runtime.block_on(cluster.map(&self.rules, &shares, collector, tell))
@@ -132,6 +136,8 @@ impl WhatArgs {
 struct Cluster<'a> {
     scheduler: &'a (String, u16),
     patience: Duration,
+    /// None for as many as suit the input.
+    pieces: Option<u64>,
 }
 
 impl Cluster<'_> {
@@ -146,7 +152,8 @@ impl Cluster<'_> {
         self.await_executors().await?;
         tell("executors are there");
         let bytes: u64 = shares.iter().map(InputShare::bytes).sum();
-        let pieces = (bytes / PIECE_BYTES).clamp(*PIECES.start(), *PIECES.end()) as usize;
+        let usual = (bytes / PIECE_BYTES).clamp(*PIECES.start(), *PIECES.end());
+        let pieces = self.pieces.unwrap_or(usual) as usize;
         tell(&format!("{} shares of the input, {pieces} pieces of texts", shares.len()));
         let mut tries = 1;
         loop {
@@ -158,7 +165,7 @@ impl Cluster<'_> {
                 return Err(failure.error);
             }
             eprintln!(
-                "warning: texts were lost with an executor, and are asked for again: {:#}",
+                "warning: texts went astray with an executor, and are asked for again: {:#}",
                 failure.error
             );
             tries += 1;
@@ -179,6 +186,12 @@ impl Cluster<'_> {
             // The query is done by then; what is missing is what somebody had and has no more.
             let batch = batch.context("texts do not come back from the executors").map_err(failed(true))?;
             collect(&batch, collector).map_err(failed(false))?;
+        }
+        // When the last stage begins anew, because an executor was lost, Ballista 55 hands out the pieces that were
+        // done before it a second time.
+        if !collector.is_whole() {
+            let error = anyhow::anyhow!("texts came twice, or not at all, from the executors");
+            return Err(failed(true)(error));
         }
         Ok(())
     }

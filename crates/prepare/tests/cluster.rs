@@ -14,6 +14,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_bonfire-prepare");
 /// No step takes longer.
 const DEADLINE: Duration = Duration::from_secs(240);
 
+/// With 64 MB to sort in, an executor takes no more: what it passes on, what it reads, and the program itself.
+const MEMORY_OF_EXECUTOR: u64 = 450_000_000;
+
 /// A process that ends with the test.
 struct Process {
     child: Child,
@@ -123,13 +126,18 @@ fn ended(mut child: Child) -> (Output, String) {
 
 /// So many reviews, a seventh of which have the text of another; some are bad or empty.
 fn reviews(count: u64) -> String {
+    reviews_of(count, 20)
+}
+
+/// The same with about so many words at most.
+fn reviews_of(count: u64, words_at_most: u64) -> String {
     let words =
         ["good", "Bad", "the", "it's", "café", "case", "phone", "broke", "after", "two", "weeks", "love"];
     let mut text = String::new();
     for number in 0..count {
         let (row, mut chance) = (number - number % 7 / 6, String::new());
         let mut state = row.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        for _ in 0..3 + row % 20 {
+        for _ in 0..3 + row % words_at_most {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let word = words[(state >> 33) as usize % words.len()];
             let _ = write!(chance, "{word}{} ", if state >> 60 == 0 { "x" } else { "" });
@@ -200,6 +208,47 @@ fn three_executors_give_the_bytes_of_one_machine() {
         assert_same(&here_out, &there_out);
     }
     assert!(!cluster.path("there-0.partial").exists());
+}
+
+/// What a process has had in memory at most.
+fn peak_of_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// How much of what was sorted lies on the disk of an executor, which keeps it in a folder of its own.
+fn spilled(work: &Path) -> u64 {
+    let is_spill = |path: &Path| path.to_string_lossy().contains("datafusion-");
+    let size = |entry: fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => spilled(&entry.path()),
+        _ if is_spill(&entry.path()) => entry.metadata().map_or(0, |facts| facts.len()),
+        _ => 0,
+    };
+    fs::read_dir(work).into_iter().flatten().flatten().map(size).sum()
+}
+
+/// All texts are sorted in one piece, by one executor, for which there is not memory enough.
+#[test]
+fn what_does_not_fit_into_an_executor_goes_to_its_disk() {
+    let cluster = Cluster::of(2);
+    let (raw, out) = (cluster.path("raw.json"), cluster.path("there"));
+    // Few and long: rows take longer than letters in a program that is not optimised.
+    fs::write(&raw, reviews_of(90_000, 300)).unwrap();
+    here(&raw, &cluster.path("here"), Rules::default(), Format::Native);
+    let mut child = cluster.submit(&raw, &out, &["--pieces", "1"]);
+    let (mut most, deadline) = (0, Instant::now() + DEADLINE);
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        most = (0..2).map(|number| spilled(&cluster.path(&format!("work-{number}")))).fold(most, u64::max);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (output, said) = ended(child);
+    assert!(output.status.success(), "{said}");
+    assert_same(&cluster.path("here"), &out);
+    let peaks: Vec<u64> = cluster.executors.iter().map(|it| peak_of_memory(it.child.id())).collect();
+    eprintln!("{most} bytes were on a disk at most; peaks of memory: {peaks:?}");
+    assert!(most > 20_000_000, "{most} bytes were on a disk");
+    assert!(peaks.iter().all(|&peak| peak < MEMORY_OF_EXECUTOR), "{peaks:?}");
 }
 
 #[test]

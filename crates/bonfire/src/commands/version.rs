@@ -26,7 +26,7 @@ struct Version {
 
 impl Version {
     fn here() -> Self {
-        let features = [("hdf5", cfg!(feature = "hdf5")), ("mpi", cfg!(feature = "mpi"))];
+        let features = [("mpi", cfg!(feature = "mpi")), ("parquet", cfg!(feature = "parquet"))];
         Self {
             version: env!("CARGO_PKG_VERSION"),
             target: env!("BONFIRE_TARGET"),

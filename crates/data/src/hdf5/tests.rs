@@ -11,13 +11,4 @@ fn files_are_known_by_their_names() {
     check("result.csv", false);
 }
 
-#[cfg(not(feature = "hdf5"))]
-#[test]
-fn a_program_without_it_says_how_to_get_it() {
-    let error = Source::new("some/result.h5").load().unwrap_err().to_string();
-    assert!(error.starts_with("some/result.h5: this program was built without HDF5"), "{error}");
-    assert!(error.contains("cargo build --release --features hdf5"), "{error}");
-}
-
-#[cfg(feature = "hdf5")]
 mod with_reader;

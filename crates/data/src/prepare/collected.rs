@@ -1,12 +1,12 @@
 //! Texts that other processes have mapped, as they come back: sorted runs for the second stage.
 
+use super::feed::ChunkId;
 use super::journal::{ChunkReport, Entry};
-use super::mapping::{Books, lines_before};
+use super::mapping::Books;
 use super::rating::Ratings;
 use super::sorted::RunWriter;
 use crate::error::{Error, Result};
-use crate::prepare::feed::ChunkId;
-use crate::prepare::input::Input;
+use std::collections::HashSet;
 
 /// Takes lines of `map`, each with how often it occurs. Lines that come in order become one run; where the order
 /// breaks, the next begins.
@@ -17,7 +17,11 @@ pub struct Collector<'a> {
     writer: Option<RunWriter>,
     text: Vec<u8>,
     ratings: Ratings,
+    /// How many reviews came.
+    reviews: u64,
     chunks: Vec<ChunkReport>,
+    /// Whether a chunk was told of more than once.
+    has_twice: bool,
 }
 
 impl std::fmt::Debug for Collector<'_> {
@@ -35,7 +39,9 @@ impl<'a> Collector<'a> {
             writer: None,
             text: Vec::new(),
             ratings: Ratings::default(),
+            reviews: 0,
             chunks: Vec::new(),
+            has_twice: false,
         }
     }
 
@@ -44,6 +50,7 @@ impl<'a> Collector<'a> {
         if let Some(report) = line.strip_prefix(b"\t") {
             let report = serde_json::from_slice(report).map_err(|_| strange(line))?;
             self.chunks.push(report);
+            self.has_twice |= count != 1;
             return Ok(());
         }
         let (text, rating) = match line {
@@ -61,7 +68,16 @@ impl<'a> Collector<'a> {
             self.text.extend_from_slice(text);
         }
         self.ratings.0[rating] += count;
+        self.reviews += count;
         Ok(())
+    }
+
+    /// Whether all came, and all of it once: what chunks were told to hold, and no chunk again. Lines of a chunk are in
+    /// other pieces than what is told of it, so a piece that is missing, or comes twice, shows.
+    pub fn is_whole(&self) -> bool {
+        let told: u64 = self.chunks.iter().map(|chunk| chunk.read - chunk.bad - chunk.empty).sum();
+        let different: HashSet<ChunkId> = self.chunks.iter().map(ChunkReport::id).collect();
+        !self.has_twice && different.len() == self.chunks.len() && told == self.reviews
     }
 
     /// Nothing of what came counts: it will come again.
@@ -93,6 +109,10 @@ impl<'a> Collector<'a> {
 
     /// After the last line: what the journal is to know.
     pub(crate) fn finish(mut self) -> Result<Entry> {
+        if !self.is_whole() {
+            let message = "texts came twice, or not at all, from those who map".to_owned();
+            return Err(Error::Mismatch(message));
+        }
         self.write()?;
         self.end_run()?;
         Ok(Entry::Collected { runs: self.runs, chunks: self.chunks })
@@ -102,14 +122,4 @@ impl<'a> Collector<'a> {
 fn strange(line: &[u8]) -> Error {
     let shown: String = String::from_utf8_lossy(line).chars().take(60).collect();
     Error::Mismatch(format!("expected a text, a tab and a rating from those who map, found {shown:?}"))
-}
-
-/// The first bad line of all files, as an error.
-pub(crate) fn first_bad(inputs: &[Input], chunks: &[ChunkReport]) -> Option<Error> {
-    let bad = chunks.iter().filter(|chunk| !chunk.flaws.is_empty());
-    let first = bad.min_by_key(|chunk| ChunkId { file: chunk.file, number: chunk.number })?;
-    let (line, message) = first.flaws.first()?;
-    let line = lines_before(chunks, ChunkId { file: first.file, number: first.number }) + line + 1;
-    let path = &inputs.get(first.file as usize)?.file.path;
-    Some(Error::line(path, line as usize, message.clone()))
 }

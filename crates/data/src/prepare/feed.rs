@@ -228,7 +228,7 @@ fn last_end(input: &Input, bytes: &[u8]) -> usize {
 pub(crate) fn too_long(input: &Input) -> Error {
     let hint = match input.columns {
         Some(_) => "is a quotation mark never closed?",
-        None => "is this a file of JSON lines?",
+        None => "is this a file of JSON lines? A list becomes one by: jq -c .[]",
     };
     Error::format(&input.file.path, format!("a row is longer than {} MiB; {hint}", ROW_LIMIT >> 20))
 }

@@ -70,6 +70,7 @@ pub fn map(rules: &Rules, is_strict: bool, input: impl BufRead, mut out: impl Wr
 
 /// Makes equal texts one, with the mode of their ratings.
 pub fn reduce(rules: &Rules, input: impl BufRead, mut out: impl Write) -> Result<()> {
+    rules.check()?;
     let mut current: Vec<u8> = Vec::new();
     let mut ratings = Ratings::default();
     let mut give = |text: &[u8], ratings: &Ratings| {
@@ -99,6 +100,7 @@ pub fn reduce(rules: &Rules, input: impl BufRead, mut out: impl Write) -> Result
 
 /// Counts the words of texts to train on, or of all if the rules say so.
 pub fn count(rules: &Rules, input: impl BufRead, mut out: impl Write) -> Result<()> {
+    rules.check()?;
     let split = rules.split()?;
     let mut tally = Tally::default();
     each_line(input, |number, line| {
@@ -194,6 +196,8 @@ fn read_vocabulary(path: &Path) -> Result<Vec<String>> {
     let mut lines = NumberedLines::open(path)?;
     let mut words = Vec::new();
     while let Some((number, word)) = lines.next()? {
+        // Hadoop takes a line without a tab for a key, and writes it with a tab and no value behind.
+        let word = word.strip_suffix('\t').unwrap_or(word);
         if word.is_empty() {
             return Err(Error::line(path, number, "the line is empty, expected one word a line"));
         }

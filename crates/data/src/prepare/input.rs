@@ -1,13 +1,14 @@
 //! The files that a preparation reads: found, and recognised by what they hold.
 
+use super::journal::Workplace;
 use super::mapper::Mapper;
 use super::table::Columns;
 use crate::error::{Error, Result};
-use crate::parquet;
-use flate2::read::MultiGzDecoder;
+use crate::{parquet, prepared};
+use flate2::bufread::GzDecoder;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,7 +86,10 @@ fn add_folder(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         }
         let plain = PACKED_ENDS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
         if path.is_dir() {
-            add_folder(&path, found)?;
+            // Results may lie among the inputs, and so may what is kept for them meanwhile.
+            if !Workplace::is_at(&path) && !path.join(prepared::REPORT).is_file() {
+                add_folder(&path, found)?;
+            }
         } else if ENDS.iter().any(|end| plain.ends_with(end)) || plain.ends_with(".parquet") {
             found.push(path);
         }
@@ -131,8 +135,10 @@ impl Input {
             // What is wrong with it, or with this program, is said before anything else is done.
             parquet::lines(path, &input.wanted)?;
         }
-        if is_table(path) {
-            let row = input.first_row()?;
+        // A table without even a first row has no rows, whatever its columns would be.
+        if is_table(path)
+            && let Some(row) = input.first_row()?
+        {
             let columns = Columns::of(&row, mapper.keys(), mapper.scale());
             input.columns = Some(columns.map_err(|message| Error::line(path, 1, message))?);
         }
@@ -150,13 +156,13 @@ impl Input {
                 parquet::lines(path, &self.wanted)?
             }
             Packing::Plain => Box::new(counted),
-            Packing::Gzip => Box::new(MultiGzDecoder::new(counted)),
+            Packing::Gzip => Box::new(GzipMembers { member: Some(GzDecoder::new(counted)) }),
             Packing::Zstd => Box::new(zstd::Decoder::with_buffer(counted).map_err(Error::io(path))?),
         })
     }
 
-    /// The first row of a table; the names of columns have no newline in them.
-    fn first_row(&self) -> Result<Vec<u8>> {
+    /// The first row of a table, if it has any; the names of columns have no newline in them.
+    fn first_row(&self) -> Result<Option<Vec<u8>>> {
         let mut content = self.content(&Arc::default())?.take(1 << 20);
         let (mut row, mut piece) = (Vec::new(), [0; 4096]);
         loop {
@@ -166,12 +172,15 @@ impl Input {
                 row.truncate(end);
                 break;
             }
+            if length == 0 && row.is_empty() {
+                return Ok(None);
+            }
             if length == 0 {
                 break;
             }
         }
         let row = row.strip_prefix(BOM).unwrap_or(&row);
-        Ok(row.strip_suffix(b"\r").unwrap_or(row).to_vec())
+        Ok(Some(row.strip_suffix(b"\r").unwrap_or(row).to_vec()))
     }
 
     /// An error while the content was read.
@@ -208,5 +217,41 @@ impl Read for CountedRead {
         let length = self.file.read(buffer)?;
         self.passed.fetch_add(length as u64, Ordering::Relaxed);
         Ok(length)
+    }
+}
+
+/// The members of a gzip file, one after the other. Zeros behind them are nothing: what was on a tape, or was made as
+/// large as a block, has such, and other programs overlook them, too.
+struct GzipMembers<R> {
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let length = member.read(buffer)?;
+            if length > 0 || buffer.is_empty() {
+                return Ok(length);
+            }
+            self.member = next_member(self.member.take())?;
+        }
+        Ok(0)
+    }
+}
+
+/// What comes behind a member that has ended.
+fn next_member<R: BufRead>(ended: Option<GzDecoder<R>>) -> io::Result<Option<GzDecoder<R>>> {
+    let Some(mut rest) = ended.map(GzDecoder::into_inner) else { return Ok(None) };
+    loop {
+        let bytes = rest.fill_buf()?;
+        let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+        match (zeros, bytes.len()) {
+            (_, 0) => return Ok(None),
+            (zeros, all) if zeros < all => {
+                rest.consume(zeros);
+                return Ok(Some(GzDecoder::new(rest)));
+            }
+            _ => rest.consume(zeros),
+        }
     }
 }

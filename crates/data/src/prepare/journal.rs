@@ -46,6 +46,12 @@ pub(crate) struct ChunkReport {
     pub flaws: Vec<(u64, String)>,
 }
 
+impl ChunkReport {
+    pub(crate) fn id(&self) -> ChunkId {
+        ChunkId { file: self.file, number: self.number }
+    }
+}
+
 /// What came of a stretch of texts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StretchReport {
@@ -114,7 +120,7 @@ impl Done {
     }
 
     pub(crate) fn chunk_ids(&self) -> HashSet<ChunkId> {
-        self.chunks.iter().map(|chunk| ChunkId { file: chunk.file, number: chunk.number }).collect()
+        self.chunks.iter().map(ChunkReport::id).collect()
     }
 
     /// The files that have been read to their end.
@@ -149,6 +155,8 @@ pub enum Beginning {
     Anew,
 }
 
+/// What the name of the folder ends in.
+const PARTIAL: &str = "partial";
 const PLAN: &str = "plan.json";
 const JOURNAL: &str = "journal.jsonl";
 
@@ -156,8 +164,13 @@ impl Workplace {
     /// Where the folder for a result lies.
     pub(crate) fn beside(out: &Path) -> PathBuf {
         let mut name = out.file_name().unwrap_or_default().to_owned();
-        name.push(".partial");
+        name.push(format!(".{PARTIAL}"));
         out.with_file_name(name)
+    }
+
+    /// Whether a folder is one that a preparation works in, or has worked in.
+    pub(crate) fn is_at(folder: &Path) -> bool {
+        folder.extension().is_some_and(|end| end == PARTIAL) && folder.join(PLAN).is_file()
     }
 
     /// Where the lock of that folder lies.

@@ -6,8 +6,8 @@
 use super::eight;
 use std::borrow::Cow;
 
-/// Deeper lines are no reviews.
-const DEPTH_LIMIT: usize = 128;
+/// Deeper lines are no reviews. Python's own limit is about this, too.
+const DEPTH_LIMIT: usize = 990;
 
 /// What is wrong with a line, and at which byte of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -385,7 +385,7 @@ mod tests {
         check(r#"{"a" 1}"#, 6, "expected a colon");
         check(r#"{"a": "\x"}"#, 9, "an escape that JSON does not have");
         check("{\"a\": \"one\ttwo\"}", 11, "a control character in a string");
-        check(&format!("{{\"a\": {}", "[".repeat(200)), 135, "is nested too deeply");
+        check(&format!("{{\"a\": {}", "[".repeat(2000)), 997, "is nested too deeply");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! A whole preparation on one machine.
 
-use super::collected::{self, Collector};
+use super::collected::Collector;
 use super::encode::Encoding;
-use super::feed::ChunkId;
 use super::frequent::{self, FIRST_WORD, FrequentWords, WordNumbers};
 use super::input::{self, Input};
 use super::journal::{Beginning, ChunkReport, Done, Entry, PrepareSpec, StretchReport, Workplace};
@@ -153,10 +152,7 @@ impl Preparation {
                 let entry = collector.finish()?;
                 books.note(entry)?;
             }
-            match collected::first_bad(inputs, &books.done.chunks) {
-                Some(error) if self.is_strict => Err(error),
-                _ => Ok(books),
-            }
+            Ok(books)
         });
         result.map_err(|error| failure.unwrap_or_else(|| error.into()))
     }
@@ -198,14 +194,18 @@ impl Preparation {
         let start = Instant::now();
         let known: u64 = books.done.chunks.iter().map(|chunk| chunk.bytes).sum();
         let result = books.place.path("out");
+        let threads = self.threads.clamp(1, (self.memory / MEMORY_OF_THREAD).max(1) as usize);
+        // The rest is for the program itself and for what is being read and written.
+        let memory = (self.memory - self.memory / 8).min(usize::MAX as u64 / 2) as usize;
+        if books.done.cuts.is_none() {
+            books = first_stage(FirstStage { inputs, mapper, books, threads, memory })?;
+        }
+        // Whoever read them may not have been strict.
+        if let (true, Some(bad)) = (self.is_strict, bad_lines(inputs, &books.done.chunks, 1).pop()) {
+            return Err(Error::line(&bad.file, bad.line as usize, bad.reason));
+        }
         if !books.done.is_written {
-            let threads = self.threads.clamp(1, (self.memory / MEMORY_OF_THREAD).max(1) as usize);
-            // The rest is for the program itself and for what is being read and written.
-            let memory = (self.memory - self.memory / 8).min(usize::MAX as u64 / 2) as usize;
-            if books.done.cuts.is_none() {
-                books = first_stage(FirstStage { inputs, mapper, books, threads, memory })?;
-                self.refuse_nothing(inputs, &books.done, self.rules.ratings)?;
-            }
+            self.refuse_nothing(inputs, &books.done, self.rules.ratings)?;
             let split = &self.rules.split()?;
             let (rules, keeps_text, memory) = (&self.rules, self.format.keeps_text(), memory / 2);
             books = Reducing { rules, split, keeps_text, threads, memory, meter }.run(books)?;
@@ -315,7 +315,7 @@ impl Preparation {
 /// The first bad lines of all files, with their numbers.
 fn bad_lines(inputs: &[Input], chunks: &[ChunkReport], limit: usize) -> Vec<BadLine> {
     let mut chunks: Vec<&ChunkReport> = chunks.iter().collect();
-    chunks.sort_by_key(|chunk| ChunkId { file: chunk.file, number: chunk.number });
+    chunks.sort_by_key(|chunk| chunk.id());
     let (mut found, mut file, mut lines) = (Vec::new(), 0, 0);
     for chunk in chunks {
         if chunk.file != file {

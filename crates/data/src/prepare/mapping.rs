@@ -7,7 +7,7 @@ use super::mapper::{MappedLine, Mapper};
 use super::sorted::RunWriter;
 use super::sorter::Sorter;
 use super::{Meter, feed};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -41,18 +41,16 @@ pub(crate) struct Mapping<'a> {
     pub meter: &'a Meter,
 }
 
-/// A bad line that ends a strict preparation.
-type Refusal = (ChunkId, u64, String);
-
 impl Mapping<'_> {
+    /// Maps all chunks; if it is strict, those up to the first that has a bad line, and perhaps some behind it.
     pub(crate) fn run(&self, books: Books) -> Result<Books> {
         let (chunks, ended) = (books.done.chunk_ids(), books.done.ended_files());
         let feed = Feed::new(self.inputs, &chunks, &ended, &self.meter.passed);
         let next_run = AtomicU32::new(books.done.next_run);
-        let (books, refusals) = (Mutex::new(books), Mutex::new(Vec::new()));
+        let books = Mutex::new(books);
         let results: Vec<Result<()>> = thread::scope(|scope| {
             let work = || {
-                let result = self.work(&feed, &books, &next_run, &refusals);
+                let result = self.work(&feed, &books, &next_run);
                 if result.is_err() {
                     feed.stop_at(ChunkId { file: 0, number: 0 });
                 }
@@ -62,26 +60,11 @@ impl Mapping<'_> {
             threads.into_iter().map(joined).collect()
         });
         results.into_iter().collect::<Result<Vec<()>>>()?;
-        let books = books.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let refusals = refusals.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match refusals.into_iter().min() {
-            Some((id, line, message)) => {
-                let path = &self.inputs[id.file as usize].file.path;
-                let line = lines_before(&books.done.chunks, id) + line + 1;
-                Err(Error::line(path, line as usize, message))
-            }
-            None => Ok(books),
-        }
+        Ok(books.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     /// What one thread does.
-    fn work(
-        &self,
-        feed: &Feed<'_>,
-        books: &Mutex<Books>,
-        next_run: &AtomicU32,
-        refusals: &Mutex<Vec<Refusal>>,
-    ) -> Result<()> {
+    fn work(&self, feed: &Feed<'_>, books: &Mutex<Books>, next_run: &AtomicU32) -> Result<()> {
         let (mut bytes, mut reports) = (Vec::new(), Vec::new());
         let mut sorter = Sorter::new((self.memory / self.threads).saturating_sub(4 * feed::CHUNK));
         let flush = |sorter: &mut Sorter, reports: &mut Vec<ChunkReport>| {
@@ -100,9 +83,8 @@ impl Mapping<'_> {
                 flush(&mut sorter, &mut reports)?;
             }
             let report = self.map(taken, &bytes, &mut sorter)?;
-            if let (true, Some((line, message))) = (self.is_strict, report.flaws.first()) {
+            if self.is_strict && report.bad > 0 {
                 feed.stop_at(taken.id);
-                hold(refusals).push((taken.id, *line, message.clone()));
             }
             reports.push(report);
         }
@@ -168,12 +150,6 @@ pub(crate) fn map_rows(
         }
     }
     Ok(report)
-}
-
-/// How many lines of its file stand before a chunk.
-pub(crate) fn lines_before(chunks: &[ChunkReport], id: ChunkId) -> u64 {
-    let before = chunks.iter().filter(|chunk| chunk.file == id.file && chunk.number < id.number);
-    before.map(|chunk| chunk.lines).sum()
 }
 
 /// What a thread came to.

@@ -68,7 +68,7 @@ impl StopWords {
         let mut lines = NumberedLines::open(path)?;
         let mut words: Vec<Vec<u8>> = Vec::new();
         while let Some((number, line)) = lines.next()? {
-            let word = line.trim().to_ascii_lowercase();
+            let word = line.trim().to_lowercase();
             if word.contains(' ') {
                 return Err(Error::line(path, number, "has several words, expected one a line"));
             }

@@ -145,7 +145,16 @@ fn strict_ends_at_the_first_bad_line_of_the_first_file() {
     fs::write(path("a.json"), &good).unwrap();
     let error = run(&strict).unwrap_err().to_string();
     assert!(error.contains("b.json:1: "), "{error}");
-    assert_eq!(run(&Preparation { is_strict: false, ..strict }).unwrap().bad, 1);
+    // What was begun without it, and ended early, does not slip through.
+    let lenient = Preparation { is_strict: false, ..strict.clone() };
+    let files = Preparation { inputs: vec![path("a.json"), path("b.json")], ..lenient.clone() };
+    let (place, ..) = journal::Workplace::open(&path("out.partial"), &spec(&files)).unwrap();
+    fs::create_dir(place.path("rows-0-0")).unwrap();
+    drop(place);
+    assert!(matches!(run(&lenient).unwrap_err(), Error::Io { .. }));
+    let error = run(&strict).unwrap_err().to_string();
+    assert!(error.contains("b.json:1: "), "{error}");
+    assert_eq!(run(&lenient).unwrap().bad, 1);
 }
 
 #[test]
@@ -190,6 +199,20 @@ fn a_result_is_never_overwritten() {
     assert!(error.contains("out: is not empty"), "{error}");
     let few = Preparation { memory: 1_000_000, out: path("new"), ..it.clone() };
     assert!(run(&few).unwrap_err().to_string().contains("less than 64 MB"));
+}
+
+#[test]
+fn results_may_lie_among_the_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("more")).unwrap();
+    fs::write(path("a.json"), reviews(&[("good", 5), ("bad", 1)])).unwrap();
+    fs::write(path("more/b.json"), reviews(&[("fine", 4)])).unwrap();
+    for out in ["one", "more/two"] {
+        let report = run(&preparation(&[folder.path()], &path(out))).unwrap();
+        assert_eq!((report.files, report.read, report.bad), (2, 3, 0), "{out}");
+        assert!(content(&path(out)) == content(&path("one")), "{out}");
+    }
 }
 
 #[test]
@@ -311,6 +334,7 @@ fn ends_of_lines_marks_and_members_do_not_change_a_byte() {
         ("blank.json", lines.replace('\n', "\n \t\r\n\n").into_bytes()),
         ("unended.json", lines.trim_end().as_bytes().to_vec()),
         ("members.json.gz", in_pieces(&gzip)),
+        ("padded.json.gz", [gzip(lines.as_bytes()), vec![0; 300_000]].concat()),
         ("mark.json.gz", gzip(format!("\u{feff}{lines}").as_bytes())),
         ("frames.json.zst", in_pieces(&zstd)),
         ("skipped.json.zst", [skipped, zstd(lines.as_bytes()).as_slice(), skipped].concat()),
@@ -449,8 +473,13 @@ fn tables_give_what_lines_give() {
     fs::write(path("table.csv"), &table).unwrap();
     fs::write(path("table.csv.gz"), gzip(table.as_bytes())).unwrap();
     fs::write(path("tabs.tsv"), tabs).unwrap();
+    fs::create_dir(path("with-empty")).unwrap();
+    fs::write(path("with-empty/table.csv"), &table).unwrap();
+    fs::write(path("with-empty/empty.csv"), "").unwrap();
+    fs::write(path("with-empty/empty.tsv.gz"), gzip(b"")).unwrap();
+    fs::write(path("with-empty/empty.json"), "").unwrap();
     let out = |name: &str| path(&format!("out-{name}"));
-    for name in ["lines.json", "table.csv", "table.csv.gz", "tabs.tsv"] {
+    for name in ["lines.json", "table.csv", "table.csv.gz", "tabs.tsv", "with-empty"] {
         run(&preparation(&[&path(name)], &out(name))).unwrap();
         assert!(content(&out(name)) == content(&out("lines.json")), "{name}");
     }

@@ -4,7 +4,9 @@
 
 use super::{Source, file};
 use crate::error::{Error, Result};
-use crate::{Dataset, cifar, columns, conllu, csv, idx, image_folder, numpy, prepared, reviews, svhn, udpos};
+use crate::{
+    Dataset, cifar, columns, conllu, csv, hdf5, idx, image_folder, numpy, prepared, reviews, svhn, udpos,
+};
 use std::path::Path;
 
 /// A format that is read.
@@ -96,6 +98,13 @@ const FORMATS: &[FolderFormat] = &[
         others: "y_train.npy, x_test.npy, y_test.npy",
         validation: &["x_validation.npy"],
         load: numpy::load_folder,
+    },
+    FolderFormat {
+        name: "HDF5",
+        mark: "*.h5",
+        others: "perhaps more of them",
+        validation: &[],
+        load: hdf5::load_folder,
     },
 ];
 

@@ -3,10 +3,10 @@ use std::path::PathBuf;
 
 use anyhow::{Error, Result, anyhow};
 use bonfire_data::Error as DataError;
-use bonfire_data::prepare::{Counted, Part, Rules, filter};
+use bonfire_data::prepare::{Part, filter};
 use bonfire_report::number;
 
-use super::rule_args::{self, NumberArgs, ReadArgs, ScaleArgs, SplitArgs};
+use super::rule_args::RuleArgs;
 use crate::terminal::{ReaderGone, say};
 
 /// A step that reads stdin and writes stdout, a key and a tab before each value.
@@ -25,7 +25,7 @@ pub(crate) enum FilterCommand {
 #[derive(Debug, clap::Args)]
 pub(crate) struct MapArgs {
     #[command(flatten)]
-    read: ReadArgs,
+    rules: RuleArgs,
     /// End at the first bad line instead of leaving it out
     #[arg(long)]
     strict: bool,
@@ -34,34 +34,22 @@ pub(crate) struct MapArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReduceArgs {
     #[command(flatten)]
-    scale: ScaleArgs,
+    rules: RuleArgs,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CountArgs {
     #[command(flatten)]
-    scale: ScaleArgs,
-    #[command(flatten)]
-    split: SplitArgs,
-    /// The texts whose words are counted: train or all
-    #[arg(long, value_name = "WHICH", default_value = "train", value_parser = rule_args::counted)]
-    vocabulary: Counted,
+    rules: RuleArgs,
     /// Add up counts, and write the most frequent words
     #[arg(long)]
     sum: bool,
-    /// With --sum: so many of them
-    #[arg(long, value_name = "N", default_value_t = Rules::default().words, requires = "sum")]
-    words: usize,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct EncodeArgs {
     #[command(flatten)]
-    scale: ScaleArgs,
-    #[command(flatten)]
-    split: SplitArgs,
-    #[command(flatten)]
-    numbers: NumberArgs,
+    rules: RuleArgs,
     /// The words that have numbers, one a line, as count --sum writes them
     #[arg(long, value_name = "FILE")]
     vocabulary_file: PathBuf,
@@ -73,20 +61,15 @@ pub(crate) struct EncodeArgs {
 pub(crate) fn run(command: FilterCommand) -> Result<()> {
     let input = BufReader::with_capacity(1 << 18, stdin().lock());
     let out = BufWriter::with_capacity(1 << 18, stdout().lock());
-    let rules = Rules::default();
     let done = match command {
-        FilterCommand::Map(args) => {
-            filter::map(&args.read.over(rules), args.strict, input, out).map(|counts| tell(&counts))
+        FilterCommand::Map(MapArgs { rules, strict }) => {
+            filter::map(&rules.rules(), strict, input, out).map(|counts| tell(&counts))
         }
-        FilterCommand::Reduce(args) => filter::reduce(&args.scale.over(rules), input, out),
-        FilterCommand::Count(args) => {
-            let rules = Rules { vocabulary: args.vocabulary, words: args.words, ..rules };
-            let rules = args.split.over(args.scale.over(rules));
-            if args.sum { filter::sum(&rules, input, out) } else { filter::count(&rules, input, out) }
-        }
-        FilterCommand::Encode(args) => {
-            let rules = args.numbers.over(args.split.over(args.scale.over(rules)));
-            filter::encode(&rules, &args.vocabulary_file, args.part, input, out)
+        FilterCommand::Reduce(ReduceArgs { rules }) => filter::reduce(&rules.rules(), input, out),
+        FilterCommand::Count(CountArgs { rules, sum: true }) => filter::sum(&rules.rules(), input, out),
+        FilterCommand::Count(CountArgs { rules, sum: false }) => filter::count(&rules.rules(), input, out),
+        FilterCommand::Encode(EncodeArgs { rules, vocabulary_file, part }) => {
+            filter::encode(&rules.rules(), &vocabulary_file, part, input, out)
         }
     };
     done.map_err(|error| match error {

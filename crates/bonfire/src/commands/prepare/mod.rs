@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
-use bonfire_data::prepare::{BadLine, Beginning, Format, Meter, Preparation, PrepareReport, Rules, is_busy};
+use bonfire_data::prepare::{BadLine, Beginning, Format, Meter, Preparation, PrepareReport, is_busy};
 use bonfire_report::number;
 use bonfire_run::Settings;
 
@@ -17,7 +17,7 @@ use super::fleet_args::FleetArgs;
 use crate::terminal::{print, say, warn};
 use bar::Bar;
 use filters::FilterCommand;
-use rule_args::{NumberArgs, ReadArgs, SplitArgs};
+use rule_args::RuleArgs;
 
 /// Make training data of raw reviews
 ///
@@ -45,17 +45,7 @@ pub(crate) struct PrepareArgs {
     #[arg(short, long, value_name = "DIR", required = true)]
     out: Option<PathBuf>,
     #[command(flatten)]
-    read: ReadArgs,
-    #[command(flatten)]
-    split: SplitArgs,
-    #[command(flatten)]
-    numbers: NumberArgs,
-    /// The texts whose words are counted: train or all
-    #[arg(long, value_name = "WHICH", default_value = "train", value_parser = rule_args::counted)]
-    vocabulary: bonfire_data::prepare::Counted,
-    /// At most so many words have numbers
-    #[arg(long, value_name = "N", default_value_t = Rules::default().words)]
-    words: usize,
+    rules: RuleArgs,
     /// native (for bonfire train), jsonl, hdf5 or, if this program was built with it, parquet
     #[arg(long, value_name = "FORMAT", default_value = "native", value_parser = format_of)]
     format: Format,
@@ -84,13 +74,11 @@ pub(crate) fn run(args: PrepareArgs) -> Result<()> {
 }
 
 fn prepare(args: &PrepareArgs) -> Result<()> {
-    let rules = Rules { words: args.words, vocabulary: args.vocabulary, ..Rules::default() };
-    let rules = args.numbers.over(args.split.over(args.read.over(rules)));
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let preparation = Preparation {
         inputs: args.inputs.clone(),
         out: args.out.clone().context("-o is missing")?,
-        rules,
+        rules: args.rules.rules(),
         format: args.format,
         threads: args.threads.unwrap_or(cores),
         memory: args.memory,

@@ -1,36 +1,24 @@
 use anyhow::{Result, anyhow};
 use bonfire_data::prepare::{Counted, Other, RatingScale, Rules};
 
-/// How rows are read, and texts cleaned.
+/// What decides about the result. The command and all filters have it, so that one list of options goes to each.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ReadArgs {
+pub(crate) struct RuleArgs {
     /// The key or column of the text [default: reviewText, text or review_body]
     #[arg(long, value_name = "KEY")]
     text: Option<String>,
     /// The key or column of the rating [default: overall, stars, rating or star_rating]
     #[arg(long, value_name = "KEY")]
     label: Option<String>,
-    #[command(flatten)]
-    scale: ScaleArgs,
+    /// The whole numbers that ratings are: 1-5 or 0-1
+    #[arg(long, value_name = "RANGE", default_value = "1-5", value_parser = scale)]
+    ratings: RatingScale,
     /// What becomes of characters that are no letter, apostrophe or space: delete or space
     #[arg(long, value_name = "WHAT", default_value = "delete", value_parser = other)]
     other: Other,
     /// Words to leave out: english, none, or a file with a word a line
     #[arg(long, value_name = "WORDS", default_value = "english")]
     stop_words: String,
-}
-
-/// What ratings there are.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ScaleArgs {
-    /// The whole numbers that ratings are: 1-5 or 0-1
-    #[arg(long, value_name = "RANGE", default_value = "1-5", value_parser = scale)]
-    ratings: RatingScale,
-}
-
-/// Which texts belong to which part.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SplitArgs {
     /// Another seed makes other parts
     #[arg(long, value_name = "S", default_value_t = Rules::default().seed)]
     seed: u64,
@@ -40,11 +28,12 @@ pub(crate) struct SplitArgs {
     /// The share of texts to validate on
     #[arg(long, value_name = "SHARE", default_value_t = Rules::default().validation)]
     validation: f64,
-}
-
-/// How texts are numbered.
-#[derive(Debug, clap::Args)]
-pub(crate) struct NumberArgs {
+    /// The texts whose words are counted: train or all
+    #[arg(long, value_name = "WHICH", default_value = "train", value_parser = counted)]
+    vocabulary: Counted,
+    /// At most so many words have numbers
+    #[arg(long, value_name = "N", default_value_t = Rules::default().words)]
+    words: usize,
     /// How many words of a text are kept; shorter ones are filled up
     #[arg(long, value_name = "N", default_value_t = Rules::default().length)]
     length: usize,
@@ -53,28 +42,22 @@ pub(crate) struct NumberArgs {
     classes: Option<u8>,
 }
 
-impl ReadArgs {
-    pub(crate) fn over(&self, rules: Rules) -> Rules {
-        let (text, label, stop_words) = (self.text.clone(), self.label.clone(), self.stop_words.clone());
-        self.scale.over(Rules { text, label, stop_words, other: self.other, ..rules })
-    }
-}
-
-impl ScaleArgs {
-    pub(crate) fn over(&self, rules: Rules) -> Rules {
-        Rules { ratings: self.ratings, ..rules }
-    }
-}
-
-impl SplitArgs {
-    pub(crate) fn over(&self, rules: Rules) -> Rules {
-        Rules { seed: self.seed, test: self.test, validation: self.validation, ..rules }
-    }
-}
-
-impl NumberArgs {
-    pub(crate) fn over(&self, rules: Rules) -> Rules {
-        Rules { length: self.length, classes: self.classes, ..rules }
+impl RuleArgs {
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            text: self.text.clone(),
+            label: self.label.clone(),
+            ratings: self.ratings,
+            other: self.other,
+            stop_words: self.stop_words.clone(),
+            seed: self.seed,
+            test: self.test,
+            validation: self.validation,
+            vocabulary: self.vocabulary,
+            words: self.words,
+            length: self.length,
+            classes: self.classes,
+        }
     }
 }
 
@@ -94,7 +77,7 @@ fn scale(name: &str) -> Result<RatingScale> {
     }
 }
 
-pub(crate) fn counted(name: &str) -> Result<Counted> {
+fn counted(name: &str) -> Result<Counted> {
     match name {
         "train" => Ok(Counted::Train),
         "all" => Ok(Counted::All),

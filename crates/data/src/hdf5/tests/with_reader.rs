@@ -144,6 +144,27 @@ fn a_packed_file_is_read() {
 }
 
 #[test]
+fn several_files_of_a_folder_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::copy(fixture("plain"), path("b.h5")).unwrap();
+    file::create(&path("a.h5.gz"), |out| out.write_all(&fs::read(fixture("several")).unwrap())).unwrap();
+    fs::write(path("notes.txt"), "of nobody's concern").unwrap();
+    let dataset = source(folder.path()).load().unwrap();
+    // 24 rows and 8, of each of which one is padding alone.
+    assert_eq!(dataset.train.len() + dataset.test.len(), 30);
+    let sorted = |mut texts: Vec<(Vec<u32>, u8)>| {
+        texts.sort();
+        texts
+    };
+    let each = ["plain", "several"].map(|name| all_texts(&source(&fixture(name)).load().unwrap()));
+    assert_eq!(sorted(all_texts(&dataset)), sorted(each.concat()));
+    fs::write(path("c.h5"), "no table").unwrap();
+    let error = source(folder.path()).load().unwrap_err().to_string();
+    assert!(error.contains("c.h5: is not an HDF5 file"), "{error}");
+}
+
+#[test]
 fn what_is_no_table_of_texts_is_refused() {
     let check = |name: &str, expect: &str| {
         let error = source(&fixture(name)).load().unwrap_err().to_string();

@@ -67,6 +67,27 @@ fn what_others_map_gives_the_same_bytes() {
         assert_eq!(PrepareReport { seconds: report.seconds, mb_per_s: report.mb_per_s, ..found }, report);
         assert!(content(&out) == content(&here.out), "{pieces}");
     }
+    // A piece that comes twice, or not at all.
+    let odd = Preparation { out: path("odd"), ..here.clone() };
+    for pieces in [1, 3] {
+        let found = odd.run_elsewhere(
+            &Meter::default(),
+            |_| {},
+            5,
+            |shares, collector| {
+                map(&shares, &here.rules, pieces, collector)?;
+                assert!(collector.is_whole());
+                map(&shares[1..2], &here.rules, pieces, collector)?;
+                assert!(!collector.is_whole());
+                collector.forget();
+                map(&shares, &here.rules, pieces, collector)?;
+                collector.add(b"good\t5", 1)?;
+                assert!(!collector.is_whole());
+                Ok::<(), Error>(())
+            },
+        );
+        assert!(found.unwrap_err().to_string().contains("texts came twice, or not at all"));
+    }
     let strict = Preparation { is_strict: true, out: path("strict"), ..here.clone() };
     let expect = run(&strict).unwrap_err().to_string();
     let found = strict.run_elsewhere(
