@@ -134,10 +134,10 @@ impl Inlet for Slot {
         let _ = self.sender.send(Mail { link: self.link, news });
     }
 
-    fn offer(&mut self, frame: Frame) -> Result<(), Frame> {
+    fn offer(&mut self, frame: Frame) -> Option<Frame> {
         match self.sender.try_send(Mail { link: self.link, news: News::Frame(frame) }) {
-            Err(TrySendError::Full(Mail { news: News::Frame(frame), .. })) => Err(frame),
-            _ => Ok(()),
+            Err(TrySendError::Full(Mail { news: News::Frame(frame), .. })) => Some(frame),
+            _ => None,
         }
     }
 }

@@ -22,10 +22,10 @@ pub trait Inlet: Send {
     /// [`Incoming::Closed`] comes exactly once, and last.
     fn take(&mut self, incoming: Incoming);
 
-    /// Takes a frame if it need not block for that, or gives it back. Then it comes again by [`take`](Self::take). Who
-    /// never says no here saves the link a hand-over to another thread.
-    fn offer(&mut self, frame: Frame) -> Result<(), Frame> {
-        Err(frame)
+    /// Takes a frame if it need not block for that, or gives it back. Then it comes again by [`take`](Self::take). What
+    /// is taken here saves the link a hand-over to another thread.
+    fn offer(&mut self, frame: Frame) -> Option<Frame> {
+        Some(frame)
     }
 }
 

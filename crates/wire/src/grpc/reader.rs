@@ -204,8 +204,9 @@ impl Reader {
     /// Offers the sink all frames. Returns one that it does not take at once, and leaves the rest.
     fn offer_all(&mut self, bytes: &mut Bytes) -> Result<Option<Frame>, FrameError> {
         while let Some(frame) = self.next(bytes)? {
-            if let Err(frame) = self.sink.offer(frame) {
-                return Ok(Some(frame));
+            let held = self.sink.offer(frame);
+            if held.is_some() {
+                return Ok(held);
             }
         }
         Ok(None)

@@ -137,13 +137,13 @@ impl Inlet for Keeper {
         drop(self.send.send(incoming));
     }
 
-    fn offer(&mut self, frame: Frame) -> Result<(), Frame> {
+    fn offer(&mut self, frame: Frame) -> Option<Frame> {
         self.offered += 1;
         if self.offered.is_multiple_of(7) {
-            return Err(frame);
+            return Some(frame);
         }
         self.take(Incoming::Frame(frame));
-        Ok(())
+        None
     }
 }
 
