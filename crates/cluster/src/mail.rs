@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-use bonfire_wire::{Frame, Incoming, Outbox, Sink};
+use bonfire_wire::{Frame, Incoming, Inlet, Outbox, Sink};
 
 use crate::exertion::processor_time;
 
@@ -103,15 +103,7 @@ impl Post {
 
     /// Takes what comes over a link.
     pub(crate) fn sink(&self, link: u64) -> Sink {
-        let sender = self.sender.clone();
-        Box::new(move |incoming| {
-            let news = match incoming {
-                Incoming::Frame(frame) => News::Frame(frame),
-                Incoming::Closed(reason) => News::Closed(reason),
-            };
-            // Without a mailbox the node is at its end, and nobody wants to know.
-            let _ = sender.send(Mail { link, news });
-        })
+        Box::new(Slot { sender: self.sender.clone(), link })
     }
 
     /// Says that somebody was turned away. If there is no room for that, it is not worth waiting.
@@ -123,6 +115,30 @@ impl Post {
     /// Says that somebody has connected.
     pub(crate) fn announce(&self, link: u64, outbox: Outbox) {
         let _ = self.sender.send(Mail { link, news: News::Opened(outbox) });
+    }
+}
+
+/// Where the mail of one link is put in.
+struct Slot {
+    sender: SyncSender<Mail>,
+    link: u64,
+}
+
+// Without a mailbox the node is at its end, and nobody wants to know.
+impl Inlet for Slot {
+    fn take(&mut self, incoming: Incoming) {
+        let news = match incoming {
+            Incoming::Frame(frame) => News::Frame(frame),
+            Incoming::Closed(reason) => News::Closed(reason),
+        };
+        let _ = self.sender.send(Mail { link: self.link, news });
+    }
+
+    fn offer(&mut self, frame: Frame) -> Option<Frame> {
+        match self.sender.try_send(Mail { link: self.link, news: News::Frame(frame) }) {
+            Err(TrySendError::Full(Mail { news: News::Frame(frame), .. })) => Some(frame),
+            _ => None,
+        }
     }
 }
 

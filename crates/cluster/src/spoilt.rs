@@ -5,7 +5,7 @@ use bonfire_learn::Gradient;
 use bonfire_spoil::{Chance, Trial};
 use bonfire_strategy::Unit;
 use bonfire_wire::proto::frame::Body;
-use bonfire_wire::{Frame, Outbox, memory_link, proto};
+use bonfire_wire::{Frame, Incoming, Outbox, memory_link, proto};
 use bytes::Bytes;
 
 use crate::mail::{Mail, News};
@@ -19,7 +19,7 @@ use bonfire_run::worker::Worker;
 
 /// A link whose other side hears everything and says nothing.
 pub(crate) fn outbox() -> (Outbox, Outbox) {
-    memory_link(Box::new(|_| ()), Box::new(|_| ()))
+    memory_link(Box::new(|_: Incoming| ()), Box::new(|_: Incoming| ()))
 }
 
 /// What somebody with the ticket might say to a head.

@@ -34,7 +34,7 @@ fn connected(members: usize) -> Vec<(Vec<Option<Outbox>>, Receiver<Arrival>)> {
     for (a, b) in (0..members).flat_map(|a| (a + 1..members).map(move |b| (a, b))) {
         let sink = |to: usize, from: usize| -> bonfire_wire::Sink {
             let sender = senders[to].clone();
-            Box::new(move |incoming| drop(sender.send((from, incoming))))
+            Box::new(move |incoming: Incoming| drop(sender.send((from, incoming))))
         };
         let (at_a, at_b) = memory_link(sink(a, b), sink(b, a));
         (links[a][b], links[b][a]) = (Some(at_a), Some(at_b));

@@ -7,7 +7,7 @@ use bonfire_learn::layout::Init;
 use bonfire_learn::{Gradient, Layout, OptimizerSpec};
 use bonfire_run::replica::Replica;
 use bonfire_spoil::{Chance, Trial};
-use bonfire_wire::{Outbox, memory_link, proto};
+use bonfire_wire::{Incoming, Outbox, memory_link, proto};
 use bytes::Bytes;
 
 use crate::bytes_to_floats;
@@ -135,5 +135,5 @@ fn no_changes_take_a_worker_down() {
 
 /// A link whose other side hears everything and says nothing.
 pub(crate) fn outbox() -> (Outbox, Outbox) {
-    memory_link(Box::new(|_| ()), Box::new(|_| ()))
+    memory_link(Box::new(|_: Incoming| ()), Box::new(|_: Incoming| ()))
 }

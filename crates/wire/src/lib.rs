@@ -23,8 +23,8 @@
 //!
 //! let (sender, inbox) = channel();
 //! let (here, _there) = memory_link(
-//!     Box::new(|_| {}),
-//!     Box::new(move |incoming| sender.send(incoming).unwrap_or_default()),
+//!     Box::new(|_: Incoming| {}),
+//!     Box::new(move |incoming: Incoming| sender.send(incoming).unwrap_or_default()),
 //! );
 //! here.send(Body::Hello(Hello { node: 3, generation: 1 }))?;
 //! here.close();
@@ -53,7 +53,7 @@ pub use frame::Frame;
 pub use grpc::{ConnectError, ConnectErrorKind, ConnectSecurity, ListenSecurity, Listener, Wire};
 pub use identity::{Der, Fingerprint, Identity, random_number};
 pub use link::{
-    Closed, Incoming, LinkTraffic, MAX_WAITING_BYTES, MAX_WAITING_FRAMES, Outbox, Sink, Timeouts,
+    Closed, Incoming, Inlet, LinkTraffic, MAX_WAITING_BYTES, MAX_WAITING_FRAMES, Outbox, Sink, Timeouts,
 };
 pub use memory::memory_link;
 pub use passphrase::Passphrase;

@@ -16,9 +16,27 @@ pub enum Incoming {
     Closed(String),
 }
 
-/// Where a link's incoming frames go: called in order, by one thread at a time. It may block. What the other side sends
-/// then waits there; no other link is the slower for it. [`Incoming::Closed`] comes exactly once, and last.
-pub type Sink = Box<dyn FnMut(Incoming) + Send>;
+/// Where a link's incoming frames go: called in order, by one thread at a time. Any closure that takes them is one.
+pub trait Inlet: Send {
+    /// Takes what came. It may block. What the other side sends then waits there; no other link is the slower for it.
+    /// [`Incoming::Closed`] comes exactly once, and last.
+    fn take(&mut self, incoming: Incoming);
+
+    /// Takes a frame if it need not block for that, or gives it back. Then it comes again by [`take`](Self::take). What
+    /// is taken here saves the link a hand-over to another thread.
+    fn offer(&mut self, frame: Frame) -> Option<Frame> {
+        Some(frame)
+    }
+}
+
+impl<F: FnMut(Incoming) + Send> Inlet for F {
+    fn take(&mut self, incoming: Incoming) {
+        self(incoming);
+    }
+}
+
+/// An inlet of one's own.
+pub type Sink = Box<dyn Inlet>;
 
 /// The link is gone: nothing can be sent any more. Its sink hears why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -86,7 +86,7 @@ impl Direction {
         let Ok(mut place) = self.sink.lock() else { return Err(Closed) };
         let Some(sink) = place.as_mut().filter(|_| self.over.get().is_none()) else { return Err(Closed) };
         self.count.add(frame.wire_len());
-        sink(Incoming::Frame(frame));
+        sink.take(Incoming::Frame(frame));
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Direction {
         let Some(why) = self.over.get() else { return };
         let sink = self.sink.try_lock().ok().and_then(|mut place| place.take());
         if let Some(mut sink) = sink {
-            sink(Incoming::Closed(why.clone()));
+            sink.take(Incoming::Closed(why.clone()));
         }
     }
 }

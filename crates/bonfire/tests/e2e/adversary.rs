@@ -185,7 +185,7 @@ impl Adversary {
 
     fn fail_to_link(&self, security: ConnectSecurity, secret: &Secret) {
         let wire = Wire::start().expect("threads");
-        let sink: Sink = Box::new(|_| ());
+        let sink: Sink = Box::new(|_: Incoming| ());
         let link = wire.connect(&self.address.to_string(), security, secret, TIMEOUTS, sink);
         assert!(link.is_err(), "a stranger was let in");
     }
@@ -193,7 +193,7 @@ impl Adversary {
     /// A link as a node has it.
     fn link(&self, wire: &Wire) -> (Outbox, Receiver<Incoming>) {
         let (sender, receiver) = channel();
-        let sink: Sink = Box::new(move |incoming| drop(sender.send(incoming)));
+        let sink: Sink = Box::new(move |incoming: Incoming| drop(sender.send(incoming)));
         let address = self.address.to_string();
         let outbox = wire.connect(&address, self.security(), &self.ticket.secret, TIMEOUTS, sink);
         (outbox.expect("a link"), receiver)

@@ -257,8 +257,8 @@ type Mail = (usize, proto::Piece, Bytes);
 /// The way from a member to another, and what the other hears.
 fn link(from: usize, inbox: Sender<Mail>) -> Outbox {
     let (here, there) = memory_link(
-        Box::new(|_| ()),
-        Box::new(move |incoming| {
+        Box::new(|_: Incoming| ()),
+        Box::new(move |incoming: Incoming| {
             if let Incoming::Frame(Frame { body: Body::Piece(piece), payload }) = incoming {
                 let _ = inbox.send((from, piece, payload));
             }

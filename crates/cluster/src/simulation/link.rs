@@ -208,7 +208,7 @@ impl Network for SimulatedNetwork {
         drop(state);
         let courier = |to: usize| -> Sink {
             let world = Arc::clone(world);
-            Box::new(move |incoming| {
+            Box::new(move |incoming: Incoming| {
                 // What cannot be sent is dropped without the lock.
                 let _unsent = world.lock().dispatch(link, to, incoming);
             })

@@ -235,7 +235,7 @@ impl World {
     /// lets its machine run.
     fn deliver(&self, delivery: Delivery) -> bool {
         let Delivery { link, to, mut sink, incoming, is_last } = delivery;
-        sink(incoming);
+        sink.take(incoming);
         let mut state = self.lock();
         if !is_last {
             state.links[link].put_back(to, sink);

@@ -14,10 +14,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::end::{Fate, drive, start_reader, text};
+use super::end::{Fate, drive, text};
 use super::handshake;
 use super::outgoing::{FrameBytes, Side};
 use super::pulse::{Pulse, WatchedStream};
+use super::reader::start_reader;
 use super::status::{CONTENT_TYPE, GrpcStatus};
 use super::tls::TlsStream;
 use super::{GrpcEnd, HEADER_BYTES, PATH, PIECE_BYTES, QUEUE_BYTES, WINDOW_BYTES, Wire};

@@ -3,24 +3,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{io, thread};
 
-use bytes::{Buf, Bytes};
-use h2::{PingPong, RecvStream, SendStream};
+use bytes::Buf;
+use h2::{PingPong, SendStream};
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 
-use super::arrivals::{Arrival, Arrivals};
 use super::outgoing::{FrameBytes, Outgoing, Side, Unsent};
 use super::pulse::Pulse;
 use super::status::GrpcStatus;
-use crate::frame::{Decoder, Frame, FrameError};
-use crate::link::{Closed, FrameCounter, Incoming, LinkTraffic, Sink, Timeouts};
-use crate::pool::PayloadPool;
+use crate::frame::{Frame, FrameError};
+use crate::link::{Closed, FrameCounter, LinkTraffic, Timeouts};
 
-/// One side of a link over gRPC, shared by those who send on it, the thread that reads it, and the task that moves its
-/// bytes. Each frame has one hand-over, to or from the tasks that have the socket and the HTTP/2 stream: nobody else
-/// touches these.
+/// One side of a link over gRPC, shared by those who send on it, those who read it, and the task that moves its bytes.
+/// Each frame has one hand-over, to or from the tasks that have the socket and the HTTP/2 stream: nobody else touches
+/// these.
 #[derive(Debug)]
 pub(crate) struct GrpcEnd {
     peer: String,
@@ -71,7 +68,7 @@ impl GrpcEnd {
     }
 
     pub(crate) fn send(&self, frame: Frame) -> Result<(), Closed> {
-        if self.fate.why.get().is_some() {
+        if self.is_cut() {
             return Err(Closed);
         }
         let head = frame.encode_head();
@@ -109,71 +106,34 @@ impl GrpcEnd {
     pub(crate) fn accept_payloads_up_to(&self, bytes: usize) {
         self.payload_limit.store(bytes, Ordering::Relaxed);
     }
-}
 
-/// Starts the thread that reads a link. It has its own because a sink may block; the sink is made in it, too. To be
-/// called where tasks can be spawned.
-pub(crate) fn start_reader(
-    end: Arc<GrpcEnd>,
-    stream: RecvStream,
-    pool: PayloadPool,
-    sink: impl FnOnce() -> Sink + Send + 'static,
-) -> io::Result<()> {
-    let arrivals = Arrivals::of(stream);
-    let reader = move || {
-        let mut sink = sink();
-        let why = read(&end, arrivals, pool, &mut sink);
-        end.close();
-        end.fate.done.notify_one();
-        sink(Incoming::Closed(why));
-    };
-    thread::Builder::new().name("wire reader".to_owned()).spawn(reader).map(drop)
-}
-
-/// Gives the sink every frame that comes. Returns why no more come.
-fn read(end: &GrpcEnd, arrivals: Arrivals, pool: PayloadPool, sink: &mut Sink) -> String {
-    let mut decoder = Decoder::new(pool);
-    loop {
-        match arrivals.next() {
-            Some(Arrival::Bytes(mut bytes)) => {
-                let len = bytes.len();
-                if let Err(malformed) = deliver(end, &mut decoder, &mut bytes, sink) {
-                    end.outgoing.finish(GrpcStatus::of(&malformed), &malformed.to_string());
-                    return format!("the other side sent {malformed}");
-                }
-                // Only now may the peer send more, so a sink that blocks makes it wait.
-                arrivals.release(len);
-            }
-            Some(Arrival::End(Err(error))) => return end.broken_off(Some(&error)),
-            Some(Arrival::End(Ok(_))) if !decoder.is_between_frames() => {
-                return "the link ended within a frame".to_owned();
-            }
-            Some(Arrival::End(Ok(trailers))) => return end.over(trailers.as_ref()),
-            None => return end.broken_off(None),
-        }
+    pub(super) fn payload_limit(&self) -> usize {
+        self.payload_limit.load(Ordering::Relaxed)
     }
-}
 
-fn deliver(
-    end: &GrpcEnd,
-    decoder: &mut Decoder,
-    bytes: &mut Bytes,
-    sink: &mut Sink,
-) -> Result<(), FrameError> {
-    while let Some((frame, len)) = decoder.next(bytes, end.payload_limit.load(Ordering::Relaxed))? {
-        if end.fate.why.get().is_some() {
-            // Who aborts a link wants no more of it.
-            bytes.clear();
-            return Ok(());
-        }
-        end.received.add(len);
-        sink(Incoming::Frame(frame));
+    /// Whether it was broken off.
+    pub(super) fn is_cut(&self) -> bool {
+        self.fate.why.get().is_some()
     }
-    Ok(())
+
+    pub(super) fn has_received(&self, bytes: usize) {
+        self.received.add(bytes);
+    }
+
+    /// All has come that will come.
+    pub(super) fn is_read(&self) {
+        self.fate.done.notify_one();
+    }
+
+    /// Tells the peer that it has sent no frame. Returns words for it.
+    pub(super) fn refuse(&self, malformed: &FrameError) -> String {
+        self.outgoing.finish(GrpcStatus::of(malformed), &malformed.to_string());
+        format!("the other side sent {malformed}")
+    }
 }
 
 impl GrpcEnd {
-    fn broken_off(&self, error: Option<&h2::Error>) -> String {
+    pub(super) fn broken_off(&self, error: Option<&h2::Error>) -> String {
         match self.fate.why.get() {
             Some(why) => why.clone(),
             None if error.is_some_and(h2::Error::is_reset) => "the other side broke the link off".to_owned(),
@@ -182,7 +142,7 @@ impl GrpcEnd {
     }
 
     /// The other side's half has ended in order.
-    fn over(&self, trailers: Option<&HeaderMap>) -> String {
+    pub(super) fn over(&self, trailers: Option<&HeaderMap>) -> String {
         if let Some(why) = self.fate.why.get() {
             return why.clone();
         }

@@ -16,11 +16,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{interval, sleep, timeout};
 
-use super::end::{drive, start_reader, text};
+use super::end::{drive, text};
 use super::handshake;
 use super::handshakes::{HandshakeSlot, Handshakes};
 use super::outgoing::{FrameBytes, Side};
 use super::pulse::{Pulse, WatchedStream};
+use super::reader::start_reader;
 use super::reports::Reports;
 use super::status::{CONTENT_TYPE, GrpcStatus};
 use super::{

@@ -3,7 +3,6 @@
 //! Any gRPC client made from `proto/fire.proto` can speak to it. The framing is our own because payloads are large:
 //! they go to the socket from where they are, and come from it with one copy at most.
 
-mod arrivals;
 mod connect;
 mod end;
 mod handshake;
@@ -11,6 +10,7 @@ mod handshakes;
 mod listen;
 mod outgoing;
 mod pulse;
+mod reader;
 mod records;
 mod reports;
 mod status;

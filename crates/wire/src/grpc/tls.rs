@@ -25,6 +25,8 @@ pub(crate) struct TlsStream {
     memory: Vec<u8>,
     plain: Range<usize>,
     sealed: Range<usize>,
+    /// How many reads were into `memory` since the last one to where the content is wanted.
+    reads_apart: u32,
     /// Records to write, and how much of them is written.
     outgoing: Vec<u8>,
     written: usize,
@@ -57,6 +59,13 @@ const READ_BYTES: usize = 128 << 10;
 /// From so much room on, records are read into it.
 const ROOM_BYTES: usize = 64 << 10;
 
+/// Any record fits.
+const RECORD_BYTES: usize = CONTENT_BYTES + OVERHEAD_BYTES;
+
+/// Between two payloads with much room there may be so many reads without: of the end of one and the head of the next.
+/// These read no more than a record, because what is read ahead of its room has to be copied.
+const READS_BETWEEN: u32 = 2;
+
 /// How much is sealed before it is written.
 const SEALED_BYTES: usize = 256 << 10;
 
@@ -84,6 +93,7 @@ impl TlsStream {
             memory: [plain, sealed].concat(),
             plain: 0..plain.len(),
             sealed: plain.len()..plain.len() + sealed.len(),
+            reads_apart: READS_BETWEEN,
             outgoing: Vec::new(),
             written: 0,
             must_change: false,
@@ -127,12 +137,14 @@ impl TlsStream {
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.memory.copy_within(self.sealed.clone(), 0);
         self.sealed = 0..self.sealed.len();
-        let wanted = if self.io.is_known() { READ_BYTES } else { CONTENT_BYTES + OVERHEAD_BYTES };
+        let is_short = self.reads_apart < READS_BETWEEN || !self.io.is_known();
+        let wanted = if is_short { RECORD_BYTES } else { READ_BYTES };
         if self.memory.len() < wanted {
             self.memory.resize(wanted, 0);
         }
-        let mut place = ReadBuf::new(&mut self.memory[self.sealed.end..]);
+        let mut place = ReadBuf::new(&mut self.memory[self.sealed.end..wanted]);
         ready!(Pin::new(&mut self.io).poll_read(context, &mut place))?;
+        self.reads_apart = self.reads_apart.saturating_add(1);
         match place.filled().len() {
             0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             n => {
@@ -153,6 +165,7 @@ impl TlsStream {
             buffer.set_filled(start);
             return read.map(|read| read.and(Err(io::ErrorKind::UnexpectedEof.into())));
         }
+        self.reads_apart = 0;
         let memory = &mut buffer.filled_mut()[start..];
         let (mut from, mut to) = (0, 0);
         while !self.is_over
@@ -231,7 +244,8 @@ impl AsyncRead for TlsStream {
             } else if this.is_over {
                 break;
             } else if !this.open_next()? {
-                let has_room = buffer.remaining() >= ROOM_BYTES && this.io.is_known();
+                let least = if this.reads_apart == 0 { RECORD_BYTES } else { ROOM_BYTES };
+                let has_room = buffer.remaining() >= least && this.io.is_known();
                 ready!(if has_room { this.poll_into(context, buffer) } else { this.poll_more(context) })?;
             }
         }

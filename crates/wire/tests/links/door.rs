@@ -214,7 +214,7 @@ fn any_grpc_program_can_call() {
     let hall = Hall::open(Transport::Plain, LENIENT);
     let wire = Wire::start().unwrap();
     let accept = |_, outbox: bonfire_wire::Outbox| {
-        let sink: bonfire_wire::Sink = Box::new(move |incoming| {
+        let sink: bonfire_wire::Sink = Box::new(move |incoming: Incoming| {
             if let Incoming::Frame(frame) = incoming {
                 outbox.send(frame).unwrap();
             }

@@ -138,7 +138,7 @@ fn a_sink_that_blocks_makes_only_its_own_link_wait() {
         let (open, gate) = channel::<()>();
         let (send, came) = channel();
         let mut waits = true;
-        let blocking = Box::new(move |incoming| {
+        let blocking = Box::new(move |incoming: Incoming| {
             if std::mem::take(&mut waits) {
                 gate.recv_timeout(DEADLINE).unwrap();
             }
@@ -197,7 +197,7 @@ fn a_sink_may_end_its_own_link() {
     over_all(|transport, link| {
         let (send, came) = channel();
         let (outbox, own) = channel::<bonfire_wire::Outbox>();
-        let sink = Box::new(move |incoming| {
+        let sink = Box::new(move |incoming: Incoming| {
             if matches!(incoming, Incoming::Frame(_)) {
                 own.recv_timeout(DEADLINE).unwrap().abort("heard enough");
             }

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use bonfire_wire::{Closed, Identity, ListenSecurity, Timeouts, Wire};
+use bonfire_wire::{Closed, Identity, Incoming, ListenSecurity, Timeouts, Wire};
 use bytes::Bytes;
 
 use crate::proxy::Proxy;
@@ -60,11 +60,11 @@ fn a_sink_that_computes_is_not_silent() {
         let (open, gate) = channel::<()>();
         let (mut send, came) = inbox();
         let mut computes = true;
-        let sink = Box::new(move |incoming| {
+        let sink = Box::new(move |incoming: Incoming| {
             if std::mem::take(&mut computes) {
                 let _ = gate.recv_timeout(DEADLINE);
             }
-            send(incoming);
+            send.take(incoming);
         });
         let (to_a, from_b) = inbox();
         let (a, _b) = hall.link_by(&hall.address(), timeouts, to_a, sink);
@@ -83,7 +83,7 @@ fn patience_with_a_peer_that_takes_nothing_ends() {
     let hall = Hall::open(Transport::Plain, TIMEOUTS);
     let (_open, gate) = channel::<()>();
     let (to_a, from_b) = inbox();
-    let blocked = Box::new(move |_| {
+    let blocked = Box::new(move |_: Incoming| {
         let _ = gate.recv_timeout(DEADLINE);
     });
     let (a, b) = hall.link_by(&hall.address(), timeouts, to_a, blocked);
@@ -114,7 +114,7 @@ fn aborting_drops_what_waits() {
         let hall = Hall::open(transport, TIMEOUTS);
         let (_open, gate) = channel::<()>();
         let (begun, begins) = channel();
-        let blocked = Box::new(move |_| {
+        let blocked = Box::new(move |_: Incoming| {
             let _ = begun.send(());
             let _ = gate.recv_timeout(DEADLINE);
         });

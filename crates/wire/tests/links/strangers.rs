@@ -136,7 +136,7 @@ fn many_small_frames_for_a_busy_sink_are_no_attack() {
         if std::mem::take(&mut is_busy) {
             let _ = gate.recv_timeout(DEADLINE);
         }
-        send(incoming);
+        send.take(incoming);
     });
     let (a, _b) = hall.link(inbox().0, sink);
     (0..FRAMES).for_each(|step| a.send(piece(step, Bytes::new())).unwrap());
@@ -204,7 +204,7 @@ fn no_conversation_takes_the_listener_down() {
     let heard = Arc::clone(&frames);
     let accept = move |_, _: Outbox| {
         let heard = Arc::clone(&heard);
-        let sink: Sink = Box::new(move |incoming| {
+        let sink: Sink = Box::new(move |incoming: Incoming| {
             if matches!(incoming, Incoming::Frame(_)) {
                 heard.fetch_add(1, Ordering::Relaxed);
             }

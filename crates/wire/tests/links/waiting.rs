@@ -16,11 +16,11 @@ fn gated_inbox() -> (Sink, Sender<()>, Receiver<Incoming>) {
     let (open, gate) = channel::<()>();
     let (mut keep, came) = inbox();
     let mut waits = true;
-    let sink = move |incoming| {
+    let sink = move |incoming: Incoming| {
         if std::mem::take(&mut waits) {
             let _ = gate.recv_timeout(DEADLINE);
         }
-        keep(incoming);
+        keep.take(incoming);
     };
     (Box::new(sink), open, came)
 }
@@ -76,9 +76,9 @@ fn a_peer_that_takes_frames_slowly_is_not_lost() {
     let timeouts = Timeouts { patience: Duration::from_millis(600), ..TIMEOUTS };
     let hall = Hall::open(Transport::Plain, TIMEOUTS);
     let (mut keep, came) = inbox();
-    let slow = move |incoming| {
+    let slow = move |incoming: Incoming| {
         thread::sleep(Duration::from_millis(10));
-        keep(incoming);
+        keep.take(incoming);
     };
     let (a, b) = hall.link_by(&hall.address(), timeouts, inbox().0, Box::new(slow));
     b.accept_payloads_up_to(1 << 20);
