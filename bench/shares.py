@@ -2,19 +2,21 @@
 """Samples a second of unequal hosts: alone, together with equal shares, and with shares by speed.
 
     bench/shares.py                                      lenet and tagger, under a server and as a group
-    bench/shares.py lenet:group --seconds 30             some of it, longer
+    bench/shares.py lenet:group lenet:group              some of it, twice
     bench/shares.py lenet:server --slow                  a host is slowed to a half in the middle of a run
     bench/shares.py lenet:server --works                 the head has no host of its own
 
 Makes a lab of its own (root): a host for the head, which may use a whole core, and one for each share of `--cpu`. With
-`--works` only these, and the head is on the quickest. First every host trains alone, as many samples a round as in the
-run of all. Prints a line of JSON for every run: samples a second once shares have settled, what part that is of what
-the hosts do alone, how much more than with equal shares, after which rounds shares moved, and how many rounds there
-were. All hosts use the same two cores: shares of more than these cannot be measured.
+`--works` only these, and the head is on the quickest. Once shares have settled, every host trains alone, with as many
+samples a round as it had among all. Prints a line of JSON for every run: samples a second once shares have settled,
+what part that is of what the hosts do alone, how much more than with equal shares, what part of its allowance each host
+used, the head's first, after which rounds shares moved, and how many rounds there were. All hosts use the same two
+cores: shares of more than these cannot be measured.
 """
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +27,7 @@ BONFIRE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target
 MODELS = {
     "lenet": "model: lenet\ndata: {name: digits, train: 16384, test: 64}\n",
     "lenet5": "model: lenet5\ndata: {name: digits, train: 16384, test: 64}\n",
-    "tagger": "model: tagger\ndata: {name: grammar, train: 20000, test: 64}\n",
+    "tagger": "model: tagger\ndata: {name: grammar, train: 2048, test: 64}\n",
 }
 # A round without anything else: no evaluation, no checkpoint.
 PLAIN = "batch_size: {batch}\nepochs: 100000\neval_every: 1000000 rounds\ncheckpoint_every: 1000000 rounds\nthreads: 1\n"
@@ -43,7 +45,8 @@ def bonfire(args, *words, check=True):
 
 
 def train(args, text, inventory, seconds, meanwhile=None):
-    """The events of a run that is stopped after so long. What is done in the middle of it is one of them."""
+    """The events of a run that is stopped after so long, and how much of the processor each host used after a while.
+    What is done in the middle of it is an event."""
     with tempfile.TemporaryDirectory() as folder:
         file, out = os.path.join(folder, "run.yml"), os.path.join(folder, "run")
         with open(file, "w") as f:
@@ -51,24 +54,59 @@ def train(args, text, inventory, seconds, meanwhile=None):
         command = [args.program, "run", file, "-i", inventory, "--out", out, "--json"]
         command += ["--place", "fastest"] if args.works else []
         run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        events = []
-        reader = threading.Thread(target=lambda: events.extend(json.loads(line) for line in run.stdout))
-        reader.start()
-        begun = time.time()
-        while not any(event["event"] == "progress" for event in events):
-            if run.poll() is not None or time.time() - begun > 120:
-                run.kill()
-                sys.exit(f"the run does not begin: {run.stderr.read()}")
-            time.sleep(0.1)
-        time.sleep(seconds / 2)
-        if meanwhile:
-            meanwhile()
-            events.append(dict(event="meanwhile", round=last_round(events)))
-        time.sleep(seconds / 2)
-        run.send_signal(2)
-        reader.join(120)
-        run.wait(120)
-        return events
+        try:
+            return follow(args, run, seconds, meanwhile)
+        finally:
+            run.kill()
+
+
+def follow(args, run, seconds, meanwhile):
+    events = []
+    reader = threading.Thread(target=lambda: events.extend(json.loads(line) for line in run.stdout), daemon=True)
+    reader.start()
+    begun = time.time()
+    while not any(event["event"] == "progress" for event in events):
+        if run.poll() is not None or time.time() - begun > 120:
+            run.kill()
+            sys.exit(f"the run does not begin: {run.stderr.read()}")
+        time.sleep(0.1)
+    time.sleep(seconds / 2)
+    if meanwhile:
+        meanwhile()
+        events.append(dict(event="meanwhile", round=last_round(events)))
+        time.sleep(seconds / 4)
+    since, before = time.time(), processor_times(args)
+    time.sleep(seconds / (4 if meanwhile else 2))
+    passed, after = time.time() - since, processor_times(args)
+    run.send_signal(2)
+    reader.join(120)
+    run.wait(120)
+    return events, [(b - a) / passed for a, b in zip(before, after)]
+
+
+def processor_times(args):
+    """Seconds that the processes of each host have used so far."""
+    times = []
+    for host in range(1, hosts_of(args) + 1):
+        pids = subprocess.run(["ip", "netns", "pids", f"bf-{args.lab}-{host}"], capture_output=True, text=True)
+        times.append(sum(processor_time(pid) for pid in pids.stdout.split()))
+    return times
+
+
+def processor_time(pid):
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        return sum(int(open(f"/proc/{pid}/task/{t}/schedstat").read().split()[0]) for t in threads) / 1e9
+    except OSError:
+        return 0.0
+
+
+def cpus_of(args):
+    return [float(cpu) for cpu in args.cpu.split(",")]
+
+
+def hosts_of(args):
+    return len(cpus_of(args)) + (0 if args.works else 1)
 
 
 def last_round(events):
@@ -76,11 +114,14 @@ def last_round(events):
 
 
 def speed(events, begin=0.4, end=1.0):
-    """Samples a second in a part of the run, by the clock."""
-    progress = [(e["at_s"], e["samples"]) for e in events if e["event"] == "progress"]
+    """Samples a second in a part of the run, by the clock. Whole epochs, if it has any: texts of a round are of similar
+    length, so that rounds are not alike."""
+    progress = [(e["at_s"], e["samples"], e["epoch"]) for e in events if e["event"] == "progress"]
     first, last = progress[0][0], progress[-1][0]
     part = [p for p in progress if first + begin * (last - first) <= p[0] <= first + end * (last - first)]
-    return (part[-1][1] - part[0][1]) / (part[-1][0] - part[0][0])
+    (to_s, to, end_epoch), epochs = part[-1], int(part[-1][2] - part[0][2])
+    since_s, since, _ = min(part, key=lambda p: abs(end_epoch - epochs - p[2])) if epochs else part[0]
+    return (to - since) / (to_s - since_s)
 
 
 def inventory(folder, lines, name):
@@ -102,13 +143,15 @@ def main():
     parser.add_argument("--program", default=BONFIRE)
     parser.add_argument("--lab", default="shares")
     args = parser.parse_args()
-    cpus = [float(cpu) for cpu in args.cpu.split(",")]
+    cpus = cpus_of(args)
+    # Whoever ends it early wants no lab left.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as folder:
         link = f", rate: {args.rate}" if args.rate else ""
         heads = [] if args.works else [1.0]
         hosts = [f"- {{cpu: {cpu}{link}}}" for cpu in [*heads, *cpus]]
-        bonfire(args, "lab", "up", "--name", args.lab, "--from", inventory(folder, hosts, "hosts.yml"))
         try:
+            bonfire(args, "lab", "up", "--name", args.lab, "--from", inventory(folder, hosts, "hosts.yml"))
             measure(args, cpus, folder)
         finally:
             bonfire(args, "lab", "down", "--name", args.lab, check=False)
@@ -116,37 +159,48 @@ def main():
 
 def measure(args, cpus, folder):
     whole = f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini"
-    text = open(whole).read()
-    hosts = [line for line in text.splitlines() if line.startswith(f"{args.lab}-")]
-    last = f"{args.lab}-{len(hosts)}"
-    alone_of = {}
+    last = f"{args.lab}-{hosts_of(args)}"
+    slow = (lambda: bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1] / 2))) if args.slow else None
     for what in args.what:
         model, _, way = what.partition(":")
-        plain = MODELS[model] + PLAIN.format(batch=args.batch)
-        if model not in alone_of:
-            alone_of[model] = []
-            for host in hosts[-len(cpus):]:
-                others = [line for line in text.splitlines() if line == host or line not in hosts]
-                one = inventory(folder, others, "one.ini")
-                single = plain + "workers: 1\nhead: {works: true}\n"
-                alone_of[model].append(speed(train(args, single, one, args.seconds / 2)))
-        alone = alone_of[model]
-        together = plain + WAYS[way].format(workers=len(cpus)) + f"head: {{works: {str(args.works).lower()}}}\n"
-        equal = speed(train(args, together + "shares: equal\n", whole, args.seconds))
-        slow = (lambda: bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1] / 2))) if args.slow else None
-        events = train(args, together + "shares: auto\n", whole, args.seconds * (3 if slow else 1.5), slow)
-        moves = [(e["round"], [s["samples"] for s in e["shares"]]) for e in events if e["event"] == "shares"]
-        auto = speed(events, 0.2, 0.5) if slow else speed(events)
-        result = dict(model=model, way=way, cpu=args.cpu, alone=[round(s) for s in alone], equal=round(equal),
-                      auto=round(auto), of_alone=round(auto / sum(alone), 3), of_equal=round(auto / equal, 2),
-                      moves=moves, rounds=last_round(events))
+        together = run_file(model, args.batch) + WAYS[way].format(workers=len(cpus))
+        together += f"head: {{works: {str(args.works).lower()}}}\n"
+        events, used = train(args, together + "shares: auto\n", whole, args.seconds * (3 if slow else 1.5), slow)
+        moves = [(e["round"], {s["name"]: s["samples"] for s in e["shares"]}) for e in events if e["event"] == "shares"]
+        auto = speed(events, 0.75) if slow else speed(events)
+        shares = moves[-1][1] if moves else {}
+        # A host that was slowed is as slow here, too.
+        alone, used_alone = each_alone(args, model, shares, folder)
+        result = dict(model=model, way=way, cpu=args.cpu, batch=args.batch, auto=round(auto),
+                      alone=[round(s) for s in alone], of_alone=round(auto / sum(alone), 3))
         if slow:
-            after = speed(events, 0.75)
-            possible = sum(alone) - alone[-1] / 2
-            slowed_after = next(event["round"] for event in events if event["event"] == "meanwhile")
-            result.update(slowed=round(after), slowed_of_alone=round(after / possible, 3), slowed_after=slowed_after)
+            result.update(slowed_after=next(event["round"] for event in events if event["event"] == "meanwhile"))
             bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1]))
+        else:
+            equal = speed(train(args, together + "shares: equal\n", whole, args.seconds)[0])
+            result.update(equal=round(equal), of_equal=round(auto / equal, 2))
+        result.update(moves=[(after, list(now.values())) for after, now in moves], rounds=last_round(events),
+                      used=[round(part, 3) for part in used], used_alone=[round(part, 3) for part in used_alone])
         print(json.dumps(result), flush=True)
+
+
+def run_file(model, batch):
+    return MODELS[model] + PLAIN.format(batch=batch)
+
+
+def each_alone(args, model, shares, folder):
+    """Samples a second of each host that trains by itself, with as many samples a round as its share, and what it used
+    of the processor."""
+    text = open(f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini").read()
+    hosts = [line for line in text.splitlines() if line.startswith(f"{args.lab}-")]
+    found = []
+    for host in hosts[-len(cpus_of(args)):]:
+        others = [line for line in text.splitlines() if line == host or line not in hosts]
+        name = host.split()[0]
+        single = run_file(model, shares.get(name) or args.batch) + "workers: 1\nhead: {works: true}\n"
+        events, used = train(args, single, inventory(folder, others, "one.ini"), args.seconds / 2)
+        found.append((speed(events), used[hosts.index(host)]))
+    return [found[0] for found in found], [found[1] for found in found]
 
 
 if __name__ == "__main__":

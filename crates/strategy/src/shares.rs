@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 mod change;
 mod cost;
+mod drift;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod tests;
 pub use change::{Change, Held, Move, Why};
 pub use cost::Took;
 use cost::{Cost, Times};
+use drift::Window;
 pub use split::whole_steps;
 use split::{Bounds, by_weights, equal_finish, last_finish};
 
@@ -55,8 +57,12 @@ pub struct Balancer {
     begin: u64,
     /// The last round before the shares were as they are.
     moved: u64,
+    /// How often they moved since these workers began together, or times changed suddenly.
+    moves: u32,
     /// How many rounds after the beginning shares were looked at last.
     checked: u64,
+    /// Since the first checks only every so many-th round counts.
+    stride: u64,
     /// How many epochs have ended.
     epochs: u64,
 }
@@ -84,12 +90,11 @@ struct Rest {
 /// After so many rounds shares are looked at first.
 pub const FIRST_CHECKS: [u64; 3] = [5, 10, 20];
 
-/// Times drift when the last few rounds, or the last many, were others.
-const FEW: u64 = 10;
-const MANY: u64 = 40;
-
 /// What is not gained by that is not worth a move.
 const LEAST_GAIN: f64 = 0.05;
+
+/// What would take back a move of so many rounds before goes half as far. At the end of epochs so many rounds tell.
+const MANY: u64 = 40;
 
 /// A worker rests only if the others gain that much by it.
 const LEAST_GAIN_BY_REST: f64 = 0.15;
@@ -110,7 +115,16 @@ const WARM_UP: u64 = 1;
 impl Balancer {
     pub fn new(rule: Rule) -> Self {
         assert!(rule.batch > 0, "a worker has at least one sample");
-        Self { rule, workers: BTreeMap::new(), begin: 0, moved: 0, checked: 0, epochs: 0 }
+        Self {
+            rule,
+            workers: BTreeMap::new(),
+            begin: 0,
+            moved: 0,
+            moves: 0,
+            checked: 0,
+            stride: 1,
+            epochs: 0,
+        }
     }
 
     /// These workers go on together after `round`, each new one with a weight if it is known how fast it is beside the
@@ -132,7 +146,12 @@ impl Balancer {
         self.workers = sharers
             .map(|((worker, (_, sharer)), share)| (worker, Sharer { share, last: 0, rest: None, ..sharer }))
             .collect();
+        self.begin_anew(round);
+    }
+
+    fn begin_anew(&mut self, round: u64) {
         (self.begin, self.moved, self.checked) = (round, round, 0);
+        (self.moves, self.stride) = (0, 1);
     }
 
     /// After `round`, rounds are of another length: `batch` and `grain` of the rule, and so shares, are in another
@@ -145,7 +164,7 @@ impl Balancer {
             (sharer.share, sharer.most, sharer.last) = (share, None, 0);
             sharer.times.forget_up_to(round);
         }
-        (self.begin, self.moved, self.checked) = (round, round, 0);
+        self.begin_anew(round);
     }
 
     /// When shares may move.
@@ -177,7 +196,8 @@ impl Balancer {
 
     /// A worker's round took so long.
     pub fn took(&mut self, worker: u64, took: Took) {
-        if let Some(sharer) = self.workers.get_mut(&worker) {
+        if let Some(sharer) = self.workers.get_mut(&worker).filter(|_| took.round.is_multiple_of(self.stride))
+        {
             sharer.times.add(took);
         }
     }
@@ -190,32 +210,26 @@ impl Balancer {
         let age = round.saturating_sub(self.begin);
         let before_age = std::mem::replace(&mut self.checked, age);
         let is_first = FIRST_CHECKS.iter().any(|check| before_age < *check && *check <= age);
+        // Only rounds of the same shares can be held against each other.
+        let parts = if self.moves == 0 && age >= FIRST_CHECKS[1] { 2 } else { 1 };
+        let window = |rounds| Window { rounds, parts, least_gain: LEAST_GAIN };
         match self.rule.when {
-            When::Once if before == 0 && self.epochs > 0 => self.weigh(round, MANY, FIRST_SURENESS),
+            When::Once if before == 0 && self.epochs > 0 => self.weigh(round, window(MANY), FIRST_SURENESS),
             When::Every(epochs) if before / epochs.max(1) < self.epochs / epochs.max(1) => {
-                self.weigh(round, MANY, FIRST_SURENESS)
+                self.weigh(round, window(MANY), FIRST_SURENESS)
             }
             When::Drift if is_first => {
                 let rounds = age.saturating_sub(WARM_UP);
-                self.weigh(round, rounds, FIRST_SURENESS * (1.0 + FEW_TELL / rounds.max(1) as f64))
+                let sureness = FIRST_SURENESS * (1.0 + FEW_TELL / rounds.max(1) as f64);
+                let change = self.weigh(round, window(rounds), sureness);
+                if age >= FIRST_CHECKS[2] {
+                    self.stride = self.stride_after(round.saturating_sub(rounds));
+                }
+                change
             }
             When::Drift if age > FIRST_CHECKS[2] => self.try_again(round).or_else(|| self.follow(round)),
             When::Never | When::Once | When::Every(_) | When::Drift => None,
         }
-    }
-
-    /// Follows times that drift.
-    fn follow(&mut self, round: u64) -> Option<Change> {
-        let since = round - self.moved;
-        let window = match since {
-            _ if since >= MANY && since.is_multiple_of(FEW) => MANY,
-            _ if since >= FEW && since.is_multiple_of(2) => FEW,
-            _ => return None,
-        };
-        let change = self.weigh(round, window, SURENESS)?;
-        // What was before tells nothing of how it is now.
-        self.workers.values_mut().for_each(|sharer| sharer.times.forget_up_to(round - window));
-        Some(change)
     }
 
     /// Gives a worker that has rested for long a grain again.
@@ -232,28 +246,32 @@ impl Balancer {
         shares.insert(worker, grain);
         let seconds = self.workers.keys().map(|&id| (id, 0.0)).collect();
         let change = self.move_to(&shares, &seconds, round, Why::Again { worker, rounds });
-        (self.begin, self.checked) = (round, 0);
+        self.begin_anew(round);
         Some(change)
     }
 
     /// The best shares by the last rounds, if they are surely better.
-    fn weigh(&mut self, round: u64, window: u64, sureness: f64) -> Option<Change> {
-        let after = round.saturating_sub(window);
-        let mut costs = BTreeMap::new();
-        for (&id, sharer) in self.workers.iter().filter(|(_, sharer)| sharer.share > 0) {
-            costs.insert(id, sharer.times.cost_after(after)?);
-        }
+    fn weigh(&mut self, round: u64, window: Window, sureness: f64) -> Option<Change> {
+        let after = round.saturating_sub(window.rounds * self.stride);
+        let mut costs = self.costs_between(after, round)?;
         let now: Vec<u32> = costs.keys().map(|id| self.workers[id].share).collect();
         let list: Vec<Cost> = costs.values().copied().collect();
-        let now_s = last_finish(&list, &now);
         let slowest = list.iter().zip(&now).max_by(|a, b| a.0.of(*a.1).total_cmp(&b.0.of(*b.1)))?.0;
         let error = |noise: f64| slowest.error(noise.max(cost::median(list.iter().map(|cost| cost.noise))));
         let Split { shares, too_slow } = self.split(&costs, round);
         let new: Vec<u32> = costs.keys().map(|id| shares[id]).collect();
-        let gain = 1.0 - last_finish(&list, &new) / now_s;
+        let gain_by = |costs: &[Cost]| 1.0 - last_finish(costs, &new) / last_finish(costs, &now);
+        let gain = gain_by(&list);
         // A few rounds may happen to be alike: all that are remembered tell better how much they vary.
-        if gain <= LEAST_GAIN.max(sureness * error(0.0)) || gain <= sureness * error(self.noise()) {
+        if gain <= window.least_gain.max(sureness * error(0.0)) || gain <= sureness * error(self.noise()) {
             return None;
+        }
+        let part = window.rounds * self.stride / window.parts;
+        for number in (0..window.parts).filter(|_| window.parts > 1) {
+            let costs = self.costs_between(after + number * part, after + (number + 1) * part)?;
+            if gain_by(&costs.into_values().collect::<Vec<_>>()) <= window.least_gain / 2.0 {
+                return None;
+            }
         }
         let seconds = costs.iter().map(|(&id, cost)| (id, cost.seconds)).collect();
         let mut change = self.move_to(&shares, &seconds, round, too_slow.unwrap_or(Why::Apart));
@@ -265,6 +283,13 @@ impl Balancer {
             fixed_s: costs[&worker].fixed_s,
         });
         Some(change)
+    }
+
+    /// What samples cost those who have some, by the rounds after one up to another; none if these tell it of somebody
+    /// not.
+    fn costs_between(&self, after: u64, to: u64) -> Option<BTreeMap<u64, Cost>> {
+        let working = self.workers.iter().filter(|(_, sharer)| sharer.share > 0);
+        working.map(|(&id, sharer)| Some((id, sharer.times.cost_between(after, to)?))).collect()
     }
 
     /// How much the rounds of most workers vary.
@@ -337,6 +362,7 @@ impl Balancer {
         why: Why,
     ) -> Change {
         self.moved = round;
+        self.moves += 1;
         let mut moves = Vec::new();
         for (&worker, sharer) in &mut self.workers {
             let (before, now) = (sharer.share, shares.get(&worker).copied().unwrap_or(0));

@@ -121,7 +121,12 @@ impl Times {
 
     /// The cost by the rounds after one.
     pub(crate) fn cost_after(&self, round: u64) -> Option<Cost> {
-        Cost::by(self.rounds.iter().filter(|took| took.round > round))
+        self.cost_between(round, u64::MAX)
+    }
+
+    /// The cost by the rounds after one, up to another.
+    pub(crate) fn cost_between(&self, after: u64, to: u64) -> Option<Cost> {
+        Cost::by(self.rounds.iter().filter(|took| after < took.round && took.round <= to))
     }
 
     /// Forgets all rounds up to one.

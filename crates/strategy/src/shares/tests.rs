@@ -1,16 +1,27 @@
 use super::*;
 
+mod chance;
+
 /// Machines whose rounds of b samples take `fixed_s` + `sample_s`·b, but for chance.
 struct Machines {
     costs: Vec<(f64, f64)>,
     /// Of the logarithm of a time.
     noise: f64,
+    /// By how much the pace of each comes and goes, within some twenty rounds.
+    sway: f64,
+    paces: Vec<f64>,
+    /// How many rounds a spell may last in which somebody else wants the processor: up to what round, and how slow it
+    /// makes each.
+    spell: u64,
+    spells: Vec<(u64, f64)>,
     chance: u64,
 }
 
 impl Machines {
     fn new(costs: &[(f64, f64)], noise: f64, seed: u64) -> Self {
-        Self { costs: costs.to_vec(), noise, chance: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
+        let (paces, spells) = (vec![0.0; costs.len()], vec![(0, 1.0); costs.len()]);
+        let chance = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        Self { costs: costs.to_vec(), noise, sway: 0.0, paces, spell: 0, spells, chance }
     }
 
     /// From 0 to 1.
@@ -26,6 +37,21 @@ impl Machines {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 
+    /// How much longer a round takes a machine just now.
+    fn weather(&mut self, worker: usize, round: u64) -> f64 {
+        const STAYS: f64 = 0.95;
+        if self.sway > 0.0 {
+            let change = (1.0 - STAYS * STAYS).sqrt() * self.sway * self.normal();
+            self.paces[worker] = STAYS * self.paces[worker] + change;
+        }
+        if self.spell > 0 && self.unit() < 0.005 {
+            let rounds = 1 + (self.unit() * self.spell as f64) as u64;
+            self.spells[worker] = (round + rounds, 1.0 + 1.5 * self.unit());
+        }
+        let (until, slow) = self.spells[worker];
+        self.paces[worker].exp() * if round < until { slow } else { 1.0 }
+    }
+
     /// Does a round; how long it took, and how shares change after it.
     fn round(&mut self, balancer: &mut Balancer, round: u64) -> (f64, Option<Change>) {
         let mut last = 0.0f64;
@@ -34,7 +60,7 @@ impl Machines {
             let share = f64::from(balancer.share(worker as u64));
             // One round in fifty is held up by something.
             let hiccup = if self.unit() < 0.02 { 5.0 } else { 1.0 };
-            let factor = (self.noise * self.normal()).exp() * hiccup;
+            let factor = (self.noise * self.normal()).exp() * hiccup * self.weather(worker, round);
             let seconds = (fixed_s + sample_s * share) * factor;
             last = last.max(if share > 0.0 { fixed_s + sample_s * share } else { 0.0 });
             balancer.took(worker as u64, Took { round, samples: share, seconds, fixed_s: fixed_s * factor });
@@ -164,9 +190,9 @@ fn back_and_forth_goes_half_as_far() {
     assert_eq!(run(&mut machines, &mut balancer, 1..=20), [5]);
     assert_eq!(shares(&balancer), [96, 32]);
     machines.costs = vec![(0.0, 3.0), (0.0, 1.0)];
-    assert_eq!(run(&mut machines, &mut balancer, 21..=30).len(), 1);
+    assert_eq!(run(&mut machines, &mut balancer, 21..=40).len(), 1);
     assert!(balancer.share(0) >= 64, "{:?}", shares(&balancer));
-    assert!(run(&mut machines, &mut balancer, 31..=100).len() <= 2);
+    assert!(run(&mut machines, &mut balancer, 41..=140).len() <= 2);
     assert_eq!(shares(&balancer), [32, 96], "the second step is no reversal");
 }
 
