@@ -128,8 +128,8 @@ const LIKE: f64 = 65536.0;
 /// A frame takes no more than this of who computes.
 const MOST_TAKE_S: f64 = 200e-6;
 
-/// What computing takes in rounds beyond what it takes alone goes with frames, by which it is woken. So a way with fewer
-/// frames for as much computing takes less.
+/// What computing takes in rounds beyond what it takes alone goes with frames, by which it is woken. So a way with
+/// fewer frames for as much computing takes less.
 fn take_work(beside: &mut Beside, real: &TrialRound, worked: f64) {
     let more_s = real.work_s - worked;
     beside.take_s = (more_s / real.frames.max(1.0)).clamp(0.0, MOST_TAKE_S);
