@@ -52,11 +52,5 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            Self::Format { .. } | Self::Mismatch(_) => None,
-        }
-    }
-}
+// What a system said is in the words above, so it is no source: it would be said twice.
+impl std::error::Error for Error {}
