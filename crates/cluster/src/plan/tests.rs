@@ -96,7 +96,7 @@ fn exchanges_take_what_their_bounds_say() {
 
 #[test]
 fn servers_of_a_group_carry_their_part() {
-    // Of 64 chunks; of fewer it takes longer until the first are summed, and the last are back.
+    // Of 48 chunks; of fewer it takes longer until the first are summed, and the last are back.
     let scene = Scene::new(&RUN.replace("[128]", "[512]"));
     let rate = scene.gradient_bytes() / 10.0;
     for (workers, servers) in [(4, 1), (4, 2), (3, 3)] {
