@@ -3,11 +3,11 @@ use std::path::{Path, PathBuf};
 
 /// What is wrong with what a user gave us: where, and what would be right. In a box, so that results stay small.
 #[derive(Debug)]
-pub struct Error(Box<Fault>);
+pub struct Error(Box<DataFault>);
 
 /// The ways in which something can be wrong.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum DataFault {
     /// A file could not be read or written.
     Io { path: PathBuf, source: std::io::Error },
     /// A file is not what it should be; `line` counts from 1 where the format has lines.
@@ -22,47 +22,47 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// For `map_err` on an operation on `path`.
     pub fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
-        move |source| Fault::Io { path: path.to_owned(), source }.into()
+        move |source| DataFault::Io { path: path.to_owned(), source }.into()
     }
 
     /// A file that is not what it should be, as a whole.
     pub(crate) fn format(path: &Path, message: impl Into<String>) -> Self {
-        Fault::Format { path: path.to_owned(), line: None, message: message.into() }.into()
+        DataFault::Format { path: path.to_owned(), line: None, message: message.into() }.into()
     }
 
     /// A file that is not what it should be, at a line counted from 1.
     pub(crate) fn line(path: &Path, line: usize, message: impl Into<String>) -> Self {
-        Fault::Format { path: path.to_owned(), line: Some(line), message: message.into() }.into()
+        DataFault::Format { path: path.to_owned(), line: Some(line), message: message.into() }.into()
     }
 
     /// A data set or setting that does not fit the others.
     pub fn mismatch(message: impl Into<String>) -> Self {
-        Fault::Mismatch(message.into()).into()
+        DataFault::Mismatch(message.into()).into()
     }
 
     /// What the system said, if a file could not be read or written.
     pub fn system(&self) -> Option<&std::io::Error> {
         match self.fault() {
-            Fault::Io { source, .. } => Some(source),
-            Fault::Format { .. } | Fault::Mismatch(_) => None,
+            DataFault::Io { source, .. } => Some(source),
+            DataFault::Format { .. } | DataFault::Mismatch(_) => None,
         }
     }
 
     /// What does not fit, if it is no file that is at fault.
     pub fn misfit(&self) -> Option<&str> {
         match self.fault() {
-            Fault::Mismatch(message) => Some(message),
-            Fault::Io { .. } | Fault::Format { .. } => None,
+            DataFault::Mismatch(message) => Some(message),
+            DataFault::Io { .. } | DataFault::Format { .. } => None,
         }
     }
 
-    pub(crate) fn fault(&self) -> &Fault {
+    pub(crate) fn fault(&self) -> &DataFault {
         &self.0
     }
 }
 
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
+impl From<DataFault> for Error {
+    fn from(fault: DataFault) -> Self {
         Self(Box::new(fault))
     }
 }
@@ -77,12 +77,12 @@ impl From<bonfire_learn::Error> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.fault() {
-            Fault::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            Fault::Format { path, line: Some(line), message } => {
+            DataFault::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            DataFault::Format { path, line: Some(line), message } => {
                 write!(f, "{}:{line}: {message}", path.display())
             }
-            Fault::Format { path, line: None, message } => write!(f, "{}: {message}", path.display()),
-            Fault::Mismatch(message) => f.write_str(message),
+            DataFault::Format { path, line: None, message } => write!(f, "{}: {message}", path.display()),
+            DataFault::Mismatch(message) => f.write_str(message),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 /// What went wrong with which file or folder of a run. In a box, so that results stay small.
 #[derive(Debug)]
-pub struct Error(Box<Fault>);
+pub struct Error(Box<FolderFault>);
 
 #[derive(Debug)]
-struct Fault {
+struct FolderFault {
     path: PathBuf,
     kind: ErrorKind,
 }
@@ -28,7 +28,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     fn new(path: &Path, kind: ErrorKind) -> Self {
-        Self(Box::new(Fault { path: path.to_owned(), kind }))
+        Self(Box::new(FolderFault { path: path.to_owned(), kind }))
     }
 
     /// For `map_err` on an operation on `path`.

@@ -9,10 +9,10 @@ use crate::node::YamlPlace;
 ///
 /// In a box, because reading any value may end with one: what is handed on at every step has to be small.
 #[derive(Clone, Debug, PartialEq)]
-pub struct YamlError(Box<Wrong>);
+pub struct YamlError(Box<YamlFault>);
 
 #[derive(Clone, Debug, PartialEq)]
-struct Wrong {
+struct YamlFault {
     message: String,
     /// Unknown while a value is being read: whoever knows the value adds it.
     at: Option<ErrorPlace>,
@@ -30,7 +30,7 @@ impl YamlError {
     }
 
     fn of(message: String) -> Self {
-        Self(Box::new(Wrong { message, at: None }))
+        Self(Box::new(YamlFault { message, at: None }))
     }
 
     /// Adds the place, unless somebody nearer to the cause has done so.

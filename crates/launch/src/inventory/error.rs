@@ -3,10 +3,10 @@ use std::path::{Path, PathBuf};
 
 /// What is wrong with an inventory, where, and what would be right. In a box, so that results stay small.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InventoryError(Box<Wrong>);
+pub struct InventoryError(Box<InventoryFault>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wrong {
+struct InventoryFault {
     file: Option<PathBuf>,
     line: Option<usize>,
     message: String,
@@ -27,7 +27,7 @@ impl InventoryError {
     }
 
     fn at(file: Option<&Path>, line: Option<usize>, message: String) -> Self {
-        Self(Box::new(Wrong { file: file.map(Path::to_owned), line, message }))
+        Self(Box::new(InventoryFault { file: file.map(Path::to_owned), line, message }))
     }
 
     /// The line that is wrong, counted from 1.
@@ -39,7 +39,7 @@ impl InventoryError {
 
 impl fmt::Display for InventoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wrong { file, line, message } = &*self.0;
+        let InventoryFault { file, line, message } = &*self.0;
         match (file, line) {
             (Some(file), Some(line)) => write!(f, "{}:{line}: {message}", file.display()),
             (Some(file), None) => write!(f, "{} {message}", file.display()),
