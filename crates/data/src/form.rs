@@ -58,7 +58,7 @@ impl Source {
             let place = form.classes.iter().position(|other| other == class);
             place.map(|place| place as u8).ok_or_else(|| {
                 let known = form.classes.join(", ");
-                Error::Mismatch(format!(
+                Error::mismatch(format!(
                     "data {}: the class {class} is not among those that the run learns: {known}",
                     self.name
                 ))
@@ -71,7 +71,7 @@ impl Source {
         let (Some(train), Some(test)) = (train, test) else {
             let message =
                 format!("data {}: are {}, but those of the run are {}", self.name, kind(&own), kind(form));
-            return Err(Error::Mismatch(message));
+            return Err(Error::mismatch(message));
         };
         let dev = own.dev.as_ref().and_then(|dev| in_form(dev, &form.train, &classes, &numbers));
         let (train, test, dev) = (Arc::new(train), Arc::new(test), dev.map(Arc::new));

@@ -60,7 +60,7 @@ fn check_options(source: &Source) -> Result<()> {
         ("stop_words", source.stop_words == default.stop_words),
     ];
     match same.iter().find(|(_, same)| !same) {
-        Some((key, _)) => Err(Error::Mismatch(format!(
+        Some((key, _)) => Err(Error::mismatch(format!(
             "data: {key} is for words, but those of {} are numbers already; max_words and max_length work",
             source.name
         ))),

@@ -26,7 +26,7 @@ pub(crate) fn is_built() -> Result<()> {
     if cfg!(feature = "parquet") {
         return Ok(());
     }
-    Err(Error::Mismatch("this program writes no Parquet: build it with `--features parquet`".to_owned()))
+    Err(Error::mismatch("this program writes no Parquet: build it with `--features parquet`"))
 }
 
 /// Makes a file of the prepared lines that others hold, which are removed.

@@ -164,7 +164,7 @@ fn check_options(source: &Source) -> Result<()> {
         ("stop_words", source.stop_words == default.stop_words),
     ];
     match same.iter().find(|(_, same)| !same) {
-        Some((key, _)) => Err(Error::Mismatch(format!(
+        Some((key, _)) => Err(Error::mismatch(format!(
             "data: {key} is for texts, but those of {} are prepared already; it is an option of bonfire prepare",
             source.name
         ))),

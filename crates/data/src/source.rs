@@ -128,7 +128,7 @@ impl Source {
         let mut dataset = self.load_halves()?;
         if self.value.is_some() && !dataset.classes.is_empty() {
             let message = "data: value is for tables: a file that ends in .csv, or a folder with train.csv";
-            return Err(Error::Mismatch(message.to_owned()));
+            return Err(Error::mismatch(message));
         }
         if self.dev {
             dataset.dev = self.load_validation(&dataset)?;
@@ -202,7 +202,7 @@ impl Source {
         ];
         match given.iter().find(|(_, value)| value.is_some_and(|value| !(1..=MOST).contains(&value))) {
             Some((key, Some(value))) => {
-                Err(Error::Mismatch(format!("data: {key} is {value}, it must be from 1 to {MOST}")))
+                Err(Error::mismatch(format!("data: {key} is {value}, it must be from 1 to {MOST}")))
             }
             _ => Ok(()),
         }
@@ -225,7 +225,7 @@ impl Source {
                 let halves = [reviews::make(train, seed), reviews::make(test, test_seed)];
                 text::texts(self, halves.map(|half| half.into_iter().map(Ok)))
             }
-            name => Err(Error::Mismatch(format!("data: nothing here makes {name}"))),
+            name => Err(Error::mismatch(format!("data: nothing here makes {name}"))),
         }
     }
 
@@ -236,7 +236,7 @@ impl Source {
             let places =
                 folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
             let how = format!("get it with: bonfire data get {}", self.name);
-            Error::Mismatch(format!("data: {} is not on this machine (looked in {places}); {how}", self.name))
+            Error::mismatch(format!("data: {} is not on this machine (looked in {places}); {how}", self.name))
         })
     }
 
@@ -251,7 +251,7 @@ impl Source {
             return Error::format(path, message);
         }
         let names = KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
-        Error::Mismatch(format!(
+        Error::mismatch(format!(
             "data: {:?} is neither a folder nor a known name; known are {names}; did you mean {}?",
             self.name,
             nearest(&self.name)

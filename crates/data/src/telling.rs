@@ -116,7 +116,7 @@ fn classes<'a>(lists: impl Iterator<Item = &'a Vec<String>>) -> Result<Vec<Strin
             "the data of all have {} different classes together, at most {CLASS_LIMIT} can be learned",
             all.len()
         );
-        return Err(Error::Mismatch(message));
+        return Err(Error::mismatch(message));
     }
     match lists.first() {
         Some(longest) if longest.len() == all.len() => Ok((*longest).clone()),

@@ -50,7 +50,7 @@ impl Dataset {
         let form = self.images()?;
         if let Some(row) = rows.iter().find(|row| row.len() != form.channels) {
             let message = format!("a row has {} numbers, the data have {}", row.len(), form.channels);
-            return Err(Error::Mismatch(message));
+            return Err(Error::mismatch(message));
         }
         let pixels = Pixels::of_floats(&rows.concat());
         Ok(Samples::Images(Images { pixels, labels: vec![0; rows.len()], augment: None, ..form.clone() }))
@@ -95,7 +95,7 @@ impl Dataset {
     fn images(&self) -> Result<&Images> {
         match &*self.train {
             Samples::Images(images) => Ok(images),
-            _ => Err(Error::Mismatch(format!("data {}: are texts, not images", self.name))),
+            _ => Err(Error::mismatch(format!("data {}: are texts, not images", self.name))),
         }
     }
 }

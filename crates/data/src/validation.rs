@@ -32,7 +32,7 @@ impl Dataset {
                     "{} has no part of its own called dev; 0.1 takes a tenth of the training half",
                     self.name
                 );
-                return Err(Error::Mismatch(message));
+                return Err(Error::mismatch(message));
             }
             (Validation::Part(part), _) => {
                 let (kept, held) = draw(self.train.len(), part, seed)?;
@@ -58,7 +58,7 @@ fn draw(samples: usize, part: f64, seed: u64) -> Result<(Vec<u32>, Vec<u32>)> {
     let count = (samples as f64 * part).round() as usize;
     if count == 0 || count >= samples {
         let what = if count == 0 { "none to validate by" } else { "none to train on" };
-        return Err(Error::Mismatch(format!("{part} of {samples} training samples leaves {what}")));
+        return Err(Error::mismatch(format!("{part} of {samples} training samples leaves {what}")));
     }
     let mut numbers: Vec<u32> = (0..samples as u32).collect();
     Random::at(seed, &[0x7A11]).shuffle(&mut numbers);

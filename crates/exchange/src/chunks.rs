@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bonfire_learn::layout::{Layout, TensorKind};
-use bonfire_wire::payload::{Precision, Schema, Section};
+use bonfire_payload::{Precision, Schema, Section};
 
 /// A layout in chunks. All nodes of a run cut it alike.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bonfire_learn::Gradient;
 use bonfire_learn::layout::TensorKind;
+use bonfire_payload::{EncodedSection, EncodedVector, Encoder, Precision};
 use bonfire_run::run_file::Compression;
-use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision};
 use bytes::Bytes;
 
 use crate::chunks::{Chunk, Chunks, Stretch};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use bonfire_learn::Layout;
 use bonfire_learn::layout::TensorKind;
-use bonfire_wire::payload::{EncodedSection, EncodedVector, Encoder, Precision, is_sent_whole};
+use bonfire_payload::{EncodedSection, EncodedVector, Encoder, Precision, is_sent_whole};
 
 use crate::chunks::{Chunk, Chunks};
 use crate::codec::Parcel;

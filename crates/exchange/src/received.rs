@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use bonfire_learn::Gradient;
 use bonfire_learn::layout::TensorKind;
-use bonfire_wire::payload::{EncodedSection, EncodedVector, Values};
+use bonfire_payload::{EncodedSection, EncodedVector, Values};
 
 use crate::chunks::{Chunk, Stretch};
 use crate::codec::Parcel;

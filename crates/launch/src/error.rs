@@ -10,7 +10,7 @@ pub enum LaunchError {
     /// A host, or something on it, failed.
     Failed(String),
     /// The head ended before it was ready. Nothing is left of the run.
-    HeadEnded { host: String, end: ProcessEnd },
+    HeadEnded { host: String, end: Box<ProcessEnd> },
 }
 
 impl fmt::Display for LaunchError {

@@ -145,7 +145,7 @@ impl LiveRun {
             match self.next(Duration::from_millis(100)) {
                 Some((0, GuardNews::Report(Report::Awaited { content }))) => return Ok(content),
                 Some((0, GuardNews::Report(Report::Ended { end }))) => {
-                    return Err(LaunchError::HeadEnded { host, end });
+                    return Err(LaunchError::HeadEnded { host, end: Box::new(end) });
                 }
                 Some((_, GuardNews::Report(Report::Failed { reason }))) => {
                     return failed(format!("{host}: the head cannot be started: {reason}"));

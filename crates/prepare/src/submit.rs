@@ -80,8 +80,7 @@ impl WhatArgs {
     pub(crate) fn check(&self) -> Result<(), bonfire_data::Error> {
         self.rules.check()?;
         for path in &self.inputs {
-            let unread = |source| bonfire_data::Error::Io { path: path.clone(), source };
-            std::fs::metadata(path).map_err(unread)?;
+            std::fs::metadata(path).map_err(bonfire_data::Error::io(path))?;
         }
         Ok(())
     }

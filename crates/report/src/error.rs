@@ -2,9 +2,12 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What went wrong with which file or folder of a run.
+/// What went wrong with which file or folder of a run. In a box, so that results stay small.
 #[derive(Debug)]
-pub struct Error {
+pub struct Error(Box<FolderFault>);
+
+#[derive(Debug)]
+struct FolderFault {
     path: PathBuf,
     kind: ErrorKind,
 }
@@ -24,34 +27,38 @@ pub enum ErrorKind {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    fn new(path: &Path, kind: ErrorKind) -> Self {
+        Self(Box::new(FolderFault { path: path.to_owned(), kind }))
+    }
+
     /// For `map_err` on an operation on `path`.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
-        move |source| Self { path: path.to_owned(), kind: ErrorKind::Io(source) }
+        move |source| Self::new(path, ErrorKind::Io(source))
     }
 
     pub(crate) fn line(path: &Path, number: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), kind: ErrorKind::Line { number, message: message.into() } }
+        Self::new(path, ErrorKind::Line { number, message: message.into() })
     }
 
     pub(crate) fn unfit(path: &Path, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), kind: ErrorKind::Unfit(message.into()) }
+        Self::new(path, ErrorKind::Unfit(message.into()))
     }
 
     /// The file or folder that is at fault.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.0.path
     }
 
     /// What is wrong with it.
     pub fn kind(&self) -> &ErrorKind {
-        &self.kind
+        &self.0.kind
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &self.kind {
+        let path = self.0.path.display();
+        match &self.0.kind {
             ErrorKind::Io(source) => write!(f, "{path}: {source}"),
             ErrorKind::Line { number, message } => write!(f, "{path}:{number}: {message}"),
             ErrorKind::Unfit(message) => write!(f, "{path}: {message}"),

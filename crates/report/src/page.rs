@@ -7,8 +7,10 @@ mod encode;
 pub(crate) mod thin;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use flate2::read::DeflateDecoder;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -20,15 +22,9 @@ pub(crate) use encode::{encode, encode_mark, encode_text};
 use thin::ThinLog;
 
 const TEMPLATE: &str = include_str!("../page/page.html");
-const STYLES: [&str; 2] = [include_str!("../page/uplot/uPlot.min.css"), include_str!("../page/page.css")];
-const SCRIPTS: [&str; 6] = [
-    include_str!("../page/uplot/uPlot.iife.min.js"),
-    include_str!("../page/fold.js"),
-    include_str!("../page/words.js"),
-    include_str!("../page/charts.js"),
-    include_str!("../page/page.js"),
-    include_str!("../page/compare.js"),
-];
+/// All of `page/*.css` and `page/*.js`, as `build.rs` packs them.
+const STYLE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/style"));
+const SCRIPT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/script"));
 
 /// A run as a page is given it.
 #[derive(Debug, Serialize)]
@@ -120,7 +116,7 @@ pub(crate) struct PageData {
 
 /// Makes the page.
 pub(crate) fn document(data: &PageData, title: &str) -> String {
-    let (style, script) = (STYLES.join("\n"), SCRIPTS.join("\n"));
+    let (style, script) = (unpacked(STYLE), unpacked(SCRIPT));
     // No text may end the element that it is in.
     let data = serde_json::to_string(data).unwrap_or_default().replace('<', "\\u003c");
     let parts = [
@@ -131,6 +127,12 @@ pub(crate) fn document(data: &PageData, title: &str) -> String {
         ("script", script),
     ];
     fill(TEMPLATE, &parts)
+}
+
+fn unpacked(packed: &[u8]) -> String {
+    let mut text = String::new();
+    DeflateDecoder::new(packed).read_to_string(&mut text).expect("what build.rs packed");
+    text
 }
 
 /// Only what is in the page may run, and it may ask only where it comes from.
@@ -233,7 +235,10 @@ mod tests {
     #[test]
     fn the_vendored_files_are_those_of_npm() {
         let readme = include_str!("../page/uplot/README.md");
-        for (name, text) in [("uPlot.iife.min.js", SCRIPTS[0]), ("uPlot.min.css", STYLES[0])] {
+        for (name, text) in [
+            ("uPlot.iife.min.js", include_str!("../page/uplot/uPlot.iife.min.js")),
+            ("uPlot.min.css", include_str!("../page/uplot/uPlot.min.css")),
+        ] {
             let digest: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
             assert!(readme.contains(&format!("{digest}  {name}")), "{name} has the checksum {digest}");
         }
@@ -241,10 +246,11 @@ mod tests {
 
     #[test]
     fn our_own_script_is_short() {
-        let lines: usize = SCRIPTS[1..].iter().map(|script| script.lines().count()).sum();
+        let (style, script) = (unpacked(STYLE), unpacked(SCRIPT));
+        let lines = script.lines().count() - include_str!("../page/uplot/uPlot.iife.min.js").lines().count();
         assert!(lines < 1000, "{lines} lines");
-        assert!(SCRIPTS.iter().all(|script| !script.contains("</script")));
-        assert!(STYLES.iter().all(|style| !style.contains("</style") && !style.contains("url(")));
+        assert!(!script.contains("</script"));
+        assert!(!style.contains("</style") && !style.contains("url("));
     }
 
     #[test]

@@ -262,8 +262,9 @@ pub fn form(settings: &Settings) -> Result<(Dataset, LayerPlan)> {
 
 /// An error about a model gets the line of the layer that is meant.
 fn misfit(settings: &Settings, error: &bonfire_learn::Error) -> anyhow::Error {
-    let key = if error.path.is_empty() { "model".to_owned() } else { format!("model.{}", error.path) };
-    settings.wrong(&key, &error.message).into()
+    let path = error.path();
+    let key = if path.is_empty() { "model".to_owned() } else { format!("model.{path}") };
+    settings.wrong(&key, error.message()).into()
 }
 
 /// The data that the settings ask for, and the test half if it is for the end.
@@ -307,11 +308,8 @@ pub fn weigh_classes(settings: &Settings, model: &mut dyn Model) -> Result<()> {
 
 /// An error about what a key asks for gets the key's line, unless it names a file of its own.
 fn located(settings: &Settings, key: &str, error: impl Into<Error>) -> anyhow::Error {
-    match error.into() {
-        Error::Mismatch(message) => {
-            let prefix = format!("{key}: ");
-            settings.wrong(key, message.strip_prefix(&prefix).unwrap_or(&message)).into()
-        }
-        error => anyhow!(error),
-    }
+    let error = error.into();
+    let Some(message) = error.misfit() else { return anyhow!(error) };
+    let prefix = format!("{key}: ");
+    settings.wrong(key, message.strip_prefix(&prefix).unwrap_or(message)).into()
 }

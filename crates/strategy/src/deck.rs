@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::keyed;
+
 /// One batch of the training data: the `index`-th of its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unit {
@@ -72,7 +74,7 @@ impl Deck {
     /// A deck of which `done_units` units are done already: the first ones, but for those that were `open`.
     pub fn resume(units_per_epoch: u32, epochs: Option<u64>, done_units: u64, open: &[Unit]) -> Self {
         assert!(units_per_epoch > 0, "an epoch without a unit never ends");
-        let open: BTreeSet<Unit> = open.iter().copied().collect();
+        let open = keyed::set(open.iter().copied());
         let mut deck = Self {
             units_per_epoch,
             epochs,
@@ -86,7 +88,7 @@ impl Deck {
             deck.next = deck.next.min(total);
         }
         // What lies beyond is dealt anyway.
-        deck.returned = open.into_iter().filter(|unit| unit.place(units_per_epoch) < deck.next).collect();
+        deck.returned = keyed::set(open.into_iter().filter(|unit| unit.place(units_per_epoch) < deck.next));
         deck.done = deck.next - deck.returned.len() as u64;
         deck.count_begun();
         deck

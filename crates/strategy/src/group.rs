@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
 
+use crate::keyed;
 use crate::words::counted;
 
 mod event;
@@ -394,10 +395,10 @@ impl Group {
     fn form(&mut self, view: View, source: Option<u64>, learners: Vec<u64>, actions: &mut Vec<Action>) {
         self.phase = Phase::Running;
         self.holders.retain(|id| view.members.contains(id));
-        self.behind = view.members.iter().copied().filter(|_| source.is_none()).collect();
-        self.done = view.members.iter().map(|&id| (id, view.round)).collect();
+        self.behind = keyed::set(view.members.iter().copied().filter(|_| source.is_none()));
+        self.done = keyed::map(view.members.iter().map(|&id| (id, view.round)));
         let learner = Learner { round: view.round, is_whole: false };
-        self.learners = learners.iter().map(|&id| (id, learner)).collect();
+        self.learners = keyed::map(learners.iter().map(|&id| (id, learner)));
         self.in_step = view.round;
         self.view = Some(view.clone());
         let meanwhile = match learners.len() {

@@ -47,6 +47,7 @@
 pub mod choice;
 mod deck;
 pub mod group;
+mod keyed;
 pub mod relay;
 pub mod server;
 pub mod shares;

@@ -1,8 +1,9 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
 use crate::group::Pace;
+use crate::keyed;
 use crate::words::counted;
 use crate::{Deck, Unit};
 
@@ -164,7 +165,7 @@ impl Server {
             discard(claim.err().unwrap_or_else(|| "hands back what it was to do".to_owned()));
             return self.give_back(units);
         }
-        let named: BTreeSet<&Unit> = done.iter().chain(&unused).collect();
+        let named = keyed::set(done.iter().chain(&unused).copied());
         member.units.retain(|unit| !named.contains(unit));
         member.stand(Standing::Held { order, version }, now);
         self.give_back(unused);

@@ -9,6 +9,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+use crate::keyed;
 pub use change::{Change, Held, Move, Why};
 pub use cost::Took;
 use cost::{Cost, Times};
@@ -143,9 +144,10 @@ impl Balancer {
         let weights: Vec<f64> = formed.values().map(|(weight, _)| *weight).collect();
         let shares = by_weights(&weights, self.samples_of(formed.len()));
         let sharers = formed.into_iter().zip(shares);
-        self.workers = sharers
-            .map(|((worker, (_, sharer)), share)| (worker, Sharer { share, last: 0, rest: None, ..sharer }))
-            .collect();
+        self.workers =
+            keyed::map(sharers.map(|((worker, (_, sharer)), share)| {
+                (worker, Sharer { share, last: 0, rest: None, ..sharer })
+            }));
         self.begin_anew(round);
     }
 
@@ -240,11 +242,10 @@ impl Balancer {
         let rounds = sharer.rest.map_or(0, |rest| rest.rounds);
         let (&largest, from) = self.workers.iter().max_by_key(|(_, sharer)| sharer.share)?;
         let grain = self.rule.grain().min(from.share / 2);
-        let mut shares: BTreeMap<u64, u32> =
-            self.workers.iter().map(|(&id, sharer)| (id, sharer.share)).collect();
+        let mut shares = keyed::map(self.workers.iter().map(|(&id, sharer)| (id, sharer.share)));
         *shares.entry(largest).or_default() -= grain;
         shares.insert(worker, grain);
-        let seconds = self.workers.keys().map(|&id| (id, 0.0)).collect();
+        let seconds = keyed::map(self.workers.keys().map(|&id| (id, 0.0)));
         let change = self.move_to(&shares, &seconds, round, Why::Again { worker, rounds });
         self.begin_anew(round);
         Some(change)
@@ -273,7 +274,7 @@ impl Balancer {
                 return None;
             }
         }
-        let seconds = costs.iter().map(|(&id, cost)| (id, cost.seconds)).collect();
+        let seconds = keyed::map(costs.iter().map(|(&id, cost)| (id, cost.seconds)));
         let mut change = self.move_to(&shares, &seconds, round, too_slow.unwrap_or(Why::Apart));
         costs.retain(|id, _| shares[id] > 0);
         let held = last_of(&costs, &shares).filter(|(_, samples, _)| *samples <= self.rule.grain());
@@ -288,8 +289,11 @@ impl Balancer {
     /// What samples cost those who have some, by the rounds after one up to another; none if these tell it of somebody
     /// not.
     fn costs_between(&self, after: u64, to: u64) -> Option<BTreeMap<u64, Cost>> {
-        let working = self.workers.iter().filter(|(_, sharer)| sharer.share > 0);
-        working.map(|(&id, sharer)| Some((id, sharer.times.cost_between(after, to)?))).collect()
+        let mut costs = BTreeMap::new();
+        for (&id, sharer) in self.workers.iter().filter(|(_, sharer)| sharer.share > 0) {
+            costs.insert(id, sharer.times.cost_between(after, to)?);
+        }
+        Some(costs)
     }
 
     /// How much the rounds of most workers vary.
@@ -321,7 +325,7 @@ impl Balancer {
             too_slow = too_slow.or(Some(Why::TooSlow { worker, samples, seconds, others_s }));
             best = without;
         }
-        let mut shares: BTreeMap<u64, u32> = self.workers.keys().map(|&id| (id, 0)).collect();
+        let mut shares = keyed::map(self.workers.keys().map(|&id| (id, 0)));
         shares.extend(best);
         Split { shares, too_slow }
     }
@@ -351,7 +355,7 @@ impl Balancer {
             let halfway: Vec<Bounds> = sharers.iter().zip(shares.iter().zip(&bounds)).map(halfway).collect();
             shares = equal_finish(&list, &halfway, samples, grain);
         }
-        costs.keys().copied().zip(shares).collect()
+        keyed::map(costs.keys().copied().zip(shares))
     }
 
     fn move_to(

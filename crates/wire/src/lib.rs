@@ -11,7 +11,7 @@
 //! 4. `grpc`: the link between processes. `connect` and `listen` make it, `end` sends (by `outgoing`) and reads,
 //!    `pulse` notices silence, `handshakes` and `reports` deal with strangers;
 //! 5. `ticket`, `identity` and `passphrase`: who may come in, and how each side knows the other;
-//! 6. [`payload`]: numbers as bytes, and `pool`, their memory.
+//! 6. `pool`: the memory of payloads, which are what `bonfire-payload` makes of numbers.
 //!
 //! # Example
 //!
@@ -40,7 +40,6 @@ mod identity;
 mod link;
 mod memory;
 mod passphrase;
-pub mod payload;
 mod pool;
 mod ticket;
 

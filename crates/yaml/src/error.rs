@@ -6,8 +6,13 @@ use serde::de::{self, Expected, Unexpected};
 use crate::node::YamlPlace;
 
 /// Something in a file or behind `--set` that cannot be right: where, at which key, and what would be.
+///
+/// In a box, because reading any value may end with one: what is handed on at every step has to be small.
 #[derive(Clone, Debug, PartialEq)]
-pub struct YamlError {
+pub struct YamlError(Box<YamlFault>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct YamlFault {
     message: String,
     /// Unknown while a value is being read: whoever knows the value adds it.
     at: Option<ErrorPlace>,
@@ -21,12 +26,16 @@ struct ErrorPlace {
 
 impl YamlError {
     pub fn new(message: impl Display) -> Self {
-        Self { message: message.to_string(), at: None }
+        Self::of(message.to_string())
+    }
+
+    fn of(message: String) -> Self {
+        Self(Box::new(YamlFault { message, at: None }))
     }
 
     /// Adds the place, unless somebody nearer to the cause has done so.
     pub(crate) fn at(mut self, origin: &str, place: &YamlPlace, path: &str) -> Self {
-        self.at.get_or_insert_with(|| ErrorPlace::new(origin, place, path));
+        self.0.at.get_or_insert_with(|| ErrorPlace::new(origin, place, path));
         self
     }
 }
@@ -51,10 +60,10 @@ impl ErrorPlace {
 
 impl Display for YamlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in self.at.iter().flat_map(|at| [&at.place, &at.path]).filter(|part| !part.is_empty()) {
+        for part in self.0.at.iter().flat_map(|at| [&at.place, &at.path]).filter(|part| !part.is_empty()) {
             write!(f, "{part}: ")?;
         }
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
@@ -66,7 +75,7 @@ impl de::Error for YamlError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(format!("expected {}, found {}", words(&expected.to_string()), found_words(found)))
+        Self::of(format!("expected {}, found {}", words(&expected.to_string()), found_words(found)))
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -74,7 +83,7 @@ impl de::Error for YamlError {
     }
 
     fn invalid_length(length: usize, expected: &dyn Expected) -> Self {
-        Self::new(format!("expected {}, found {length}", words(&expected.to_string())))
+        Self::of(format!("expected {}, found {length}", words(&expected.to_string())))
     }
 
     fn unknown_variant(given: &str, known: &'static [&'static str]) -> Self {
@@ -84,7 +93,7 @@ impl de::Error for YamlError {
             None if known.is_empty() => "none is known here".to_owned(),
             None => format!("known: {list}"),
         };
-        Self::new(format!("unknown choice `{}`; {hint}", short(given)))
+        Self::of(format!("unknown choice `{}`; {hint}", short(given)))
     }
 
     fn unknown_field(given: &str, known: &'static [&'static str]) -> Self {
@@ -93,15 +102,15 @@ impl de::Error for YamlError {
             None if known.is_empty() => "none is known here".to_owned(),
             None => format!("known: {}", known.join(", ")),
         };
-        Self::new(format!("unknown key `{}`; {hint}", short(given)))
+        Self::of(format!("unknown key `{}`; {hint}", short(given)))
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(format!("the key `{field}` is missing"))
+        Self::of(format!("the key `{field}` is missing"))
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self::new(format!("`{field}` is given twice, once by another of its names"))
+        Self::of(format!("`{field}` is given twice, once by another of its names"))
     }
 }
 

@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use serde::de::Unexpected;
+
 /// A value of the tree.
 #[derive(Clone, Debug)]
 pub struct YamlNode {
@@ -140,6 +142,24 @@ impl YamlNode {
             YamlData::Scalar(_) => 0,
             YamlData::List(items) => 1 + items.iter().map(YamlNode::depth).max().unwrap_or(0),
             YamlData::Map(entries) => 1 + entries.iter().map(|entry| entry.value.depth()).max().unwrap_or(0),
+        }
+    }
+}
+
+impl YamlData {
+    /// What it is, in serde's terms, where something else was expected.
+    pub(crate) fn unexpected(&self) -> Unexpected<'_> {
+        match self {
+            Self::List(_) => Unexpected::Seq,
+            Self::Map(_) => Unexpected::Map,
+            Self::Scalar(scalar) => match scalar.meaning() {
+                Meaning::Null => Unexpected::Unit,
+                Meaning::Bool(value) => Unexpected::Bool(value),
+                Meaning::Unsigned(value) => Unexpected::Unsigned(value),
+                Meaning::Signed(value) => Unexpected::Signed(value),
+                Meaning::Float(value) => Unexpected::Float(value),
+                Meaning::Text(value) => Unexpected::Str(value),
+            },
         }
     }
 }

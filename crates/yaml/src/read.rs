@@ -4,7 +4,7 @@ use std::slice;
 use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, IntoDeserializer, MapAccess,
-    SeqAccess, Unexpected, VariantAccess, Visitor,
+    SeqAccess, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
@@ -68,13 +68,13 @@ impl<'a> NodeReader<'a> {
         visitor.visit_map(MapEntries { map: self, left: entries.iter(), value: None })
     }
 
-    /// A mapping. An empty value will do, because all its keys may have been left to their defaults.
+    /// A mapping. An empty value will do, because all its keys may have been left to their defaults. Serde would also
+    /// take a list of the fields in their order, which nobody could read.
     fn visit_mapping<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match &self.node.data {
+            YamlData::Map(entries) => self.visit_entries(entries, visitor),
             YamlData::Scalar(_) if self.node.is_null() => self.visit_entries(&[], visitor),
-            // Serde would also take a list of the fields in their order, which nobody could read.
-            YamlData::List(_) => Err(YamlError::invalid_type(Unexpected::Seq, &visitor)),
-            YamlData::Scalar(_) | YamlData::Map(_) => self.deserialize_any(visitor),
+            data => Err(YamlError::invalid_type(data.unexpected(), &visitor)),
         }
     }
 

@@ -10,10 +10,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ("bonfire-learn", &["bonfire-spoil"]),
     ("bonfire-data", &["bonfire-learn", "bonfire-spoil"]),
     ("bonfire-strategy", &[]),
+    ("bonfire-payload", &["bonfire-spoil"]),
     ("bonfire-wire", &["bonfire-spoil"]),
     ("bonfire-report", &[]),
     ("bonfire-run", &["bonfire-data", "bonfire-learn", "bonfire-report", "bonfire-yaml"]),
-    ("bonfire-exchange", &["bonfire-run", "bonfire-learn", "bonfire-wire", "bonfire-yaml", "bonfire-spoil"]),
+    (
+        "bonfire-exchange",
+        &["bonfire-run", "bonfire-learn", "bonfire-payload", "bonfire-wire", "bonfire-yaml", "bonfire-spoil"],
+    ),
     (
         "bonfire-cluster",
         &[
@@ -21,6 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "bonfire-run",
             "bonfire-data",
             "bonfire-learn",
+            "bonfire-payload",
             "bonfire-strategy",
             "bonfire-wire",
             "bonfire-report",

@@ -331,7 +331,8 @@ fn frame_figures((bytes, core_s): (f64, f64), size: usize, small_s: f64) -> Fram
 /// # Errors
 /// When it is none, or the other host cannot be reached.
 pub fn measure_from(input: impl Read) -> Result<LinkSpeed> {
-    let question: LinkQuestion = serde_json::from_reader(input).context("the question is missing")?;
+    let question: LinkQuestion =
+        serde_json::from_str(&std::io::read_to_string(input)?).context("the question is missing")?;
     measure(&question)
 }
 

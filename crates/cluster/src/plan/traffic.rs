@@ -13,7 +13,7 @@ use bonfire_learn::random::Random;
 use bonfire_learn::{Batch, Gradient, Inputs, Layout, PADDING};
 use bonfire_run::run_file::Compression;
 
-use bonfire_wire::payload::Precision;
+use bonfire_payload::Precision;
 
 use super::candidate::name;
 use super::world::{FRAME_BYTES, ON_TOP};

@@ -111,7 +111,7 @@ impl<'a> Collector<'a> {
     pub(crate) fn finish(mut self) -> Result<Entry> {
         if !self.is_whole() {
             let message = "texts came twice, or not at all, from those who map".to_owned();
-            return Err(Error::Mismatch(message));
+            return Err(Error::mismatch(message));
         }
         self.write()?;
         self.end_run()?;
@@ -121,5 +121,5 @@ impl<'a> Collector<'a> {
 
 fn strange(line: &[u8]) -> Error {
     let shown: String = String::from_utf8_lossy(line).chars().take(60).collect();
-    Error::Mismatch(format!("expected a text, a tab and a rating from those who map, found {shown:?}"))
+    Error::mismatch(format!("expected a text, a tab and a rating from those who map, found {shown:?}"))
 }

@@ -255,5 +255,5 @@ fn wrong(number: u64, reason: String) -> Error {
 }
 
 fn unwritten(source: std::io::Error) -> Error {
-    Error::Io { path: "stdout".into(), source }
+    Error::io(Path::new("stdout"))(source)
 }

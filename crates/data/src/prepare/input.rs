@@ -68,7 +68,7 @@ pub(crate) fn list(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         }
     }
     if found.is_empty() {
-        return Err(Error::Mismatch("no input is given".to_owned()));
+        return Err(Error::mismatch("no input is given"));
     }
     found.sort();
     if let Some(twice) = found.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -5,7 +5,7 @@
 
 use super::feed::ChunkId;
 use super::input::InputFile;
-use crate::error::{Error, Result};
+use crate::error::{DataFault, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -247,7 +247,7 @@ const BUSY: &str = "another process is at work on this";
 
 /// Whether an error says that another process prepares the same.
 pub fn is_busy(error: &Error) -> bool {
-    matches!(error, Error::Format { message, .. } if message == BUSY)
+    matches!(error.fault(), DataFault::Format { message, .. } if message == BUSY)
 }
 
 /// Keeps other processes out, as long as the file is open.

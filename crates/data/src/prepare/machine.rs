@@ -108,7 +108,7 @@ impl Preparation {
         }
         if self.memory < LEAST_MEMORY {
             let least = LEAST_MEMORY / 1_000_000;
-            return Err(Error::Mismatch(format!("memory is less than {least} MB, which is too little")));
+            return Err(Error::mismatch(format!("memory is less than {least} MB, which is too little")));
         }
         let is_taken = match fs::read_dir(&self.out) {
             Ok(mut entries) => entries.next().is_some(),
@@ -147,7 +147,7 @@ impl Preparation {
                 let mut collector = Collector::new(&books);
                 if let Err(error) = elsewhere(shares, &mut collector) {
                     failure = Some(error);
-                    return Err(Error::Io { path: self.out.clone(), source: ErrorKind::Interrupted.into() });
+                    return Err(Error::io(&self.out)(ErrorKind::Interrupted.into()));
                 }
                 let entry = collector.finish()?;
                 books.note(entry)?;
@@ -175,7 +175,7 @@ impl Preparation {
         // It may have been another process that came first.
         self.check()?;
         let result = self.go_on(meter, &inputs, &mapper, Books { place, done }, first_stage);
-        if let Err(Error::Format { .. } | Error::Mismatch(_)) = result {
+        if result.as_ref().is_err_and(|error| error.system().is_none()) {
             // What is wrong with the input does not get better by going on.
             let _ = fs::remove_dir_all(&folder);
             let _ = fs::remove_file(Workplace::lock_beside(&self.out));
@@ -245,7 +245,7 @@ impl Preparation {
             };
             format!("; the first: {}:{line}: {reason}{hint}", file.display())
         });
-        Err(Error::Mismatch(format!(
+        Err(Error::mismatch(format!(
             "of {read} rows none is a review with words: {bad} are bad and {empty} are without words{first}"
         )))
     }

@@ -93,7 +93,7 @@ mod tests {
                 // Some take longer than others.
                 (0..number * 7919 % 5).for_each(|_| thread::yield_now());
                 let write = |&block: &u64| match broken {
-                    Some(broken) if block == broken => Err(Error::Mismatch("broken".to_owned())),
+                    Some(broken) if block == broken => Err(Error::mismatch("broken")),
                     _ => {
                         hold(&written).push(block);
                         Ok(())

@@ -43,14 +43,14 @@ impl Split {
     pub fn new(seed: u64, test: f64, validation: f64) -> Result<Self> {
         for (name, share) in [("test", test), ("validation", validation)] {
             if !(0.0..=1.0).contains(&share) {
-                return Err(Error::Mismatch(format!("{name} is {share}, expected a share from 0 to 1")));
+                return Err(Error::mismatch(format!("{name} is {share}, expected a share from 0 to 1")));
             }
         }
         let held_back = test + validation;
         if held_back >= 1.0 {
             let message =
                 format!("test and validation are {held_back} of all, which leaves nothing to train on");
-            return Err(Error::Mismatch(message));
+            return Err(Error::mismatch(message));
         }
         let mut begun = Sha256::new();
         begun.update(seed.to_string().as_bytes());

@@ -77,15 +77,15 @@ impl Rules {
         self.split()?;
         for (name, value, limit) in [("words", self.words, MOST), ("length", self.length, LENGTH_LIMIT)] {
             if !(1..=limit).contains(&value) {
-                return Err(Error::Mismatch(format!("{name} is {value}, it must be from 1 to {limit}")));
+                return Err(Error::mismatch(format!("{name} is {value}, it must be from 1 to {limit}")));
             }
         }
         match (self.classes, self.ratings) {
             (None, _) | (Some(2), RatingScale::Stars) => Ok(()),
             (Some(2), RatingScale::Classes) => {
-                Err(Error::Mismatch("classes: ratings of 0 and 1 are two classes already".to_owned()))
+                Err(Error::mismatch("classes: ratings of 0 and 1 are two classes already"))
             }
-            (Some(other), _) => Err(Error::Mismatch(format!(
+            (Some(other), _) => Err(Error::mismatch(format!(
                 "classes is {other}, expected 2 (up to three stars against four and five), or nothing for stars"
             ))),
         }
@@ -119,7 +119,7 @@ impl Rules {
             "english" | "none" => String::new(),
             path => std::fs::read_to_string(path).map_err(Error::io(path.as_ref()))?,
         };
-        let rules = serde_json::to_string(self).map_err(|error| Error::Mismatch(error.to_string()))?;
+        let rules = serde_json::to_string(self).map_err(|error| Error::mismatch(error.to_string()))?;
         Ok(format!("{rules}\n{list}"))
     }
 }

@@ -167,7 +167,7 @@ impl ChunkMapper {
             ..ChunkReport::default()
         };
         let report = map_rows(&self.mapper, &input, &chunk.bytes, report, &mut self.sorter)?;
-        let told = serde_json::to_string(&report).map_err(|error| Error::Mismatch(error.to_string()))?;
+        let told = serde_json::to_string(&report).map_err(|error| Error::mismatch(error.to_string()))?;
         take(&format!("\t{told}"));
         let mut line = String::new();
         self.sorter.pour(|text, rating| {

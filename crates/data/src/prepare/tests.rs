@@ -151,7 +151,7 @@ fn strict_ends_at_the_first_bad_line_of_the_first_file() {
     let (place, ..) = journal::Workplace::open(&path("out.partial"), &spec(&files)).unwrap();
     fs::create_dir(place.path("rows-0-0")).unwrap();
     drop(place);
-    assert!(matches!(run(&lenient).unwrap_err(), Error::Io { .. }));
+    assert!(run(&lenient).unwrap_err().system().is_some());
     let error = run(&strict).unwrap_err().to_string();
     assert!(error.contains("b.json:1: "), "{error}");
     assert_eq!(run(&lenient).unwrap().bad, 1);
@@ -441,7 +441,7 @@ fn what_ended_early_goes_on() {
         }
         drop(place);
         let error = run(&it).unwrap_err();
-        assert!(matches!(error, Error::Io { .. }), "{stage}: {error}");
+        assert!(error.system().is_some(), "{stage}: {error}");
         assert!(!path("out").exists(), "{stage}");
         let _ = fs::remove_dir(path("out.partial").join(stage));
         let _ = fs::remove_file(path("out.partial").join(stage));

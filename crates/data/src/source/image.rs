@@ -77,10 +77,10 @@ fn normalize(source: &Source, train: &mut Images, test: &mut Images) -> Result<(
         Some(Normalize::Off) | None => return Ok(()),
     };
     if let Some((_, error)) = train.failure() {
-        return Err(Error::Mismatch(error.to_string()));
+        return Err(Error::mismatch(error.to_string()));
     }
     if let Some(wrong) = moments.wrong(train.channels) {
-        return Err(Error::Mismatch(format!("data: normalize: {wrong}")));
+        return Err(Error::mismatch(format!("data: normalize: {wrong}")));
     }
     train.normalize(&moments);
     test.normalize(&moments);
@@ -90,13 +90,13 @@ fn normalize(source: &Source, train: &mut Images, test: &mut Images) -> Result<(
 fn check_augment(images: &Images) -> Result<()> {
     let Some(augment) = images.augment else { return Ok(()) };
     if images.pixels.format() == PixelFormat::Floats {
-        return Err(Error::Mismatch("data: augment is for images, the data are rows of numbers".to_owned()));
+        return Err(Error::mismatch("data: augment is for images, the data are rows of numbers"));
     }
     let side = images.height.min(images.width);
     if augment.pad >= side {
         let message =
             format!("data: augment: pad is {}, it must be below {side}, the side of an image", augment.pad);
-        return Err(Error::Mismatch(message));
+        return Err(Error::mismatch(message));
     }
     Ok(())
 }

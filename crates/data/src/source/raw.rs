@@ -78,7 +78,7 @@ fn cache_folder() -> Result<PathBuf> {
     let cache = cache.ok_or_else(|| {
         let message =
             "data: prepare needs a cache, but neither HOME nor XDG_CACHE_HOME is set; use bonfire prepare";
-        Error::Mismatch(message.to_owned())
+        Error::mismatch(message)
     })?;
     let folder = cache.join("bonfire").join("prepared");
     fs::create_dir_all(&folder).map_err(Error::io(&folder))?;

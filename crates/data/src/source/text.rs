@@ -56,7 +56,7 @@ pub(crate) fn tagging(
             source.name,
             names.len()
         );
-        return Err(Error::Mismatch(message));
+        return Err(Error::mismatch(message));
     }
     let mut classes = names.clone();
     classes.sort_unstable();
@@ -188,7 +188,7 @@ fn numbered_texts(
         }
     }
     if texts.labels.is_empty() {
-        return Err(Error::Mismatch(format!("data {}: no text of the {name} has any words", source.name)));
+        return Err(Error::mismatch(format!("data {}: no text of the {name} has any words", source.name)));
     }
     Ok(texts)
 }
@@ -208,7 +208,7 @@ pub(crate) fn fold(word: &str, lower_case: bool) -> Cow<'_, str> {
 /// Where a text begins that follows so many words.
 pub(crate) fn start(source: &Source, words: usize) -> Result<u32> {
     u32::try_from(words).map_err(|_| {
-        Error::Mismatch(format!(
+        Error::mismatch(format!(
             "data {}: has more than 2^32 words; limit it with `train` and `test`",
             source.name
         ))

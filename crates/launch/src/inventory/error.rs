@@ -1,9 +1,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with an inventory, where, and what would be right.
+/// What is wrong with an inventory, where, and what would be right. In a box, so that results stay small.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InventoryError {
+pub struct InventoryError(Box<InventoryFault>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct InventoryFault {
     file: Option<PathBuf>,
     line: Option<usize>,
     message: String,
@@ -12,30 +15,35 @@ pub struct InventoryError {
 impl InventoryError {
     /// About text that stands in no file.
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { file: None, line: None, message: message.into() }
+        Self::at(None, None, message.into())
     }
 
     pub(super) fn of_file(file: &Path, message: impl Into<String>) -> Self {
-        Self { file: Some(file.to_owned()), line: None, message: message.into() }
+        Self::at(Some(file), None, message.into())
     }
 
     pub(super) fn of_line(file: &Path, line: usize, message: impl Into<String>) -> Self {
-        Self { file: Some(file.to_owned()), line: Some(line), message: message.into() }
+        Self::at(Some(file), Some(line), message.into())
+    }
+
+    fn at(file: Option<&Path>, line: Option<usize>, message: String) -> Self {
+        Self(Box::new(InventoryFault { file: file.map(Path::to_owned), line, message }))
     }
 
     /// The line that is wrong, counted from 1.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
-        self.line
+        self.0.line
     }
 }
 
 impl fmt::Display for InventoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.file, self.line) {
-            (Some(file), Some(line)) => write!(f, "{}:{line}: {}", file.display(), self.message),
-            (Some(file), None) => write!(f, "{} {}", file.display(), self.message),
-            (None, _) => f.write_str(&self.message),
+        let InventoryFault { file, line, message } = &*self.0;
+        match (file, line) {
+            (Some(file), Some(line)) => write!(f, "{}:{line}: {message}", file.display()),
+            (Some(file), None) => write!(f, "{} {message}", file.display()),
+            (None, _) => f.write_str(message),
         }
     }
 }

@@ -72,7 +72,7 @@ macro_rules! models {
                         Err(wrong_data($text_name, "texts with one label each (reviews, …)", shape))
                     })*
                 }?;
-                let unnamed = |error: Error| Error::new(format!("model {}: {}", self.name(), error.message));
+                let unnamed = |error: Error| Error::new(format!("model {}: {}", self.name(), error.message()));
                 LayerPlan::of(&list, shape).map_err(unnamed)
             }
 

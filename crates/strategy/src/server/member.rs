@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::Unit;
+use crate::{Unit, keyed};
 
 /// What the server knows about one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl ServerMember {
         if claimed > self.units.len() {
             return Err(format!("it names {claimed} units and holds {}", self.units.len()));
         }
-        let held: BTreeSet<Unit> = self.units.iter().copied().collect();
+        let held = keyed::set(self.units.iter().copied());
         let mut seen = BTreeSet::new();
         for &unit in done.iter().chain(unused) {
             if !held.contains(&unit) {

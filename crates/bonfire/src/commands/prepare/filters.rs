@@ -2,7 +2,6 @@ use std::io::{BufReader, BufWriter, ErrorKind, stdin, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Error, Result, anyhow};
-use bonfire_data::Error as DataError;
 use bonfire_data::prepare::{Part, filter};
 use bonfire_report::number;
 
@@ -72,9 +71,9 @@ pub(crate) fn run(command: FilterCommand) -> Result<()> {
             filter::encode(&rules.rules(), &vocabulary_file, part, input, out)
         }
     };
-    done.map_err(|error| match error {
-        DataError::Io { source, .. } if source.kind() == ErrorKind::BrokenPipe => Error::new(ReaderGone),
-        error => Error::new(error),
+    done.map_err(|error| match error.system() {
+        Some(said) if said.kind() == ErrorKind::BrokenPipe => Error::new(ReaderGone),
+        _ => Error::new(error),
     })
 }
 

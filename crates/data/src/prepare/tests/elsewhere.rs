@@ -48,7 +48,7 @@ fn what_others_map_gives_the_same_bytes() {
             |shares, collector| {
                 assert!(shares.len() >= 3, "{}", shares.len());
                 map(&shares[..2], &here.rules, pieces, collector)?;
-                Err(Error::Mismatch("the others are gone".to_owned()))
+                Err(Error::mismatch("the others are gone"))
             },
         );
         assert_eq!(failed.unwrap_err().to_string(), "the others are gone");

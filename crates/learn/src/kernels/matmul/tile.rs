@@ -64,10 +64,13 @@ impl Tiles<'_> {
     /// Computes tiles of `rows` rows and `width` registers of columns.
     #[inline(always)]
     pub(super) fn sum<S: Simd>(self, simd: S, rows: usize, width: usize) {
-        match width {
-            1 => sized!(self, simd, rows, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
-            2 => sized!(self, simd, rows, 2, 1 2 3 4 5 6 7 8 9 10 11 12),
-            _ => sized!(self, simd, rows, 3, 1 2 3 4 5 6 7 8),
+        // As `most_rows` says: other sizes would only make the program larger.
+        match (width, S::REGISTER_COUNT >= 32) {
+            (1, _) => sized!(self, simd, rows, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
+            (2, true) => sized!(self, simd, rows, 2, 1 2 3 4 5 6 7 8 9 10 11 12),
+            (2, false) => sized!(self, simd, rows, 2, 1 2 3 4 5 6),
+            (_, true) => sized!(self, simd, rows, 3, 1 2 3 4 5 6 7 8),
+            (_, false) => sized!(self, simd, rows, 3, 1 2 3 4),
         }
     }
 

@@ -450,3 +450,7 @@ impl std::error::Error for PayloadError {}
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+#[global_allocator]
+static COUNTING: bonfire_spoil::Counting = bonfire_spoil::Counting;
