@@ -71,6 +71,10 @@ SETUPS = {
     13: setup(2, "50mbit", delay_of_link="10ms"),
     14: setup(3, "30mbit", compression="int8", local_steps=8, delay=6),
     15: setup(3, "200mbit", arch="flat", compression="int8", cpu="0.5,0.5,0.25"),
+    # Ways that are often chosen.
+    16: setup(2, "100mbit", compression="powersgd 2"),
+    17: setup(4, "100mbit", compression="powersgd 2"),
+    18: setup(2, "100mbit", arch="single"),
 }
 
 CELLS = [(name, number) for number in range(1, 7) for name in ("lenet5", "lenet", "tagger", "mlp")]
@@ -182,7 +186,8 @@ def is_way(line, way):
 
 
 def way_of(setup):
-    return dict(setup, workers=setup["hosts"] - setup.get("servers", 0), head_works=True)
+    workers = 1 if setup["arch"] == "single" else setup["hosts"] - setup.get("servers", 0)
+    return dict(setup, workers=workers, head_works=True)
 
 
 def cells(args, folder, inventory, name, numbers):

@@ -33,6 +33,8 @@ pub struct TrialTask {
     pub text: String,
     /// How many workers this machine has.
     pub workers: usize,
+    /// Of factors, if they are tried.
+    pub rank: Option<usize>,
 }
 
 /// Who takes part.
@@ -58,8 +60,12 @@ pub struct TrialRound {
     pub bytes: f64,
 }
 
-/// How gradients travel: a frame and a byte are told apart by frames of unequal sizes.
-pub const WAYS: [Compression; 2] = [Compression::None, Compression::Int8];
+/// How gradients travel: a frame and a byte are told apart by frames of unequal sizes. Where a plan may propose factors,
+/// these are tried too: everybody waits for their few frames, twice a round.
+#[must_use]
+pub fn ways(rank: Option<usize>) -> Vec<Compression> {
+    [Compression::None, Compression::Int8].into_iter().chain(rank.map(Compression::PowerSgd)).collect()
+}
 
 /// So long rounds of one way are measured, but at most so many, in stretches: the shortest and the longest quarter of
 /// these do not count, for others may be at work for a moment.
@@ -106,7 +112,7 @@ pub fn take_part(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
         step: 0,
     };
     let mut measure = |way| rounds.measure(&mut peers, way, &parts).map_err(|Broken(error)| error);
-    let measured = WAYS.iter().map(|&way| measure(way)).collect::<Result<Vec<_>>>()?;
+    let measured = ways(task.rank).into_iter().map(&mut measure).collect::<Result<Vec<_>>>()?;
     writeln!(out, "{}", serde_json::to_string(&measured)?)?;
     out.flush()?;
     // Others may be at work yet: links end with this process.
@@ -119,7 +125,7 @@ pub fn take_part(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
 /// # Errors
 /// When the data cannot be packed, or there are no pipes.
 pub fn rounds_here(text: &str, dataset: &Dataset) -> Result<Option<[TrialRound; 2]>> {
-    let task = serde_json::to_string(&TrialTask { text: text.to_owned(), workers: 2 })?;
+    let task = serde_json::to_string(&TrialTask { text: text.to_owned(), workers: 2, rank: None })?;
     let mut data = Vec::new();
     bonfire_data::pack::write(dataset, &mut data)?;
     let mut members = Vec::new();

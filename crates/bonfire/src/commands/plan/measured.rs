@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use bonfire_cluster::bench::trial::TrialTask;
 use bonfire_cluster::plan::figures::{HostFigures, Pool, Power};
-use bonfire_cluster::plan::{calibrate, even_out, trial_parts};
+use bonfire_cluster::plan::{calibrate, even_out, rank_of_factors, trial_parts};
 use bonfire_launch::{CheckedFleet, WaySaid};
 use bonfire_report::{EnergyLabel, Watts, number};
 use serde::de::DeserializeOwned;
@@ -70,8 +70,9 @@ fn try_rounds(fleet: &CheckedFleet, run: &PlannedRun, pool: &mut Pool, data: &[u
     let question = run.question();
     let Some(parts) = trial_parts(&question, &pool.hosts) else { return Ok(()) };
     let task = |workers: usize| {
-        // It is a struct of a text and a number.
-        serde_json::to_string(&TrialTask { text: run.resolved(), workers }).unwrap_or_default()
+        let rank = rank_of_factors(&run.settings.file);
+        // It is a struct of a text and numbers.
+        serde_json::to_string(&TrialTask { text: run.resolved(), workers, rank }).unwrap_or_default()
     };
     let more = serde_json::json!({"parts": parts});
     let tried = fleet.call_together(&["host", "trial"], (task, data), (&more, TIME));
