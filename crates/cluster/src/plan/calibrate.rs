@@ -85,7 +85,9 @@ fn play(question: &Question<'_>, hosts: &[HostFigures], compression: Compression
     };
     let mut settings = candidate.settings(question.settings, question.text).ok()?;
     settings.shares = ShareRule::Equal;
-    Some(Scene::new(&candidate, &settings, hosts, &mut question.traffic()).play())
+    let mut scene = Scene::new(&candidate, &settings, hosts, &mut question.traffic());
+    scene.has_exact = false;
+    Some(scene.play())
 }
 
 fn mean<'a>(rounds: impl Iterator<Item = &'a TrialRound> + Clone) -> TrialRound {
