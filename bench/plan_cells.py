@@ -365,23 +365,25 @@ def errors(of):
 
 
 def choice_table(choices):
-    """What was chosen in every lab, and what was the best there."""
-    print("\n| model | lab | chosen | ms a round | the best of those tried | ms a round | behind |")
-    print("|---" * 7 + "|")
+    """What was chosen in every lab, what else may have been the best there, and what that took."""
+    print("\n| model | lab | chosen | forecast / measured | others that were run | behind the best |")
+    print("|---" * 6 + "|")
     labs = {(line["model"], lab_of(line["setups"][0])): line for line in choices.values()}
     for line in labs.values():
         setup = SETUPS[line["setups"][0]]
-        lab = f"{setup['hosts']} hosts, {in_mbit(setup['rate'])}"
+        row = [line["model"], f"{setup['hosts']} hosts, {in_mbit(setup['rate'])}", line["choice"]]
         if "chosen" not in line:
-            print(f"| {line['model']} | {lab} | {line['choice']} | not run | | | |")
+            print("| " + " | ".join(row + ["not run", "", ""]) + " |")
             continue
-        best = f"the same, of {len(line['tried'])}" if line["fastest"] == line["choice"] else line["fastest"]
-        behind = line["chosen"] / line["best"] - 1
-        times = [f"{line[key] * 1e3:.3g}" for key in ("chosen", "best")]
-        print(f"| {line['model']} | {lab} | {line['choice']} | {times[0]} | {best} | {times[1]} | {behind:.0%} |")
+        times = {way: f"{line['forecast'][way] * 1e3:.3g} / {line['tried'][way] * 1e3:.3g}" for way in line["tried"]}
+        chosen = times.pop(line["choice"])
+        others = "; ".join(f"{way}: {time}" for way, time in times.items()) or "none"
+        print("| " + " | ".join(row + [chosen, others, f"{line['chosen'] / line['best'] - 1:.0%}"]) + " |")
     judged = {cell: line for cell, line in choices.items() if "chosen" in line}
     right = sum(line["chosen"] <= line["best"] * (1 + CLOSE) for line in judged.values())
-    print(f"\nwhat was chosen is the best, or within 5 % of it, in {right} of {len(judged)} cells")
+    alone = sum(len(line["tried"]) == 1 for line in labs.values() if "chosen" in line)
+    print(f"\nms a round of all hosts. {len(labs)} choices; in {alone} nothing else was near")
+    print(f"what was chosen is the best, or within 5 % of it, in {right} of {len(judged)} cells")
 
 
 def in_mbit(rate):

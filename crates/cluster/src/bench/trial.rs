@@ -73,9 +73,10 @@ const MEASURED_S: f64 = 3.0;
 const MOST_ROUNDS: u32 = 1200;
 const STRETCHES: u32 = 12;
 
-/// The first round makes room for the others. Where it is short, some more are made before it counts; where it is as
-/// long as this, it counts itself.
+/// The first round makes room for the others. Where it is short, some more are made before it counts, for as long as
+/// runs get faster; where it is as long as this, it counts itself.
 const SHORT_S: f64 = 0.3;
+const WARM_S: f64 = 0.6;
 const LONG_S: f64 = 4.0;
 
 /// The exchanges of a round are fewer.
@@ -207,6 +208,7 @@ impl<'a> Rounds<'a> {
         if one_s < SHORT_S {
             let seconds = self.go(peers, &mut sums, 4)?;
             one_s = agree(peers, seconds)?;
+            self.go(peers, &mut sums, ((WARM_S / one_s.max(1e-6)) as u32).min(MOST_ROUNDS))?;
         }
         let count = ((MEASURED_S / one_s.max(1e-6)) as u32).clamp(1, MOST_ROUNDS);
         let measured = self.watch(peers, &mut sums, count)?;

@@ -104,6 +104,9 @@ pub struct WorkFigures {
     pub crowds: Vec<(usize, f64)>,
     /// Factors of rank 2: before, between and after their two exchanges.
     pub factors: [Work; 3],
+    /// What a round of a run on one machine takes, in seconds, if that was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_s: Option<f64>,
 }
 
 /// What only real rounds tell of a host: where values travel as they are, where they are as small as in `int8`, and
@@ -283,6 +286,7 @@ impl WorkFigures {
         there.factors = self.factors.map(|work| work.at(speed));
         (there.update, there.together) = (self.update.at(speed), self.together.at(speed));
         there.hop_s /= speed;
+        there.alone_s = self.alone_s.map(|alone_s| alone_s / speed);
         there
     }
 
@@ -369,6 +373,7 @@ mod tests {
             memory_mb: None,
             crowds: Vec::new(),
             factors: [none; 3],
+            alone_s: None,
         }
     }
 

@@ -128,7 +128,10 @@ pub(super) fn forecast(
     (traffic, samples, grain): (&mut Traffic<'_>, usize, u32),
 ) -> Forecast {
     let mut scene = Scene::new(candidate, settings, pool, traffic);
-    let played = scene.settle(grain);
+    let mut played = scene.settle(grain);
+    if let (Arch::Single, Some(alone_s)) = (candidate.arch, pool[candidate.head].work.alone_s) {
+        played.round_s = alone_s;
+    }
     let (updates, exact_rounds) = rounds(settings, samples);
     // The last round of an epoch may be a short one.
     let batches = samples as f64 / (settings.file.batch_size * candidate.workers()) as f64;

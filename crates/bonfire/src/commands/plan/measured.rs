@@ -29,7 +29,7 @@ pub(crate) fn measure_fleet(fleet: &mut CheckedFleet, run: &PlannedRun, quiet: b
     let mut data = Vec::new();
     bonfire_data::pack::write(&excerpt(run), &mut data)?;
     let input = |hosts: usize| {
-        let task = task(run, (1..=hosts).collect());
+        let task = task(run, (1..=hosts).collect(), true);
         // It is a struct of texts and numbers.
         let mut input = serde_json::to_vec(&task).unwrap_or_default();
         input.push(b'\n');
