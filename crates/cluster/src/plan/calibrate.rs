@@ -151,7 +151,7 @@ const ONLY_WAITS: f64 = 1.2;
 
 /// What makes something fit that grows with it, between two values.
 fn halve((mut low, mut high): (f64, f64), mut is_too_much: impl FnMut(f64) -> bool) -> f64 {
-    for _ in 0..7 {
+    for _ in 0..9 {
         let middle = f64::midpoint(low, high);
         if is_too_much(middle) { high = middle } else { low = middle }
     }
@@ -236,13 +236,16 @@ impl Fit<'_> {
         }
     }
 
-    /// Has frames be later until simulated rounds take as long as real ones.
+    /// Has frames be later until simulated rounds take as long as real ones, or links carry more.
     fn take_lateness(&mut self, way: usize) {
         let mut is_too_much = |late_s: f64| {
             self.set(&[way], |beside| beside.late_s = late_s);
             self.round_s(way) > self.real[way]
         };
-        let late_s = if is_too_much(0.0) { 0.0 } else { halve((0.0, LATEST_S), &mut is_too_much) };
+        if is_too_much(0.0) {
+            return self.take_link(way, &[way]);
+        }
+        let late_s = halve((0.0, LATEST_S), &mut is_too_much);
         is_too_much(late_s);
     }
 
@@ -315,6 +318,34 @@ mod tests {
             let part = tried.simulated.seconds / tried.real.seconds;
             assert!((part - 1.0).abs() < 0.05, "{tried:?}");
         }
+    }
+
+    #[test]
+    fn frames_of_factors_that_are_late_are_found_by_real_rounds() {
+        let scene = Scene::new(RUN);
+        let question = scene.question();
+        let host = |late_s: f64| {
+            let mut host = sample::host("pi", 1e9, 0.0);
+            host.work.steps.iter_mut().for_each(|step| step.work.core_s *= 1e-3);
+            host.in_rounds.factors = Some(Beside { late_s, ..Beside::default() });
+            host
+        };
+        let hosts = |late_s: f64| -> Vec<HostFigures> {
+            let name = |number: usize| HostFigures { machine: number.to_string(), ..host(late_s) };
+            (0..4).map(name).collect()
+        };
+        let tried = ways(rank_of_factors(&question.settings.file));
+        let play = |&way: &Compression| play(&question, &hosts(1e-3), way).expect("rounds").as_tried();
+        let real: Vec<TrialRound> = tried.iter().map(play).collect();
+        assert!(
+            real[FACTORS].seconds > real[SMALL].seconds + 2e-3,
+            "two exchanges, there and back: {real:?}"
+        );
+        let mut pool = Pool { hosts: hosts(0.0), ..Pool::default() };
+        calibrate(&question, &mut pool, &vec![real; 4]);
+        let found = pool.hosts[1].in_rounds.of(Compression::PowerSgd(2)).late_s;
+        assert!((found / 1e-3 - 1.0).abs() < 0.1, "{found}");
+        assert_eq!(pool.hosts[1].in_rounds.of(Compression::Int8).late_s, 0.0);
     }
 
     #[test]
