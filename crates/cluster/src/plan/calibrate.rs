@@ -63,7 +63,7 @@ pub fn calibrate(question: &Question<'_>, pool: &mut Pool, trials: &[Vec<TrialRo
         fit.take_links();
     }
     if tried.len() > FACTORS {
-        fit.take_lateness(FACTORS);
+        fit.take_factors();
     }
     let told = |(way, &compression): (usize, &Compression)| {
         let simulated = play(question, &pool.hosts, compression)?.as_tried();
@@ -236,15 +236,16 @@ impl Fit<'_> {
         }
     }
 
-    /// Has frames be later until simulated rounds take as long as real ones, or links carry more.
-    fn take_lateness(&mut self, way: usize) {
-        let mut is_too_much = |late_s: f64| {
-            self.set(&[way], |beside| beside.late_s = late_s);
-            self.round_s(way) > self.real[way]
-        };
-        if is_too_much(0.0) {
-            return self.take_link(way, &[way]);
+    /// Where rounds of factors wait for links, corrects what these carry. Otherwise has frames be later until simulated
+    /// rounds take as long as real ones: fewer hosts wait as long for each, but not for as many at a time.
+    fn take_factors(&mut self) {
+        if self.over_slower(FACTORS) > WAITS || self.round_s(FACTORS) > self.real[FACTORS] {
+            return self.take_link(FACTORS, &[FACTORS]);
         }
+        let mut is_too_much = |late_s: f64| {
+            self.set(&[FACTORS], |beside| beside.late_s = late_s);
+            self.round_s(FACTORS) > self.real[FACTORS]
+        };
         let late_s = halve((0.0, LATEST_S), &mut is_too_much);
         is_too_much(late_s);
     }
