@@ -260,6 +260,8 @@ def is_lossy(line):
 
 def in_short(line):
     """`allreduce of 4, int8`"""
+    if line["arch"] == "single":
+        return "one machine"
     words = [f"{line['arch']} of {line['workers']}" + ("" if line["head_works"] else " and a head")]
     words += [f"{line['servers']} servers"] if line.get("servers") else []
     words += [line["compression"]] if line["compression"] != "none" else []
@@ -342,7 +344,7 @@ def tables(found):
         print("\n| model | set-up | forecast / measured | error |\n|---|---|---|---|")
         for line in others:
             setup, seconds = in_words(SETUPS[line["setup"]]), f"{line['forecast']:.3g} / {line['measured']:.3g}"
-            print(f"| {line['model']} | {setup} | {seconds} | {line['error']:+.0%} |")
+            print(f"| {line['model']} | {setup} | {seconds} | {percent(line['error'])} |")
         errors([abs(line["error"]) for line in others])
     if choices:
         choice_table(choices)
@@ -355,13 +357,19 @@ def cell_table(cells):
     print("|---" * (len(numbers) + 1) + "|")
     for name in dict.fromkeys(name for name, _ in CELLS):
         row = [cells.get((name, number)) for number in numbers]
-        row = [f"{c['forecast']:.3g} / {c['measured']:.3g}, {c['error']:+.0%}" if c else "" for c in row]
+        row = [f"{c['forecast']:.3g} / {c['measured']:.3g}, {percent(c['error'])}" if c else "" for c in row]
         print(f"| {name} | " + " | ".join(row) + " |")
     errors([abs(line["error"]) for line in cells.values()])
 
 
 def errors(of):
-    print(f"\n{len(of)} cells: median error {statistics.median(of):.1%}, worst {max(of):.1%}")
+    print(f"\n{len(of)} cells: median error {statistics.median(of) * 100:.1f} %, worst {max(of) * 100:.1f} %")
+
+
+def percent(part):
+    """`+3 %`"""
+    whole = round(part * 100)
+    return f"{whole:+d} %" if whole else "0 %"
 
 
 def choice_table(choices):
@@ -378,7 +386,7 @@ def choice_table(choices):
         times = {way: f"{line['forecast'][way] * 1e3:.3g} / {line['tried'][way] * 1e3:.3g}" for way in line["tried"]}
         chosen = times.pop(line["choice"])
         others = "; ".join(f"{way}: {time}" for way, time in times.items()) or "none"
-        print("| " + " | ".join(row + [chosen, others, f"{line['chosen'] / line['best'] - 1:.0%}"]) + " |")
+        print("| " + " | ".join(row + [chosen, others, percent(line["chosen"] / line["best"] - 1)]) + " |")
     judged = {cell: line for cell, line in choices.items() if "chosen" in line}
     right = sum(line["chosen"] <= line["best"] * (1 + CLOSE) for line in judged.values())
     alone = sum(len(line["tried"]) == 1 for line in labs.values() if "chosen" in line)
