@@ -22,13 +22,22 @@ use crate::local;
 const ALONE_S: f64 = 0.8;
 const EPOCHS: (f64, f64) = (4.0, 200.0);
 
-/// Seconds of a round of a run on this machine alone, where one is about so long; none if it fails.
+/// Where a round takes longer than this, it is hardly anything but its step.
+const LONGEST_S: f64 = 0.25;
+
+/// Seconds of a round of a run on this machine alone, where one is about so long; none if that is long, or it fails.
 pub(super) fn round_s(file: &RunFile, dataset: &Dataset, about_s: f64) -> Option<f64> {
-    let rounds = dataset.train.len().div_ceil(file.batch_size).max(1) as f64;
-    let epochs = (ALONE_S / (rounds * about_s.max(1e-6))).clamp(EPOCHS.0, EPOCHS.1) as u64;
+    if about_s > LONGEST_S {
+        return None;
+    }
+    let about_s = about_s.max(1e-6);
+    let most = dataset.train.len().div_ceil(file.batch_size).max(1);
+    let rounds = ((ALONE_S / EPOCHS.0 / about_s) as usize).clamp(1, most);
+    let epochs = (ALONE_S / (rounds as f64 * about_s)).clamp(EPOCHS.0, EPOCHS.1) as u64;
+    let some = dataset.excerpt(rounds * file.batch_size);
     let path = std::env::temp_dir().join(format!("bonfire-alone-{}", std::process::id()));
     let seconds = settings(file, epochs).and_then(|settings| {
-        let job = Job::on(settings, Arc::new(dataset.excerpt(dataset.train.len())), Scale::Nodes)?;
+        let job = Job::on(settings, Arc::new(some), Scale::Nodes)?;
         let run = Run::create(job, &path, vec![View::Quiet], Instant::now())?;
         run.finish_by(|run| local::train(run, &AtomicBool::new(false)))?;
         Ok(read_events(&RunFolder::open(&path)?.events())?)
@@ -42,7 +51,7 @@ pub(super) fn round_s(file: &RunFile, dataset: &Dataset, about_s: f64) -> Option
     // The first makes room for the others.
     let mut seconds: Vec<f64> = seconds.skip(1).collect();
     seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).map(|epoch_s| epoch_s / rounds)
+    seconds.get(seconds.len() / 2).map(|epoch_s| epoch_s / rounds as f64)
 }
 
 /// The same work, and nothing else.
@@ -76,7 +85,8 @@ mod tests {
         let text = "{model: {mlp: {hidden: [32]}}, data: {name: digits, train: 64, test: 8}, batch_size: 8}";
         let file = super::super::gauge::settings(text, None).expect("settings").file;
         let dataset = file.data.load().expect("data").excerpt(64);
-        let found = round_s(&file, &dataset, 1.0).expect("a run");
+        let found = round_s(&file, &dataset, 0.1).expect("a run");
         assert!(found > 0.0 && found < 1.0, "{found}");
+        assert_eq!(round_s(&file, &dataset, 2.0), None);
     }
 }
