@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use bonfire_cluster::bench::trial::TrialTask;
+use bonfire_cluster::bench::trial::{MEASURED_S, TrialTask};
 use bonfire_cluster::plan::figures::{HostFigures, Pool, Power};
 use bonfire_cluster::plan::{calibrate, even_out, rank_of_factors, trial_parts};
 use bonfire_launch::{CheckedFleet, WaySaid};
@@ -72,7 +72,8 @@ fn try_rounds(fleet: &CheckedFleet, run: &PlannedRun, pool: &mut Pool, data: &[u
     let task = |workers: usize| {
         let rank = rank_of_factors(&run.settings.file);
         // It is a struct of a text and numbers.
-        serde_json::to_string(&TrialTask { text: run.resolved(), workers, rank }).unwrap_or_default()
+        let task = TrialTask { text: run.resolved(), workers, rank, seconds: MEASURED_S };
+        serde_json::to_string(&task).unwrap_or_default()
     };
     let more = serde_json::json!({"parts": parts});
     let tried = fleet.call_together(&["host", "trial"], (task, data), (&more, TIME));
