@@ -71,6 +71,10 @@ SETUPS = {
     13: setup(2, "50mbit", delay_of_link="10ms"),
     14: setup(3, "30mbit", compression="int8", local_steps=8, delay=6),
     15: setup(3, "200mbit", arch="flat", compression="int8", cpu="0.5,0.5,0.25"),
+    # Ways that are often chosen.
+    16: setup(2, "100mbit", compression="powersgd 2"),
+    17: setup(4, "100mbit", compression="powersgd 2"),
+    18: setup(2, "100mbit", arch="single"),
 }
 
 CELLS = [(name, number) for number in range(1, 7) for name in ("lenet5", "lenet", "tagger", "mlp")]
@@ -182,7 +186,8 @@ def is_way(line, way):
 
 
 def way_of(setup):
-    return dict(setup, workers=setup["hosts"] - setup.get("servers", 0), head_works=True)
+    workers = 1 if setup["arch"] == "single" else setup["hosts"] - setup.get("servers", 0)
+    return dict(setup, workers=workers, head_works=True)
 
 
 def cells(args, folder, inventory, name, numbers):
@@ -255,6 +260,8 @@ def is_lossy(line):
 
 def in_short(line):
     """`allreduce of 4, int8`"""
+    if line["arch"] == "single":
+        return "one machine"
     words = [f"{line['arch']} of {line['workers']}" + ("" if line["head_works"] else " and a head")]
     words += [f"{line['servers']} servers"] if line.get("servers") else []
     words += [line["compression"]] if line["compression"] != "none" else []
@@ -337,7 +344,7 @@ def tables(found):
         print("\n| model | set-up | forecast / measured | error |\n|---|---|---|---|")
         for line in others:
             setup, seconds = in_words(SETUPS[line["setup"]]), f"{line['forecast']:.3g} / {line['measured']:.3g}"
-            print(f"| {line['model']} | {setup} | {seconds} | {line['error']:+.0%} |")
+            print(f"| {line['model']} | {setup} | {seconds} | {percent(line['error'])} |")
         errors([abs(line["error"]) for line in others])
     if choices:
         choice_table(choices)
@@ -350,33 +357,41 @@ def cell_table(cells):
     print("|---" * (len(numbers) + 1) + "|")
     for name in dict.fromkeys(name for name, _ in CELLS):
         row = [cells.get((name, number)) for number in numbers]
-        row = [f"{c['forecast']:.3g} / {c['measured']:.3g}, {c['error']:+.0%}" if c else "" for c in row]
+        row = [f"{c['forecast']:.3g} / {c['measured']:.3g}, {percent(c['error'])}" if c else "" for c in row]
         print(f"| {name} | " + " | ".join(row) + " |")
     errors([abs(line["error"]) for line in cells.values()])
 
 
 def errors(of):
-    print(f"\n{len(of)} cells: median error {statistics.median(of):.1%}, worst {max(of):.1%}")
+    print(f"\n{len(of)} cells: median error {statistics.median(of) * 100:.1f} %, worst {max(of) * 100:.1f} %")
+
+
+def percent(part):
+    """`+3 %`"""
+    whole = round(part * 100)
+    return f"{whole:+d} %" if whole else "0 %"
 
 
 def choice_table(choices):
-    """What was chosen in every lab, and what was the best there."""
-    print("\n| model | lab | chosen | ms a round | the best of those tried | ms a round | behind |")
-    print("|---" * 7 + "|")
+    """What was chosen in every lab, what else may have been the best there, and what that took."""
+    print("\n| model | lab | chosen | forecast / measured | others that were run | behind the best |")
+    print("|---" * 6 + "|")
     labs = {(line["model"], lab_of(line["setups"][0])): line for line in choices.values()}
     for line in labs.values():
         setup = SETUPS[line["setups"][0]]
-        lab = f"{setup['hosts']} hosts, {in_mbit(setup['rate'])}"
+        row = [line["model"], f"{setup['hosts']} hosts, {in_mbit(setup['rate'])}", line["choice"]]
         if "chosen" not in line:
-            print(f"| {line['model']} | {lab} | {line['choice']} | not run | | | |")
+            print("| " + " | ".join(row + ["not run", "", ""]) + " |")
             continue
-        best = f"the same, of {len(line['tried'])}" if line["fastest"] == line["choice"] else line["fastest"]
-        behind = line["chosen"] / line["best"] - 1
-        times = [f"{line[key] * 1e3:.3g}" for key in ("chosen", "best")]
-        print(f"| {line['model']} | {lab} | {line['choice']} | {times[0]} | {best} | {times[1]} | {behind:.0%} |")
+        times = {way: f"{line['forecast'][way] * 1e3:.3g} / {line['tried'][way] * 1e3:.3g}" for way in line["tried"]}
+        chosen = times.pop(line["choice"])
+        others = "; ".join(f"{way}: {time}" for way, time in times.items()) or "none"
+        print("| " + " | ".join(row + [chosen, others, percent(line["chosen"] / line["best"] - 1)]) + " |")
     judged = {cell: line for cell, line in choices.items() if "chosen" in line}
     right = sum(line["chosen"] <= line["best"] * (1 + CLOSE) for line in judged.values())
-    print(f"\nwhat was chosen is the best, or within 5 % of it, in {right} of {len(judged)} cells")
+    alone = sum(len(line["tried"]) == 1 for line in labs.values() if "chosen" in line)
+    print(f"\nms a round of all hosts. {len(labs)} choices; in {alone} nothing else was near")
+    print(f"what was chosen is the best, or within 5 % of it, in {right} of {len(judged)} cells")
 
 
 def in_mbit(rate):

@@ -59,7 +59,7 @@ fn name(index: usize) -> String {
 }
 
 /// Trains with a thread for every node that the run asks for.
-fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
+pub(crate) fn train(run: &mut Run, stop: &AtomicBool) -> Result<Exit> {
     let switchboard = Arc::new(Switchboard::default());
     let (post, mail) = mailbox();
     switchboard.register("head", &post);

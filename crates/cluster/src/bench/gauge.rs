@@ -12,6 +12,7 @@ use bonfire_run::run_file::Settings;
 use bonfire_strategy::Unit;
 use serde::{Deserialize, Serialize};
 
+use super::alone;
 use super::core_time::{Watch, share_of_a_core};
 use super::gauge_codec::{codecs, factors};
 use super::gauge_round::crowds;
@@ -30,6 +31,8 @@ pub struct GaugeTask {
     pub text: String,
     /// On how many cores a worker would be, for every number of workers that this machine may have.
     pub workers: Vec<usize>,
+    /// Whether a run of this machine alone is tried.
+    pub tries_alone: bool,
 }
 
 /// How long steps of one size are measured.
@@ -80,9 +83,14 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
         together: together(&task.text, &mut trainer, (share, most))?,
         memory_mb: peak_rss_mb(),
         crowds: Vec::new(),
+        alone_s: None,
     };
     drop(trainer);
     work.crowds = crowds(&settings, dataset, &work, (cores, &task.workers))?;
+    if task.tries_alone {
+        let about_s = work.step(most, batch).alone_s() / share.min(1.0);
+        work.alone_s = alone::round_s(&settings.file, dataset, about_s);
+    }
     let watts = Watts::of_board(std::path::Path::new("/"));
     Ok(HostFigures {
         name: String::new(),

@@ -33,6 +33,10 @@ pub struct TrialTask {
     pub text: String,
     /// How many workers this machine has.
     pub workers: usize,
+    /// Of factors, if they are tried.
+    pub rank: Option<usize>,
+    /// How long rounds of one way are measured.
+    pub seconds: f64,
 }
 
 /// Who takes part.
@@ -58,18 +62,24 @@ pub struct TrialRound {
     pub bytes: f64,
 }
 
-/// How gradients travel: a frame and a byte are told apart by frames of unequal sizes.
-pub const WAYS: [Compression; 2] = [Compression::None, Compression::Int8];
+/// How gradients travel: a frame and a byte are told apart by frames of unequal sizes. Where a plan may propose factors,
+/// these are tried too: everybody waits for their few frames, twice a round.
+#[must_use]
+pub fn ways(rank: Option<usize>) -> Vec<Compression> {
+    [Compression::None, Compression::Int8].into_iter().chain(rank.map(Compression::PowerSgd)).collect()
+}
 
-/// So long rounds of one way are measured, but at most so many, in stretches: the shortest and the longest quarter of
-/// these do not count, for others may be at work for a moment.
-const MEASURED_S: f64 = 3.0;
+/// So long rounds of one way are measured, where hosts are real and where they are described, but at most so many, in
+/// stretches: the shortest and the longest quarter of these do not count, for others may be at work for a moment.
+pub const MEASURED_S: f64 = 3.0;
+const HERE_S: f64 = 1.0;
 const MOST_ROUNDS: u32 = 1200;
 const STRETCHES: u32 = 12;
 
-/// The first round makes room for the others. Where it is short, some more are made before it counts; where it is as
-/// long as this, it counts itself.
+/// The first round makes room for the others. Where it is short, some more are made before it counts, for as long as
+/// runs get faster: this part of the time. Where it is as long as this, it counts itself.
 const SHORT_S: f64 = 0.3;
+const WARM: f64 = 0.2;
 const LONG_S: f64 = 4.0;
 
 /// The exchanges of a round are fewer.
@@ -106,7 +116,7 @@ pub fn take_part(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
         step: 0,
     };
     let mut measure = |way| rounds.measure(&mut peers, way, &parts).map_err(|Broken(error)| error);
-    let measured = WAYS.iter().map(|&way| measure(way)).collect::<Result<Vec<_>>>()?;
+    let measured = ways(task.rank).into_iter().map(&mut measure).collect::<Result<Vec<_>>>()?;
     writeln!(out, "{}", serde_json::to_string(&measured)?)?;
     out.flush()?;
     // Others may be at work yet: links end with this process.
@@ -119,7 +129,8 @@ pub fn take_part(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
 /// # Errors
 /// When the data cannot be packed, or there are no pipes.
 pub fn rounds_here(text: &str, dataset: &Dataset) -> Result<Option<[TrialRound; 2]>> {
-    let task = serde_json::to_string(&TrialTask { text: text.to_owned(), workers: 2 })?;
+    let task = TrialTask { text: text.to_owned(), workers: 2, rank: None, seconds: HERE_S };
+    let task = serde_json::to_string(&task)?;
     let mut data = Vec::new();
     bonfire_data::pack::write(dataset, &mut data)?;
     let mut members = Vec::new();
@@ -162,6 +173,8 @@ struct Rounds<'a> {
     units: u32,
     first: u32,
     next: u32,
+    /// How long rounds of one way are measured.
+    seconds: f64,
 }
 
 impl<'a> Rounds<'a> {
@@ -179,7 +192,7 @@ impl<'a> Rounds<'a> {
         let trainer = trainer(&settings, dataset, settings.file.threads_on(cores, task.workers))?;
         let (stride, first) = (settings.workers as u32, (index % settings.workers) as u32);
         let units = batches as u32 / stride * stride;
-        Ok(Self { trainer, links, stride, units, first, next: first })
+        Ok(Self { trainer, links, stride, units, first, next: first, seconds: task.seconds })
     }
 
     /// What rounds of a way take. All make as many, as the first of them says.
@@ -201,8 +214,10 @@ impl<'a> Rounds<'a> {
         if one_s < SHORT_S {
             let seconds = self.go(peers, &mut sums, 4)?;
             one_s = agree(peers, seconds)?;
+            let warm = (self.seconds * WARM / one_s.max(1e-6)) as u32;
+            self.go(peers, &mut sums, warm.min(MOST_ROUNDS))?;
         }
-        let count = ((MEASURED_S / one_s.max(1e-6)) as u32).clamp(1, MOST_ROUNDS);
+        let count = ((self.seconds / one_s.max(1e-6)) as u32).clamp(1, MOST_ROUNDS);
         let measured = self.watch(peers, &mut sums, count)?;
         agree(peers, 0.0)?;
         Ok(measured)

@@ -36,7 +36,7 @@ fn figures(work: &mut WorkFigures) -> impl Iterator<Item = &mut f64> {
         .flat_map(|codec| [&mut codec.encode_s, &mut codec.add_s, &mut codec.replace_s]);
     let others = [&mut work.update, &mut work.together].into_iter().chain(&mut work.factors);
     let crowds = work.crowds.iter_mut().map(|(_, times)| times);
-    let rest = others.map(|work| &mut work.core_s).chain([&mut work.hop_s]);
+    let rest = others.map(|work| &mut work.core_s).chain([&mut work.hop_s]).chain(&mut work.alone_s);
     steps.chain(codecs).chain(crowds).chain(rest)
 }
 

@@ -9,8 +9,8 @@ use bonfire_run::run_file::{Compression, ShareRule};
 
 use super::figures::{Beside, FrameFigures, HostFigures, LinkFigures, Pool, Tried};
 use super::forecast::{Played, Scene};
-use super::{Candidate, Question, name};
-use crate::bench::trial::{TrialRound, WAYS};
+use super::{Candidate, Question, name, rank_of_factors};
+use crate::bench::trial::{TrialRound, ways};
 
 /// Rounds that would take longer are not tried.
 const LONGEST_S: f64 = 6.0;
@@ -42,29 +42,40 @@ pub fn calibrate(question: &Question<'_>, pool: &mut Pool, trials: &[Vec<TrialRo
             places.iter().for_each(|&place| take_frames(&mut pool.hosts[place].link, pair));
         }
     }
-    for (way, &compression) in WAYS.iter().enumerate() {
+    // What the run file's checks refuse is no candidate either.
+    let ways = ways(rank_of_factors(&question.settings.file));
+    let is_right = |&way: &Compression| play(question, &pool.hosts, way).is_some();
+    let tried: Vec<Compression> = ways.into_iter().take_while(is_right).collect();
+    if tried.len() <= SMALL {
+        return;
+    }
+    for (way, &compression) in tried.iter().enumerate() {
         let Some(simulated) = play(question, &pool.hosts, compression) else { return };
         for places in machines.values() {
             let worked =
                 places.iter().map(|&place| simulated.worked[place]).sum::<f64>() / places.len() as f64;
             let real = of(places, way);
             for &place in places {
-                take_work(pool.hosts[place].in_rounds.by_way(way), &real, worked);
+                take_work(pool.hosts[place].in_rounds.by_way(way), &real, worked, way);
             }
         }
     }
     let all: Vec<usize> = (0..pool.hosts.len()).collect();
-    let mut fit = Fit { question, hosts: &mut pool.hosts, real: [0, 1].map(|way| of(&all, way).seconds) };
+    let real = (0..tried.len()).map(|way| of(&all, way).seconds).collect();
+    let mut fit = Fit { question, hosts: &mut pool.hosts, ways: &tried, real };
     // Each has a bearing on the other.
     for _ in 0..2 {
         fit.take_rest();
         fit.take_links();
     }
-    let tried = |(way, &compression): (usize, &Compression)| {
+    if tried.len() > FACTORS {
+        fit.take_factors();
+    }
+    let told = |(way, &compression): (usize, &Compression)| {
         let simulated = play(question, &pool.hosts, compression)?.as_tried();
         Some(Tried { compression: name(compression), real: of(&all, way), simulated })
     };
-    pool.tried = WAYS.iter().enumerate().filter_map(tried).collect();
+    pool.tried = tried.iter().enumerate().filter_map(told).collect();
 }
 
 /// Rounds as those that were tried.
@@ -80,7 +91,9 @@ fn play(question: &Question<'_>, hosts: &[HostFigures], compression: Compression
     };
     let mut settings = candidate.settings(question.settings, question.text).ok()?;
     settings.shares = ShareRule::Equal;
-    Some(Scene::new(&candidate, &settings, hosts, &mut question.traffic()).play())
+    let mut scene = Scene::new(&candidate, &settings, hosts, &mut question.traffic());
+    scene.has_exact = false;
+    Some(scene.play())
 }
 
 fn mean<'a>(rounds: impl Iterator<Item = &'a TrialRound> + Clone) -> TrialRound {
@@ -125,14 +138,14 @@ fn take_frames(link: &mut LinkFigures, pair: FrameFigures) {
 /// Sending and receiving are told apart by frames of this size.
 const LIKE: f64 = 65536.0;
 
-/// A frame takes no more than this of who computes.
-const MOST_TAKE_S: f64 = 200e-6;
+/// A frame takes no more than this of who computes. Of factors it stands for what computing them takes longer, too.
+const MOST_TAKE_S: [f64; 3] = [200e-6, 200e-6, 2e-3];
 
 /// What computing takes in rounds beyond what it takes alone goes with frames, by which it is woken. So a way with
 /// fewer frames for as much computing takes less.
-fn take_work(beside: &mut Beside, real: &TrialRound, worked: f64) {
+fn take_work(beside: &mut Beside, real: &TrialRound, worked: f64, way: usize) {
     let more_s = real.work_s - worked;
-    beside.take_s = (more_s / real.frames.max(1.0)).clamp(0.0, MOST_TAKE_S);
+    beside.take_s = (more_s / real.frames.max(1.0)).clamp(0.0, MOST_TAKE_S[way]);
     beside.work = (real.work_s / worked.max(1e-9)).clamp(0.7, 1.0);
 }
 
@@ -144,7 +157,7 @@ const ONLY_WAITS: f64 = 1.2;
 
 /// What makes something fit that grows with it, between two values.
 fn halve((mut low, mut high): (f64, f64), mut is_too_much: impl FnMut(f64) -> bool) -> f64 {
-    for _ in 0..7 {
+    for _ in 0..9 {
         let middle = f64::midpoint(low, high);
         if is_too_much(middle) { high = middle } else { low = middle }
     }
@@ -159,18 +172,23 @@ const CARRY: (f64, f64) = (0.5, 1.3);
 
 const LARGE: usize = 0;
 const SMALL: usize = 1;
+const FACTORS: usize = 2;
+
+/// Frames are no later than this.
+const LATEST_S: f64 = 5e-3;
 
 /// Hosts whose figures are changed until simulated rounds take as long as real ones.
 struct Fit<'a> {
     question: &'a Question<'a>,
     hosts: &'a mut [HostFigures],
-    /// Seconds of a round of each way.
-    real: [f64; 2],
+    /// The ways that were tried, and seconds of a round of each.
+    ways: &'a [Compression],
+    real: Vec<f64>,
 }
 
 impl Fit<'_> {
     fn round_s(&self, way: usize) -> f64 {
-        play(self.question, self.hosts, WAYS[way]).map_or(0.0, |played| played.round_s)
+        play(self.question, self.hosts, self.ways[way]).map_or(0.0, |played| played.round_s)
     }
 
     /// Changes what is known of some ways.
@@ -222,6 +240,20 @@ impl Fit<'_> {
         if over_slower > ONLY_WAITS || (over_slower > WAITS && is_too_long) {
             self.take_link(SMALL, &[SMALL]);
         }
+    }
+
+    /// Where rounds of factors wait for links, corrects what these carry. Otherwise has frames be later until simulated
+    /// rounds take as long as real ones: fewer hosts wait as long for each, but not for as many at a time.
+    fn take_factors(&mut self) {
+        if self.over_slower(FACTORS) > WAITS || self.round_s(FACTORS) > self.real[FACTORS] {
+            return self.take_link(FACTORS, &[FACTORS]);
+        }
+        let mut is_too_much = |late_s: f64| {
+            self.set(&[FACTORS], |beside| beside.late_s = late_s);
+            self.round_s(FACTORS) > self.real[FACTORS]
+        };
+        let late_s = halve((0.0, LATEST_S), &mut is_too_much);
+        is_too_much(late_s);
     }
 
     fn take_link(&mut self, way: usize, ways: &[usize]) {
@@ -280,9 +312,13 @@ mod tests {
             host.link = LinkFigures { rest_s, send: frame, receive: frame, ..host.link };
             host
         };
-        let real = WAYS.map(|way| play(&question, &vec![host(10e-6); 4], way).expect("rounds").as_tried());
+        let real = ways(rank_of_factors(&question.settings.file));
+        let real = real
+            .into_iter()
+            .map(|way| play(&question, &vec![host(10e-6); 4], way).expect("rounds").as_tried());
+        let real: Vec<TrialRound> = real.collect();
         let mut pool = Pool { hosts: vec![host(0.0); 4], ..Pool::default() };
-        calibrate(&question, &mut pool, &vec![real.to_vec(); 4]);
+        calibrate(&question, &mut pool, &vec![real; 4]);
         let found = pool.hosts[3].link.rest_s;
         assert!((found / 10e-6 - 1.0).abs() < 0.2, "{found}");
         for tried in &pool.tried {
@@ -292,12 +328,40 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_factors_that_are_late_are_found_by_real_rounds() {
+        let scene = Scene::new(RUN);
+        let question = scene.question();
+        let host = |late_s: f64| {
+            let mut host = sample::host("pi", 1e9, 0.0);
+            host.work.steps.iter_mut().for_each(|step| step.work.core_s *= 1e-3);
+            host.in_rounds.factors = Some(Beside { late_s, ..Beside::default() });
+            host
+        };
+        let hosts = |late_s: f64| -> Vec<HostFigures> {
+            let name = |number: usize| HostFigures { machine: number.to_string(), ..host(late_s) };
+            (0..4).map(name).collect()
+        };
+        let tried = ways(rank_of_factors(&question.settings.file));
+        let play = |&way: &Compression| play(&question, &hosts(1e-3), way).expect("rounds").as_tried();
+        let real: Vec<TrialRound> = tried.iter().map(play).collect();
+        assert!(
+            real[FACTORS].seconds > real[SMALL].seconds + 2e-3,
+            "two exchanges, there and back: {real:?}"
+        );
+        let mut pool = Pool { hosts: hosts(0.0), ..Pool::default() };
+        calibrate(&question, &mut pool, &vec![real; 4]);
+        let found = pool.hosts[1].in_rounds.of(Compression::PowerSgd(2)).late_s;
+        assert!((found / 1e-3 - 1.0).abs() < 0.1, "{found}");
+        assert_eq!(pool.hosts[1].in_rounds.of(Compression::Int8).late_s, 0.0);
+    }
+
+    #[test]
     fn work_that_goes_with_frames_is_told_apart() {
         let (mut beside, frames) = (Beside::default(), 50.0);
         let round = |work_s: f64| TrialRound { work_s, frames, ..TrialRound::default() };
-        take_work(&mut beside, &round(3e-3), 2e-3);
+        take_work(&mut beside, &round(3e-3), 2e-3, LARGE);
         assert!((beside.take_s - 20e-6).abs() < 1e-12 && beside.work == 1.0, "{beside:?}");
-        take_work(&mut beside, &round(1.8e-3), 2e-3);
+        take_work(&mut beside, &round(1.8e-3), 2e-3, LARGE);
         assert!(beside.take_s == 0.0 && (beside.work - 0.9).abs() < 1e-9, "{beside:?}");
     }
 
@@ -309,14 +373,17 @@ mod tests {
             let mut host = sample::host(&format!("pi{name}"), 1e5, 0.0);
             host.work.steps.iter_mut().for_each(|step| step.work.core_s *= 1e-3);
             let beside = |carries: f64| Beside { carries, ..Beside::default() };
-            host.in_rounds = InRounds { large: beside(large), small: beside(small) };
+            host.in_rounds = InRounds { large: beside(large), small: beside(small), factors: None };
             host
         };
         let hosts = |carries: [f64; 2]| (0..4).map(|name| host(name, carries)).collect::<Vec<_>>();
-        let real = WAYS.map(|way| play(&question, &hosts([0.8, 1.1]), way).expect("rounds").as_tried());
+        let real = ways(rank_of_factors(&question.settings.file));
+        let real =
+            real.into_iter().map(|way| play(&question, &hosts([0.8, 1.1]), way).expect("rounds").as_tried());
+        let real: Vec<TrialRound> = real.collect();
         let mut pool = Pool { hosts: hosts([1.0; 2]), ..Pool::default() };
-        calibrate(&question, &mut pool, &vec![real.to_vec(); 4]);
-        let InRounds { large, small } = pool.hosts[2].in_rounds;
+        calibrate(&question, &mut pool, &vec![real; 4]);
+        let InRounds { large, small, .. } = pool.hosts[2].in_rounds;
         assert!(
             (large.carries - 0.8).abs() < 0.02 && (small.carries - 1.1).abs() < 0.02,
             "{large:?} {small:?}"

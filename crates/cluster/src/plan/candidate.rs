@@ -5,7 +5,7 @@ use std::fmt;
 use bonfire_learn::OptimizerSpec;
 use bonfire_run::Overrides;
 use bonfire_run::run_file::arch::Arch;
-use bonfire_run::run_file::{Compression, Every, ReduceOp, Settings, Span, Topology};
+use bonfire_run::run_file::{Compression, Every, ReduceOp, RunFile, Settings, Span, Topology};
 use bonfire_run::schedule::RunSchedule;
 use bonfire_strategy::choice::most_steps;
 use bonfire_yaml::YamlError;
@@ -243,12 +243,25 @@ fn servers(settings: &Settings, hosts: usize) -> Vec<usize> {
     servers
 }
 
+/// Factors are known to go well with SGD alone.
+fn goes_with_factors(file: &RunFile) -> bool {
+    matches!(file.optimizer, OptimizerSpec::Sgd(_))
+}
+
+/// What rank factors of this run have, if they may be proposed.
+#[must_use]
+pub fn rank_of_factors(file: &RunFile) -> Option<usize> {
+    match file.compression {
+        Compression::PowerSgd(rank) => Some(rank),
+        _ => goes_with_factors(file).then_some(RANK),
+    }
+}
+
 /// How gradients may travel, and how many batches there may be between two exchanges.
 fn manners(settings: &Settings, samples: usize, workers: usize) -> Vec<(Compression, u64)> {
     let file = &settings.file;
     let mut compressions = vec![Compression::None, Compression::F16, Compression::Int8];
-    // Factors are known to go well with SGD alone.
-    if matches!(file.optimizer, OptimizerSpec::Sgd(_)) {
+    if goes_with_factors(file) {
         compressions.push(Compression::PowerSgd(RANK));
     }
     if !compressions.contains(&file.compression) && file.compression != Compression::Auto {

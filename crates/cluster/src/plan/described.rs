@@ -107,6 +107,7 @@ pub fn check_described(origin: &str, text: &str) -> Result<(), YamlError> {
             crowds: Vec::new(),
             hop_s: 0.0,
             factors: [none; 3],
+            alone_s: None,
         },
         link: LinkFigures {
             up: 1.0,

@@ -104,14 +104,20 @@ pub struct WorkFigures {
     pub crowds: Vec<(usize, f64)>,
     /// Factors of rank 2: before, between and after their two exchanges.
     pub factors: [Work; 3],
+    /// What a round of a run on one machine takes, in seconds, if that was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_s: Option<f64>,
 }
 
-/// What only real rounds tell of a host: where values travel as they are, and where they are as small as in `int8`.
+/// What only real rounds tell of a host: where values travel as they are, where they are as small as in `int8`, and
+/// where factors of low rank do, if that was tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InRounds {
     pub large: Beside,
     pub small: Beside,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factors: Option<Beside>,
 }
 
 /// How a host and its link do in rounds, beside what each does alone.
@@ -125,37 +131,50 @@ pub struct Beside {
     pub take_s: f64,
     /// How many times as much as of a stream a link carries of an exchange.
     pub carries: f64,
+    /// Seconds by which a frame is later than one that travels alone.
+    #[serde(default)]
+    pub late_s: f64,
 }
 
 impl Default for Beside {
     fn default() -> Self {
-        Self { work: 1.0, take_s: 0.0, carries: 1.0 }
+        Self { work: 1.0, take_s: 0.0, carries: 1.0, late_s: 0.0 }
     }
 }
 
 impl InRounds {
     /// By the number of a way that was tried.
     pub(crate) fn by_way(&mut self, way: usize) -> &mut Beside {
-        if way == 0 { &mut self.large } else { &mut self.small }
+        match way {
+            0 => &mut self.large,
+            1 => &mut self.small,
+            _ => self.factors.get_or_insert(self.small),
+        }
     }
 
     /// On a processor so many times as fast.
     pub(crate) fn at(self, speed: f64) -> Self {
-        let at = |beside: Beside| Beside { take_s: beside.take_s / speed, ..beside };
-        Self { large: at(self.large), small: at(self.small) }
+        let at = |beside: Beside| Beside {
+            take_s: beside.take_s / speed,
+            late_s: beside.late_s / speed,
+            ..beside
+        };
+        Self { large: at(self.large), small: at(self.small), factors: self.factors.map(at) }
     }
 
     /// In rounds where values travel so. Those of half the size are in the middle of both.
     pub(crate) fn of(&self, compression: Compression) -> Beside {
-        let Self { large, small } = *self;
+        let Self { large, small, factors } = *self;
         match compression {
             Compression::None | Compression::Lossless => large,
             Compression::F16 => Beside {
                 work: (large.work * small.work).sqrt(),
                 take_s: f64::midpoint(large.take_s, small.take_s),
                 carries: (large.carries * small.carries).sqrt(),
+                late_s: f64::midpoint(large.late_s, small.late_s),
             },
-            Compression::Int8 | Compression::PowerSgd(_) | Compression::TopK(_) | Compression::Auto => small,
+            Compression::PowerSgd(_) => factors.unwrap_or(small),
+            Compression::Int8 | Compression::TopK(_) | Compression::Auto => small,
         }
     }
 }
@@ -267,6 +286,7 @@ impl WorkFigures {
         there.factors = self.factors.map(|work| work.at(speed));
         (there.update, there.together) = (self.update.at(speed), self.together.at(speed));
         there.hop_s /= speed;
+        there.alone_s = self.alone_s.map(|alone_s| alone_s / speed);
         there
     }
 
@@ -353,6 +373,7 @@ mod tests {
             memory_mb: None,
             crowds: Vec::new(),
             factors: [none; 3],
+            alone_s: None,
         }
     }
 

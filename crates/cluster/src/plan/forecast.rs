@@ -115,8 +115,9 @@ pub(super) struct Scene<'a> {
     /// How many samples of a round each worker has.
     pub shares: Vec<usize>,
     exchanges: Vec<Exchange>,
-    /// The exchange of a round in which all travels as it is.
+    /// The exchange of a round in which all travels as it is, and whether there is such a round.
     exact: usize,
+    pub has_exact: bool,
 }
 
 /// What a candidate would take with these figures; `settings` are its own.
@@ -127,7 +128,10 @@ pub(super) fn forecast(
     (traffic, samples, grain): (&mut Traffic<'_>, usize, u32),
 ) -> Forecast {
     let mut scene = Scene::new(candidate, settings, pool, traffic);
-    let played = scene.settle(grain);
+    let mut played = scene.settle(grain);
+    if let (Arch::Single, Some(alone_s)) = (candidate.arch, pool[candidate.head].work.alone_s) {
+        played.round_s = alone_s;
+    }
     let (updates, exact_rounds) = rounds(settings, samples);
     // The last round of an epoch may be a short one.
     let batches = samples as f64 / (settings.file.batch_size * candidate.workers()) as f64;
@@ -211,7 +215,8 @@ impl<'a> Scene<'a> {
         exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
         let hosts = places.iter().map(|&host| crowded(host, candidate, pool)).collect();
         let shares = vec![settings.file.batch_size * candidate.local_steps as usize; workers];
-        Self { candidate, settings, hosts, processes, shares, exchanges, exact }
+        let has_exact = candidate.compression != Compression::None;
+        Self { candidate, settings, hosts, processes, shares, exchanges, exact, has_exact }
     }
 }
 
@@ -221,7 +226,7 @@ impl Scene<'_> {
     }
 
     fn is_exact(&self, number: usize) -> bool {
-        number == WARM + counted(self.workers()) && self.candidate.compression != Compression::None
+        self.has_exact && number == WARM + counted(self.workers())
     }
 
     fn rounds(&self) -> usize {

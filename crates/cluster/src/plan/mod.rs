@@ -36,7 +36,7 @@ use rayon::prelude::*;
 
 pub use alike::even_out;
 pub use calibrate::{calibrate, frame_figures, trial_parts};
-pub use candidate::{Candidate, name};
+pub use candidate::{Candidate, name, rank_of_factors};
 pub use described::{check_described, described};
 pub use forecast::{Forecast, ForecastLine};
 

@@ -32,6 +32,7 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
             memory_mb: None,
             crowds: Vec::new(),
             factors: [none; 3],
+            alone_s: None,
         },
         link: LinkFigures {
             up: rate,

@@ -19,7 +19,7 @@ pub(super) struct Server {
     workers: usize,
     codecs: [CodecFigures; 2],
     update: Work,
-    /// Sums are made by the threads of a pool.
+    /// Updates are made by the threads of a pool.
     hop_s: f64,
     /// The exchanges of the rounds to come.
     rounds: VecDeque<usize>,
@@ -63,7 +63,7 @@ impl Server {
             if self.pushed == self.workers {
                 (self.pushed, self.updates) = (0, true);
                 self.there.clear();
-                let debt = std::mem::take(&mut self.debt);
+                let debt = std::mem::take(&mut self.debt) + self.hop_s;
                 return world.work(self.process, self.update.core_s + debt, self.update.width);
             }
         }
@@ -82,7 +82,7 @@ impl Server {
         if self.there[chunk] < self.workers {
             return;
         }
-        self.debt += sum_s(codec, exchange, chunk, self.workers) + self.hop_s;
+        self.debt += sum_s(codec, exchange, chunk, self.workers);
         for worker in 0..self.workers {
             self.send(world, worker, Word::Back, chunk, traffic.back.bytes);
         }

@@ -339,3 +339,14 @@ fn simulated_members_send_what_real_ones_do() {
         }
     }
 }
+
+#[test]
+fn one_machine_takes_what_a_run_of_it_took() {
+    let (scene, mut hosts) = (Scene::new(RUN), hosts(2, 1e6));
+    let alone = candidate(Arch::Single, 1);
+    // 20 batches of a second each.
+    assert!((scene.forecast(&hosts, &alone).seconds - 20.0).abs() < 0.1);
+    hosts[0].work.alone_s = Some(1.5);
+    let found = scene.forecast(&hosts, &alone);
+    assert!((found.seconds - 30.0).abs() < 1e-9 && found.computing_s == found.seconds, "{found:?}");
+}

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use bonfire_run::run_file::Compression;
 
-use super::figures::{HostFigures, LinkFigures};
+use super::figures::{Beside, HostFigures, LinkFigures};
 use super::processor::{Machine, Runner};
 
 /// Something that is said, without what it says.
@@ -145,7 +145,7 @@ impl World {
             Machine::new(cores as f64)
         };
         let host = |figures: &HostFigures| {
-            let carries = figures.in_rounds.of(compression).carries;
+            let Beside { carries, late_s, .. } = figures.in_rounds.of(compression);
             let lane = |rate: f64| Lane {
                 rate: (rate * carries).max(1.0),
                 burst: figures.link.burst,
@@ -153,7 +153,7 @@ impl World {
             };
             SimulatedHost {
                 machine: names.binary_search(&figures.machine.as_str()).unwrap_or(0),
-                link: figures.link,
+                link: LinkFigures { latency_s: figures.link.latency_s + late_s, ..figures.link },
                 hop_s: figures.work.hop_s,
                 errands: VecDeque::new(),
                 // As many as a wire has threads on a machine of so many cores.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use bonfire_cluster::bench::trial::TrialTask;
+use bonfire_cluster::bench::trial::{MEASURED_S, TrialTask};
 use bonfire_cluster::plan::figures::{HostFigures, Pool, Power};
-use bonfire_cluster::plan::{calibrate, even_out, trial_parts};
+use bonfire_cluster::plan::{calibrate, even_out, rank_of_factors, trial_parts};
 use bonfire_launch::{CheckedFleet, WaySaid};
 use bonfire_report::{EnergyLabel, Watts, number};
 use serde::de::DeserializeOwned;
@@ -29,7 +29,7 @@ pub(crate) fn measure_fleet(fleet: &mut CheckedFleet, run: &PlannedRun, quiet: b
     let mut data = Vec::new();
     bonfire_data::pack::write(&excerpt(run), &mut data)?;
     let input = |hosts: usize| {
-        let task = task(run, (1..=hosts).collect());
+        let task = task(run, (1..=hosts).collect(), true);
         // It is a struct of texts and numbers.
         let mut input = serde_json::to_vec(&task).unwrap_or_default();
         input.push(b'\n');
@@ -70,8 +70,10 @@ fn try_rounds(fleet: &CheckedFleet, run: &PlannedRun, pool: &mut Pool, data: &[u
     let question = run.question();
     let Some(parts) = trial_parts(&question, &pool.hosts) else { return Ok(()) };
     let task = |workers: usize| {
-        // It is a struct of a text and a number.
-        serde_json::to_string(&TrialTask { text: run.resolved(), workers }).unwrap_or_default()
+        let rank = rank_of_factors(&run.settings.file);
+        // It is a struct of a text and numbers.
+        let task = TrialTask { text: run.resolved(), workers, rank, seconds: MEASURED_S };
+        serde_json::to_string(&task).unwrap_or_default()
     };
     let more = serde_json::json!({"parts": parts});
     let tried = fleet.call_together(&["host", "trial"], (task, data), (&more, TIME));

@@ -81,15 +81,15 @@ pub(crate) fn excerpt(run: &PlannedRun) -> Dataset {
 }
 
 /// What is to be measured, where a machine may have so many workers.
-pub(crate) fn task(run: &PlannedRun, workers: Vec<usize>) -> GaugeTask {
-    GaugeTask { text: run.resolved(), workers }
+pub(crate) fn task(run: &PlannedRun, workers: Vec<usize>, tries_alone: bool) -> GaugeTask {
+    GaugeTask { text: run.resolved(), workers, tries_alone }
 }
 
 /// This machine in figures.
 fn measure_here(run: &PlannedRun) -> Result<HostFigures> {
     let dataset = excerpt(run);
     ensure!(!dataset.train.is_empty(), "the data have no samples to train on");
-    let mut figures = gauge(&task(run, vec![1]), &dataset)?;
+    let mut figures = gauge(&task(run, vec![1], false), &dataset)?;
     // Sent and received by one host each.
     if let Some(pair) =
         rounds_here(&run.resolved(), &dataset)?.and_then(|[large, small]| frame_figures(&large, &small))
