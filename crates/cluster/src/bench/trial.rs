@@ -62,8 +62,8 @@ pub struct TrialRound {
     pub bytes: f64,
 }
 
-/// How gradients travel: a frame and a byte are told apart by frames of unequal sizes. Where a plan may propose factors,
-/// these are tried too: everybody waits for their few frames, twice a round.
+/// How gradients travel: a frame and a byte are told apart by frames of unequal sizes. Where a plan may propose
+/// factors, these are tried too: everybody waits for their few frames, twice a round.
 #[must_use]
 pub fn ways(rank: Option<usize>) -> Vec<Compression> {
     [Compression::None, Compression::Int8].into_iter().chain(rank.map(Compression::PowerSgd)).collect()
