@@ -235,7 +235,7 @@ impl<'a> Values<'a> {
     }
 
     /// The values where they lie: single precision on a machine that keeps floats as they were sent, in memory that is
-    /// aligned for them. That of a [`PayloadPool`](crate::PayloadPool) is.
+    /// aligned for them. That of a pool of the wire is.
     pub fn floats(&self) -> Option<&'a [f32]> {
         match self.0 {
             RawValues::Singles(singles) if cfg!(target_endian = "little") => {
