@@ -145,6 +145,8 @@ def main():
     parser.add_argument("--program", default=BONFIRE)
     parser.add_argument("--lab", default="shares")
     args = parser.parse_args()
+    if args.turns < 1:
+        parser.error("--turns: at least 1")
     cpus = cpus_of(args)
     # Whoever ends it early wants no lab left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
