@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use super::{GRACE, GuardOrder, Report, SILENCE, Word};
+use super::{FAREWELL, GRACE, GuardOrder, Report, SILENCE, Word};
 use crate::process::{ProcessId, Signal, signal_own_group};
 use crate::run_process::{ProcessEnd, ProcessRecord, RunProcess, run_folder};
 
@@ -29,8 +29,16 @@ pub fn guard(mut input: impl BufRead + Send + 'static, out: &mut impl Write) -> 
     };
     tell(out, &Report::Started { process: record.process.clone(), command: record.command.clone() });
     let words = listen(input);
-    let mut guard =
-        Guard { process, child, awaited: order.awaited, is_detached: order.is_detached, ending: None };
+    let patience = if order.number == 0 { Duration::ZERO } else { FAREWELL };
+    let mut guard = Guard {
+        process,
+        child,
+        awaited: order.awaited,
+        is_detached: order.is_detached,
+        patience,
+        alone: None,
+        ending: None,
+    };
     let end = guard.watch(&words, out)?;
     let record = ProcessRecord { end: Some(end.clone()), ..record };
     // A full disk costs the record of the end, not the end.
@@ -117,6 +125,10 @@ struct Guard {
     child: Child,
     awaited: Option<String>,
     is_detached: bool,
+    /// How long the process may go on without a launcher.
+    patience: Duration,
+    /// Since when there is none.
+    alone: Option<Instant>,
     /// Since when the process is to end, and why.
     ending: Option<(Instant, String)>,
 }
@@ -136,6 +148,7 @@ impl Guard {
             match words.recv_timeout(LOOK) {
                 Ok(word) => {
                     heard = Instant::now();
+                    self.alone = None;
                     self.obey(word);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -166,8 +179,10 @@ impl Guard {
         }
     }
 
+    /// There is no launcher any more.
     fn end_unless_detached(&mut self, reason: &str) {
-        if !self.is_detached {
+        let alone = *self.alone.get_or_insert_with(Instant::now);
+        if !self.is_detached && alone.elapsed() >= self.patience {
             self.stop(reason);
         }
     }

@@ -1,8 +1,9 @@
 //! Who watches over a process on a host: as long as the launcher is there, and no longer.
 //!
 //! The launcher starts a guard over ssh. The guard starts the process, tells of it, and ends it when it is told to,
-//! when its input ends, or when that brings no sign of life: then the terminal, the launcher or the network is gone. A
-//! detached guard lets its process go on.
+//! when its input ends, or when that brings no sign of life: then the terminal, the launcher or the network is gone. The
+//! head's is first: it ends the run in order and tells its nodes, so that none of them is lost before the last
+//! checkpoint. A detached guard lets its process go on.
 
 mod host;
 mod watch;
@@ -76,6 +77,9 @@ pub(crate) const BEAT: Duration = Duration::from_secs(4);
 
 /// After so long without one, the guard ends its process.
 pub(crate) const SILENCE: Duration = Duration::from_secs(20);
+
+/// So long the guard of a node waits for the head to end the run. The head's own may hear of it a sign of life later.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(6);
 
 /// How long a process that was told to end may take: a head writes a checkpoint, perhaps to a slow card.
 pub(crate) const GRACE: Duration = Duration::from_secs(20);
