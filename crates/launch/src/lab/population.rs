@@ -18,9 +18,18 @@ pub(super) struct Population {
     namespaces: BTreeMap<u64, usize>,
     /// What all processes of a host end with, and must go on.
     spared: BTreeSet<u32>,
-    /// All processes of this machine: how often each was asked, and which host it is on.
-    known: BTreeMap<u32, (u32, Option<usize>)>,
+    /// All processes of this machine: how often each was asked, and what it is if it is on a host.
+    known: BTreeMap<u32, (u32, Option<Inhabitant>)>,
     scans: u32,
+}
+
+/// A process of a host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inhabitant {
+    pub host: usize,
+    pub pid: u32,
+    /// It must go on, whatever the host has used.
+    pub is_sshd: bool,
 }
 
 impl Population {
@@ -35,32 +44,39 @@ impl Population {
     }
 
     /// The processes that are new on a host since the last scan; now and then also those that are not.
-    pub(super) fn scan(&mut self) -> Vec<(usize, u32)> {
+    pub(super) fn scan(&mut self) -> Vec<Inhabitant> {
         let is_full = self.scans.is_multiple_of(ALL_EVERY);
         self.scans = self.scans.wrapping_add(1);
         let mut found = Vec::new();
         let mut known = BTreeMap::new();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
-            let (asked, host) = match self.known.get(&pid) {
-                Some(&(asked, host)) if !is_full && (host.is_some() || asked >= ALL_EVERY) => (asked, host),
+            let (asked, inhabitant) = match self.known.get(&pid) {
+                Some(&(asked, inhabitant)) if !is_full && (is_settled(inhabitant) || asked >= ALL_EVERY) => {
+                    (asked, inhabitant)
+                }
                 before => {
-                    let host = self.host_of(pid);
-                    found.extend(host.map(|host| (host, pid)));
-                    (before.map_or(1, |(asked, _)| asked.saturating_add(1)), host)
+                    let inhabitant = self.inhabitant(pid);
+                    found.extend(inhabitant);
+                    (before.map_or(1, |(asked, _)| asked.saturating_add(1)), inhabitant)
                 }
             };
-            known.insert(pid, (asked, host));
+            known.insert(pid, (asked, inhabitant));
         }
         self.known = known;
         found
     }
 
-    fn host_of(&self, pid: u32) -> Option<usize> {
+    fn inhabitant(&self, pid: u32) -> Option<Inhabitant> {
         let namespace = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino();
         let host = *self.namespaces.get(&namespace)?;
-        (!self.spared.contains(&pid) && !is_sshd(pid)).then_some(host)
+        (!self.spared.contains(&pid)).then(|| Inhabitant { host, pid, is_sshd: is_sshd(pid) })
     }
+}
+
+/// Whether it stays what it is: what an sshd has just started is still called so.
+fn is_settled(inhabitant: Option<Inhabitant>) -> bool {
+    inhabitant.is_some_and(|inhabitant| !inhabitant.is_sshd)
 }
 
 /// Whether it is an sshd: a host's own, with which held nobody would get in, or that of a session. One that lets

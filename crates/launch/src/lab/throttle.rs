@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::LabError;
 use super::allowance::{Allowance, Order};
-use super::population::Population;
+use super::population::{Inhabitant, Population};
 use super::state::LabState;
 use crate::process::{self, ProcessHandle};
 
@@ -38,8 +38,8 @@ pub(super) fn throttle(name: &str, is_over: &dyn Fn() -> bool) -> Result<(), Lab
 /// Continues all processes of a lab that may have been left stopped.
 pub(super) fn release(state: &LabState) {
     let found = Population::of(state, 1..=state.hosts).scan();
-    for (_, pid) in found {
-        if let Some(process) = ProcessHandle::open(pid) {
+    for inhabitant in found.into_iter().filter(|inhabitant| !inhabitant.is_sshd) {
+        if let Some(process) = ProcessHandle::open(inhabitant.pid) {
             process.release();
         }
     }
@@ -67,6 +67,8 @@ struct ThrottledHost {
 struct Metered {
     process: ProcessHandle,
     used: Duration,
+    /// The others pay for it.
+    is_sshd: bool,
 }
 
 impl Throttle {
@@ -94,9 +96,9 @@ impl Throttle {
 
     /// Looks for processes that are new.
     fn take_in(&mut self) {
-        for (number, pid) in self.population.scan() {
-            if let Some(host) = self.hosts.get_mut(&number) {
-                host.take_in(pid);
+        for inhabitant in self.population.scan() {
+            if let Some(host) = self.hosts.get_mut(&inhabitant.host) {
+                host.take_in(inhabitant);
             }
         }
         for host in self.hosts.values_mut() {
@@ -121,18 +123,21 @@ impl Drop for Throttle {
 }
 
 impl ThrottledHost {
-    fn take_in(&mut self, pid: u32) {
-        if self.processes.contains_key(&pid) {
+    fn take_in(&mut self, Inhabitant { pid, is_sshd, .. }: Inhabitant) {
+        if let Some(metered) = self.processes.get_mut(&pid) {
+            if std::mem::replace(&mut metered.is_sshd, is_sshd) && !is_sshd && self.allowance.is_held() {
+                metered.process.hold();
+            }
             return;
         }
         let Some(process) = ProcessHandle::open(pid) else { return };
         let Some(used) = process.processor_time() else { return };
-        if self.allowance.is_held() {
+        if self.allowance.is_held() && !is_sshd {
             process.hold();
         }
         // What is new here has not been charged for anything yet.
         let used = if self.is_new { used } else { Duration::ZERO };
-        self.processes.insert(pid, Metered { process, used });
+        self.processes.insert(pid, Metered { process, used, is_sshd });
     }
 
     fn look(&mut self, now: Duration) -> Duration {
@@ -154,9 +159,9 @@ impl ThrottledHost {
     /// A shell with job control takes what is held for stopped by hand, whichever of the two is held first.
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Hold => self.processes.retain(|_, metered| metered.process.hold()),
+            Order::Hold => self.processes.retain(|_, metered| metered.is_sshd || metered.process.hold()),
             Order::Release => {
-                for metered in self.processes.values() {
+                for metered in self.processes.values().filter(|metered| !metered.is_sshd) {
                     metered.process.release();
                 }
             }
