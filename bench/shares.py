@@ -28,7 +28,7 @@ BONFIRE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target
 MODELS = {
     "lenet": "model: lenet\ndata: {name: digits, train: 16384, test: 64}\n",
     "lenet5": "model: lenet5\ndata: {name: digits, train: 16384, test: 64}\n",
-    "tagger": "model: tagger\ndata: {name: grammar, train: 2048, test: 64}\n",
+    "tagger": "model: tagger\ndata: {name: grammar, train: 16384, test: 64}\n",
 }
 # A round without anything else: no evaluation, no checkpoint.
 PLAIN = "batch_size: {batch}\nepochs: 100000\neval_every: 1000000 rounds\ncheckpoint_every: 1000000 rounds\nthreads: 1\n"

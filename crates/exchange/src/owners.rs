@@ -19,24 +19,40 @@ pub fn parts_with_learners(members: usize, learners: usize, servers: usize) -> V
 }
 
 /// The same for members with links of such speeds in bytes a second, without servers: the one that is done last is done
-/// as soon as can be. Speeds that differ little count as equal, and so do all that are fast.
-pub fn parts_by_speed(speeds: &[f64]) -> Vec<f64> {
-    let n = speeds.len();
-    let (slowest, fastest) = speeds.iter().fold((f64::MAX, 0.0f64), |(a, b), &s| (a.min(s), b.max(s)));
+/// as soon as can be. Speeds that differ little count as equal. Where all links are fast it is processors that take
+/// time; the shares that the members have of computing tell how fast those are, if they are known.
+pub fn parts_by_speed(links: &[f64], shares: &[f64]) -> Vec<f64> {
+    let n = links.len();
     // Two members send all that they have to each other, whoever sums it.
-    if n < 3 || slowest <= 0.0 || slowest > FAST || fastest < DIFFERENT * slowest {
+    if n < 3 {
         return parts(n, 0);
     }
-    // With a part w a link carries 1 + (n - 2) w, so in a time t it can have as much.
-    let most = |t: f64| speeds.iter().map(move |speed| ((t * speed - 1.0) / (n as f64 - 2.0)).max(0.0));
+    if links.iter().all(|link| *link > FAST) {
+        // When the last gradient is there, a member with a part w still takes (n - 1) w, sends as much, and takes the
+        // sums of the others.
+        return done_together(shares, 2.0 * n as f64 - 3.0).unwrap_or_else(|| parts(n, 0));
+    }
+    // With a part w a link carries 1 + (n - 2) w.
+    done_together(links, n as f64 - 2.0).unwrap_or_else(|| parts(n, 0))
+}
+
+/// The parts with which all are done at the same time, where a part w is a load of 1 + `load` w. None if speeds differ
+/// little, or some are not known.
+fn done_together(speeds: &[f64], load: f64) -> Option<Vec<f64>> {
+    let (slowest, fastest) = speeds.iter().fold((f64::MAX, 0.0f64), |(a, b), &s| (a.min(s), b.max(s)));
+    if slowest <= 0.0 || fastest < DIFFERENT * slowest {
+        return None;
+    }
+    // In a time t a member can have as much.
+    let most = |t: f64| speeds.iter().map(move |speed| ((t * speed - 1.0) / load).max(0.0));
     // One of them has all at the latest then.
-    let (mut less, mut more) = (0.0, (n as f64 - 1.0) / fastest);
+    let (mut less, mut more) = (0.0, (1.0 + load) / fastest);
     for _ in 0..100 {
         let t = (less + more) / 2.0;
         if most(t).sum::<f64>() < 1.0 { less = t } else { more = t }
     }
     let all: f64 = most(more).sum();
-    most(more).map(|part| part / all).collect()
+    Some(most(more).map(|part| part / all).collect())
 }
 
 /// Links whose speeds differ by less than this factor are as fast.
@@ -91,13 +107,27 @@ pub fn owners(loads: &[usize], parts: &[f64]) -> Vec<usize> {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(links: &[f64], shares: &[f64], expect: &[f64]) {
+        let parts = parts_by_speed(links, shares);
+        let is_near = parts.iter().zip(expect).all(|(part, expect)| (part - expect).abs() < 1e-6);
+        assert!(is_near && parts.len() == expect.len(), "{links:?} {shares:?}: {parts:?}, not {expect:?}");
+    }
+
+    #[test]
+    fn over_fast_links_slow_processors_sum_less() {
+        let fast = [1e9; 4];
+        // 1 + 5 w takes as long on each.
+        check(&fast, &[100.0, 100.0, 200.0, 400.0], &[0.025, 0.025, 0.25, 0.7]);
+        check(&fast, &[10.0, 10.0, 10.0, 90.0], &[0.0, 0.0, 0.0, 1.0]);
+        check(&fast, &[30.0, 32.0, 32.0, 34.0], &[0.25; 4]);
+        check(&fast, &[0.0, 10.0, 20.0, 30.0], &[0.25; 4]);
+        check(&[1e9, 1e9, 100.0, 100.0], &[1.0, 1.0, 1.0, 2.0], &[0.5, 0.5, 0.0, 0.0]);
+    }
+
     #[test]
     fn slow_links_carry_less() {
-        let near = |speeds: &[f64], expect: &[f64]| {
-            let parts = parts_by_speed(speeds);
-            let is_near = parts.iter().zip(expect).all(|(part, expect)| (part - expect).abs() < 1e-6);
-            assert!(is_near && parts.len() == expect.len(), "{speeds:?}: {parts:?} instead of {expect:?}");
-        };
+        let near = |links: &[f64], expect: &[f64]| check(links, &[], expect);
         near(&[100.0, 90.0, 110.0, 95.0], &[0.25; 4]);
         near(&[100.0, 1.0], &[0.5; 2]);
         near(&[100e6, 16e6, 1000e6], &[1.0 / 3.0; 3]);

@@ -301,7 +301,8 @@ impl Scene<'_> {
         let link = |index: usize| &self.hosts[self.processes[index % members]].link;
         let heard = |index: usize| link(index + members - 1).up.min(link(index).down);
         let speeds: Vec<f64> = (0..members).map(|index| heard(index).max(heard(index + 1))).collect();
-        parts_by_speed(&speeds)
+        let shares: Vec<f64> = self.shares.iter().map(|share| *share as f64).collect();
+        parts_by_speed(&speeds, &shares)
     }
 
     fn play_group(&self, world: &mut World) -> Vec<Books> {

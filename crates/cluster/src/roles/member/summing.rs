@@ -133,8 +133,8 @@ impl Participant<'_> {
         Ok(Some(2.0 * least))
     }
 
-    /// Has the members whose links are slow sum less, as soon as all are there: before the first round of a group, when
-    /// nothing was summed yet.
+    /// Has the members whose links are slow sum less, or over fast links those that are slow themselves, as soon as all
+    /// are there: before the first round of a group, when nothing was summed yet.
     pub(super) fn share_out_by_speed(
         &mut self,
         connections: &mut Connections,
@@ -169,7 +169,8 @@ impl Participant<'_> {
         let heard = heard.iter().map(|bytes| bytes.as_ref().try_into().map_or(0.0, f64::from_le_bytes));
         let heard: Vec<f64> = heard.map(|speed| if speed.is_finite() { speed } else { 0.0 }).collect();
         let speeds: Vec<f64> = (0..heard.len()).map(|i| heard[i].max(heard[(i + 1) % heard.len()])).collect();
-        let mut parts = parts_by_speed(&speeds[..members]);
+        let shares = formed.shares.iter().flatten().map(|share| f64::from(*share)).collect::<Vec<_>>();
+        let mut parts = parts_by_speed(&speeds[..members], &shares);
         parts.resize(speeds.len(), 0.0);
         self.sums.share_out(&parts);
         Ok(())
