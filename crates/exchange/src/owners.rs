@@ -19,21 +19,27 @@ pub fn parts_with_learners(members: usize, learners: usize, servers: usize) -> V
 }
 
 /// The same for members with links of such speeds in bytes a second, without servers: the one that is done last is done
-/// as soon as can be. Speeds that differ little count as equal. Where all links are fast it is processors that take
-/// time; the shares that the members have of computing tell how fast those are, if they are known.
-pub fn parts_by_speed(links: &[f64], shares: &[f64]) -> Vec<f64> {
-    let n = links.len();
-    // Two members send all that they have to each other, whoever sums it.
-    if n < 3 {
-        return parts(n, 0);
-    }
-    if links.iter().all(|link| *link > FAST) {
-        // When the last gradient is there, a member with a part w still takes (n - 1) w, sends as much, and takes the
-        // sums of the others.
-        return done_together(shares, 2.0 * n as f64 - 3.0).unwrap_or_else(|| parts(n, 0));
-    }
-    // With a part w a link carries 1 + (n - 2) w.
-    done_together(links, n as f64 - 2.0).unwrap_or_else(|| parts(n, 0))
+/// as soon as can be. Speeds that differ little count as equal, and so do all that are fast.
+pub fn parts_by_links(speeds: &[f64]) -> Vec<f64> {
+    let n = speeds.len();
+    // With a part w a link carries 1 + (n - 2) w. Two members send all that they have to each other, whoever sums it.
+    let is_fast = n < 3 || speeds.iter().all(|speed| *speed > FAST);
+    let by_speed = if is_fast { None } else { done_together(speeds, n as f64 - 2.0) };
+    by_speed.unwrap_or_else(|| parts(n, 0))
+}
+
+/// The same for members whose links count for nothing, by the shares that they have of computing.
+pub fn parts_by_shares(shares: &[f64]) -> Vec<f64> {
+    let n = shares.len();
+    // When the last gradient is there, a member with a part w still takes (n - 1) w, sends as much, and takes the sums
+    // of the others.
+    done_together(shares, 2.0 * n as f64 - 3.0).unwrap_or_else(|| parts(n, 0))
+}
+
+/// Whether links count for nothing, if each member heard another at such a speed. A busy one that listens late takes a
+/// slow link for a fast one; not all do.
+pub fn is_linkless(heard: &[f64]) -> bool {
+    heard.iter().all(|speed| *speed > LINKLESS)
 }
 
 /// The parts with which all are done at the same time, where a part w is a load of 1 + `load` w. None if speeds differ
@@ -60,6 +66,9 @@ const DIFFERENT: f64 = 1.5;
 
 /// Some more than 100 Mbit/s. Beyond it a busy processor looks like a slow link, and sums take it longer than bytes.
 const FAST: f64 = 15e6;
+
+/// Much more than 1 Gbit/s.
+const LINKLESS: f64 = 300e6;
 
 /// This part of all chunks may be on its way at a time, to their owners and back.
 const WINDOW: usize = 4;
@@ -108,26 +117,25 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(links: &[f64], shares: &[f64], expect: &[f64]) {
-        let parts = parts_by_speed(links, shares);
+    fn near(parts: &[f64], expect: &[f64]) {
         let is_near = parts.iter().zip(expect).all(|(part, expect)| (part - expect).abs() < 1e-6);
-        assert!(is_near && parts.len() == expect.len(), "{links:?} {shares:?}: {parts:?}, not {expect:?}");
+        assert!(is_near && parts.len() == expect.len(), "{parts:?} instead of {expect:?}");
     }
 
     #[test]
-    fn over_fast_links_slow_processors_sum_less() {
-        let fast = [1e9; 4];
+    fn without_links_slow_processors_sum_less() {
+        let near = |shares: &[f64], expect: &[f64]| near(&parts_by_shares(shares), expect);
         // 1 + 5 w takes as long on each.
-        check(&fast, &[100.0, 100.0, 200.0, 400.0], &[0.025, 0.025, 0.25, 0.7]);
-        check(&fast, &[10.0, 10.0, 10.0, 90.0], &[0.0, 0.0, 0.0, 1.0]);
-        check(&fast, &[30.0, 32.0, 32.0, 34.0], &[0.25; 4]);
-        check(&fast, &[0.0, 10.0, 20.0, 30.0], &[0.25; 4]);
-        check(&[1e9, 1e9, 100.0, 100.0], &[1.0, 1.0, 1.0, 2.0], &[0.5, 0.5, 0.0, 0.0]);
+        near(&[100.0, 100.0, 200.0, 400.0], &[0.025, 0.025, 0.25, 0.7]);
+        near(&[10.0, 10.0, 10.0, 90.0], &[0.0, 0.0, 0.0, 1.0]);
+        near(&[30.0, 32.0, 32.0, 34.0], &[0.25; 4]);
+        near(&[0.0, 10.0, 20.0, 30.0], &[0.25; 4]);
+        assert!(is_linkless(&[1e9; 4]) && !is_linkless(&[1e9, 1e9, 1e8, 1e9]));
     }
 
     #[test]
     fn slow_links_carry_less() {
-        let near = |links: &[f64], expect: &[f64]| check(links, &[], expect);
+        let near = |speeds: &[f64], expect: &[f64]| near(&parts_by_links(speeds), expect);
         near(&[100.0, 90.0, 110.0, 95.0], &[0.25; 4]);
         near(&[100.0, 1.0], &[0.5; 2]);
         near(&[100e6, 16e6, 1000e6], &[1.0 / 3.0; 3]);

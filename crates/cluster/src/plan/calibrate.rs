@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bonfire_exchange::owners::parts_by_speed;
+use bonfire_exchange::owners::parts_by_links;
 use bonfire_run::run_file::arch::Arch;
 use bonfire_run::run_file::{Compression, ShareRule};
 
@@ -26,7 +26,7 @@ pub fn trial_parts(question: &Question<'_>, hosts: &[HostFigures]) -> Option<Vec
     let longest_s = hosts.iter().map(step_s).fold(0.0, f64::max);
     let round_s = longest_s + 2.0 * question.layout.len() as f64 * 4.0 / slowest;
     let speeds: Vec<f64> = hosts.iter().map(speed).collect();
-    (hosts.len() > 1 && round_s < LONGEST_S).then(|| parts_by_speed(&speeds, &[]))
+    (hosts.len() > 1 && round_s < LONGEST_S).then(|| parts_by_links(&speeds))
 }
 
 /// Corrects the figures of a pool by what every host says of the ways that were tried.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bonfire_exchange::owners::{self, parts_by_speed};
+use bonfire_exchange::owners;
 use bonfire_learn::random::Random;
 use bonfire_run::run_file::arch::Arch;
 use bonfire_run::run_file::{Compression, Settings};
@@ -300,9 +300,14 @@ impl Scene<'_> {
         }
         let link = |index: usize| &self.hosts[self.processes[index % members]].link;
         let heard = |index: usize| link(index + members - 1).up.min(link(index).down);
-        let speeds: Vec<f64> = (0..members).map(|index| heard(index).max(heard(index + 1))).collect();
-        let shares: Vec<f64> = self.shares.iter().map(|share| *share as f64).collect();
-        parts_by_speed(&speeds, &shares)
+        let heard: Vec<f64> = (0..members).map(heard).collect();
+        if members > 2 && owners::is_linkless(&heard) {
+            return owners::parts_by_shares(
+                &self.shares.iter().map(|share| *share as f64).collect::<Vec<_>>(),
+            );
+        }
+        let speed = |index: usize| heard[index].max(heard[(index + 1) % members]);
+        owners::parts_by_links(&(0..members).map(speed).collect::<Vec<_>>())
     }
 
     fn play_group(&self, world: &mut World) -> Vec<Books> {

@@ -1,7 +1,7 @@
 //! How a member's gradient becomes that of all members: while it is computed, or once it is.
 
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::owners::parts_by_speed;
+use bonfire_exchange::owners::{is_linkless, parts_by_links, parts_by_shares};
 use bonfire_exchange::sharded::{Early, Gather, Peers, Receive};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
@@ -168,10 +168,16 @@ impl Participant<'_> {
         // Each has said how fast it heard the one before it.
         let heard = heard.iter().map(|bytes| bytes.as_ref().try_into().map_or(0.0, f64::from_le_bytes));
         let heard: Vec<f64> = heard.map(|speed| if speed.is_finite() { speed } else { 0.0 }).collect();
-        let speeds: Vec<f64> = (0..heard.len()).map(|i| heard[i].max(heard[(i + 1) % heard.len()])).collect();
-        let shares = formed.shares.iter().flatten().map(|share| f64::from(*share)).collect::<Vec<_>>();
-        let mut parts = parts_by_speed(&speeds[..members], &shares);
-        parts.resize(speeds.len(), 0.0);
+        let mut parts = match &formed.shares {
+            Some(shares) if is_linkless(&heard) => {
+                parts_by_shares(&shares.iter().map(|share| f64::from(*share)).collect::<Vec<_>>())
+            }
+            _ => {
+                let speed = |member: usize| heard[member].max(heard[(member + 1) % heard.len()]);
+                parts_by_links(&(0..members).map(speed).collect::<Vec<_>>())
+            }
+        };
+        parts.resize(heard.len(), 0.0);
         self.sums.share_out(&parts);
         Ok(())
     }
