@@ -193,6 +193,7 @@ def way_of(setup):
 def cells(args, folder, inventory, name, numbers):
     """The cells of a model in one lab, and the choice there, by one plan."""
     hosts, first = SETUPS[numbers[0]]["hosts"], way_of(SETUPS[numbers[0]])
+    os.makedirs(args.keep or folder, exist_ok=True)
     pool = os.path.join(args.keep or folder, f"{name}-{numbers[0]}.pool.yml")
     paces = [pace()]
     lines = plan(args, folder, run_file(name, hosts, first, TRY_ROUNDS, EPOCHS), ["-i", inventory, "--save", pool])
