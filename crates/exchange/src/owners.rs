@@ -23,8 +23,7 @@ pub fn parts_with_learners(members: usize, learners: usize, servers: usize) -> V
 pub fn parts_by_links(speeds: &[f64]) -> Vec<f64> {
     let n = speeds.len();
     // With a part w a link carries 1 + (n - 2) w. Two members send all that they have to each other, whoever sums it.
-    let is_fast = n < 3 || speeds.iter().all(|speed| *speed > FAST);
-    let by_speed = if is_fast { None } else { done_together(speeds, n as f64 - 2.0) };
+    let by_speed = if n < 3 || are_fast(speeds) { None } else { done_together(speeds, n as f64 - 2.0) };
     by_speed.unwrap_or_else(|| parts(n, 0))
 }
 
@@ -34,6 +33,11 @@ pub fn parts_by_shares(shares: &[f64]) -> Vec<f64> {
     // When the last gradient is there, a member with a part w still takes (n - 1) w, sends as much, and takes the sums
     // of the others.
     done_together(shares, 2.0 * n as f64 - 3.0).unwrap_or_else(|| parts(n, 0))
+}
+
+/// Whether all links are so fast that it makes no difference how fast each is.
+pub fn are_fast(speeds: &[f64]) -> bool {
+    speeds.iter().all(|speed| *speed > FAST)
 }
 
 /// Whether links count for nothing, if each member heard another at such a speed. A busy one that listens late takes a

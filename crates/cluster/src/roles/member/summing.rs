@@ -1,7 +1,9 @@
 //! How a member's gradient becomes that of all members: while it is computed, or once it is.
 
+use std::ops::Range;
+
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::owners::{is_linkless, parts_by_links, parts_by_shares};
+use bonfire_exchange::owners::{are_fast, is_linkless, parts_by_links, parts_by_shares};
 use bonfire_exchange::sharded::{Early, Gather, Peers, Receive};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
@@ -29,7 +31,10 @@ const FIRST_PROBE: u32 = FIRST_HOP + 1024;
 const PROBE: usize = 256 << 10;
 
 /// So often.
-const PROBES: usize = 3;
+const PROBES: u32 = 3;
+
+/// More of them, each with the number after its own, where processors that are busy may hide that links are very fast.
+const MORE_PROBES: Range<u32> = FIRST_PROBE + 512..FIRST_PROBE + 512 + 2 * 8;
 
 impl Participant<'_> {
     /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
@@ -146,28 +151,11 @@ impl Participant<'_> {
         if !is_now || self.world.is_some() || self.op != ReduceOp::Mean {
             return Ok(());
         }
-        let bytes = PROBE.min(trainer.layout().len() * 4);
-        let mut speed = 0.0f64;
-        // The best counts: others may be late, the link new, or the processor busy.
-        for step in (FIRST_PROBE..).step_by(2).take(PROBES) {
-            self.among(connections, trainer, formed, (self.round, step), |_, peers, _, _| {
-                peers.gather(Bytes::new()).map(drop)
-            })?;
-            let started = connections.mailbox.now();
-            self.among(connections, trainer, formed, (self.round, step + 1), |_, peers, _, _| {
-                peers.pass_on(Bytes::from(vec![0; bytes]))
-            })?;
-            let seconds = (connections.mailbox.now() - started).as_secs_f64();
-            speed = speed.max(bytes as f64 / seconds.max(1e-6));
+        let mut heard = self.probe(connections, trainer, formed, FIRST_PROBE..FIRST_PROBE + 2 * PROBES)?;
+        if formed.shares.is_some() && !is_linkless(&heard) && are_fast(&heard) {
+            let more = self.probe(connections, trainer, formed, MORE_PROBES)?;
+            heard.iter_mut().zip(more).for_each(|(heard, more)| *heard = heard.max(more));
         }
-        let mut heard = Vec::new();
-        self.among(connections, trainer, formed, (self.round, FIRST_PROBE + 512), |_, peers, _, _| {
-            heard = peers.gather(Bytes::copy_from_slice(&speed.to_le_bytes()))?;
-            Ok(())
-        })?;
-        // Each has said how fast it heard the one before it.
-        let heard = heard.iter().map(|bytes| bytes.as_ref().try_into().map_or(0.0, f64::from_le_bytes));
-        let heard: Vec<f64> = heard.map(|speed| if speed.is_finite() { speed } else { 0.0 }).collect();
         let mut parts = match &formed.shares {
             Some(shares) if is_linkless(&heard) => {
                 parts_by_shares(&shares.iter().map(|share| f64::from(*share)).collect::<Vec<_>>())
@@ -180,6 +168,37 @@ impl Participant<'_> {
         parts.resize(heard.len(), 0.0);
         self.sums.share_out(&parts);
         Ok(())
+    }
+
+    /// How fast each member heard the one before it, in exchanges with these numbers and the one after them.
+    fn probe(
+        &mut self,
+        connections: &mut Connections,
+        trainer: &mut Trainer,
+        formed: &Formed,
+        steps: Range<u32>,
+    ) -> Result<Vec<f64>, Break> {
+        let bytes = PROBE.min(trainer.layout().len() * 4);
+        let mut speed = 0.0f64;
+        // The best counts: others may be late, the link new, or the processor busy.
+        for step in steps.clone().step_by(2) {
+            self.among(connections, trainer, formed, (self.round, step), |_, peers, _, _| {
+                peers.gather(Bytes::new()).map(drop)
+            })?;
+            let started = connections.mailbox.now();
+            self.among(connections, trainer, formed, (self.round, step + 1), |_, peers, _, _| {
+                peers.pass_on(Bytes::from(vec![0; bytes]))
+            })?;
+            let seconds = (connections.mailbox.now() - started).as_secs_f64();
+            speed = speed.max(bytes as f64 / seconds.max(1e-6));
+        }
+        let mut heard = Vec::new();
+        self.among(connections, trainer, formed, (self.round, steps.end), |_, peers, _, _| {
+            heard = peers.gather(Bytes::copy_from_slice(&speed.to_le_bytes()))?;
+            Ok(())
+        })?;
+        let heard = heard.iter().map(|bytes| bytes.as_ref().try_into().map_or(0.0, f64::from_le_bytes));
+        Ok(heard.map(|speed| if speed.is_finite() { speed } else { 0.0 }).collect())
     }
 
     /// Does something with the trainer's gradient and all other members in an exchange of a round, given with its
