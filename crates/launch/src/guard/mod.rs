@@ -1,8 +1,8 @@
 //! Who watches over a process on a host: as long as the launcher is there, and no longer.
 //!
 //! The launcher starts a guard over ssh. The guard starts the process, tells of it, and ends it when it is told to,
-//! when its input ends, or when that brings no sign of life: then the terminal, the launcher or the network is gone. The
-//! head's is first: it ends the run in order and tells its nodes, so that none of them is lost before the last
+//! when its input ends, or when that brings no sign of life: then the terminal, the launcher or the network is gone.
+//! The head's is first: it ends the run in order and tells its nodes, so that none of them is lost before the last
 //! checkpoint. A detached guard lets its process go on.
 
 mod host;
