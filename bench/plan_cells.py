@@ -295,8 +295,11 @@ def wanted_cells(words):
     if not words:
         return CELLS
     known = {"all": CELLS, "others": OTHERS}
-    of = lambda word: known.get(word) or [(word.split(":")[0], int(word.split(":")[1]))]
-    return [cell for word in words for cell in of(word)]
+    known.update({f"{model}:{number}": [(model, number)] for model in MODELS for number in SETUPS})
+    for word in words:
+        if word not in known:
+            sys.exit(f"error: --cells {word}: no such cell; models are {', '.join(MODELS)}, set-ups 1 to {max(SETUPS)}")
+    return [cell for word in words for cell in known[word]]
 
 
 def main():

@@ -149,6 +149,10 @@ def main():
     args = parser.parse_args()
     if args.turns < 1:
         parser.error("--turns: at least 1")
+    for what in args.what:
+        model, _, way = what.partition(":")
+        if model not in MODELS or way not in WAYS:
+            parser.error(f"{what}: MODEL:WAY, of {', '.join(MODELS)} and {', '.join(WAYS)}")
     cpus = cpus_of(args)
     # Whoever ends it early wants no lab left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

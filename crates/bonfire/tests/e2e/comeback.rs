@@ -35,7 +35,7 @@ fn is_as_undisturbed(bed: &Bed, folder: &str) -> Record {
     let whole = Record::of(bed.lab.dir.path(&format!("{folder}-whole")));
     bed.here(&format!("train --quiet --workers 3 --out {folder}-whole")).set(SETTINGS).succeed();
     if record.parameters() != whole.parameters() {
-        let told = record.events().into_iter().filter(|event| event["event"] != "round");
+        let told = record.events().into_iter().filter(|event| event["event"] != "progress");
         let told: Vec<String> = told.map(|event| event.to_string()).collect();
         panic!("not the same bytes as without a disturbance:\n{}", told.join("\n"));
     }

@@ -33,7 +33,7 @@ const PROBE: usize = 256 << 10;
 /// So often.
 const PROBES: u32 = 3;
 
-/// More of them, each with the number after its own, where processors that are busy may hide that links are very fast.
+/// The numbers of more of them, for where busy processors may hide that links are very fast.
 const MORE_PROBES: Range<u32> = FIRST_PROBE + 512..FIRST_PROBE + 512 + 2 * 8;
 
 impl Participant<'_> {
@@ -138,8 +138,8 @@ impl Participant<'_> {
         Ok(Some(2.0 * least))
     }
 
-    /// Has the members whose links are slow sum less, or over fast links those that are slow themselves, as soon as all
-    /// are there: before the first round of a group, when nothing was summed yet.
+    /// Has the members whose links are slow sum less, or where links count for nothing those that are slow themselves,
+    /// as soon as all are there: before the first round of a group, when nothing was summed yet.
     pub(super) fn share_out_by_speed(
         &mut self,
         connections: &mut Connections,
