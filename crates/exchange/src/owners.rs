@@ -27,8 +27,18 @@ pub fn parts_by_links(speeds: &[f64]) -> Vec<f64> {
     by_speed.unwrap_or_else(|| parts(n, 0))
 }
 
-/// The same for members whose links count for nothing, by the shares that they have of computing.
-pub fn parts_by_shares(shares: &[f64]) -> Vec<f64> {
+/// The same for the first `members` of some, of whom each heard the one before it at such a speed. Where links count for
+/// nothing it is by the shares that they have of computing; without any, these are equal.
+pub fn parts_by_speed(heard: &[f64], members: usize, shares: &[f64]) -> Vec<f64> {
+    if members > 2 && !shares.is_empty() && is_linkless(heard) {
+        return parts_by_shares(shares);
+    }
+    let speed = |member: usize| heard[member].max(heard[(member + 1) % heard.len()]);
+    parts_by_links(&(0..members).map(speed).collect::<Vec<_>>())
+}
+
+/// The same by shares of computing alone.
+fn parts_by_shares(shares: &[f64]) -> Vec<f64> {
     let n = shares.len();
     // When the last gradient is there, a member with a part w still takes (n - 1) w, sends as much, and takes the sums
     // of the others.

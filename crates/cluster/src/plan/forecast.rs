@@ -301,13 +301,8 @@ impl Scene<'_> {
         let link = |index: usize| &self.hosts[self.processes[index % members]].link;
         let heard = |index: usize| link(index + members - 1).up.min(link(index).down);
         let heard: Vec<f64> = (0..members).map(heard).collect();
-        if members > 2 && owners::is_linkless(&heard) {
-            return owners::parts_by_shares(
-                &self.shares.iter().map(|share| *share as f64).collect::<Vec<_>>(),
-            );
-        }
-        let speed = |index: usize| heard[index].max(heard[(index + 1) % members]);
-        owners::parts_by_links(&(0..members).map(speed).collect::<Vec<_>>())
+        let shares: Vec<f64> = self.shares.iter().map(|share| *share as f64).collect();
+        owners::parts_by_speed(&heard, members, &shares)
     }
 
     fn play_group(&self, world: &mut World) -> Vec<Books> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::owners::{are_fast, is_linkless, parts_by_links, parts_by_shares};
+use bonfire_exchange::owners::{are_fast, is_linkless, parts_by_speed};
 use bonfire_exchange::sharded::{Early, Gather, Peers, Receive};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
@@ -156,15 +156,8 @@ impl Participant<'_> {
             let more = self.probe(connections, trainer, formed, MORE_PROBES)?;
             heard.iter_mut().zip(more).for_each(|(heard, more)| *heard = heard.max(more));
         }
-        let mut parts = match &formed.shares {
-            Some(shares) if is_linkless(&heard) => {
-                parts_by_shares(&shares.iter().map(|share| f64::from(*share)).collect::<Vec<_>>())
-            }
-            _ => {
-                let speed = |member: usize| heard[member].max(heard[(member + 1) % heard.len()]);
-                parts_by_links(&(0..members).map(speed).collect::<Vec<_>>())
-            }
-        };
+        let shares = formed.shares.iter().flatten().map(|share| f64::from(*share)).collect::<Vec<_>>();
+        let mut parts = parts_by_speed(&heard, members, &shares);
         parts.resize(heard.len(), 0.0);
         self.sums.share_out(&parts);
         Ok(())
