@@ -27,8 +27,8 @@ pub fn parts_by_links(speeds: &[f64]) -> Vec<f64> {
     by_speed.unwrap_or_else(|| parts(n, 0))
 }
 
-/// The same for the first `members` of some, of whom each heard the one before it at such a speed. Where links count for
-/// nothing it is by the shares that they have of computing; without any, these are equal.
+/// The same for the first `members` of some, of whom each heard the one before it at such a speed. Where links count
+/// for nothing it is by the shares that they have of computing; without any, these are equal.
 pub fn parts_by_speed(heard: &[f64], members: usize, shares: &[f64]) -> Vec<f64> {
     if members > 2 && !shares.is_empty() && is_linkless(heard) {
         return parts_by_shares(shares);
