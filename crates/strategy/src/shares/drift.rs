@@ -19,6 +19,8 @@ const SOON: Window = Window { rounds: 15, parts: 3, least_gain: 0.15 };
 /// and what differs a little, when it has lasted.
 const LATE: Window = Window { rounds: 60, parts: 4, least_gain: LEAST_GAIN };
 
+const LEAST_GAIN_OF_UNEQUAL: f64 = 0.03;
+
 /// So many moves are made for small gains. Each further one has to gain as much more, until times change suddenly.
 const FEW_MOVES: u32 = 3;
 
@@ -44,8 +46,14 @@ impl Balancer {
             self.forget_before(round, SOON);
             return Some(change);
         }
-        let further = f64::from(1 + self.moves.saturating_sub(FEW_MOVES - 1));
-        let late = Window { least_gain: further * LATE.least_gain, ..LATE };
+        let late = match self.moves {
+            // Machines that are known to be unequal are not so by chance.
+            moves if (1..FEW_MOVES).contains(&moves) => Window { least_gain: LEAST_GAIN_OF_UNEQUAL, ..LATE },
+            moves => {
+                let further = f64::from(1 + moves.saturating_sub(FEW_MOVES - 1));
+                Window { least_gain: further * LATE.least_gain, ..LATE }
+            }
+        };
         let change = is_late.then(|| self.weigh(round, late, SURENESS))??;
         self.forget_before(round, LATE);
         Some(change)
