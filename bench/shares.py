@@ -7,12 +7,14 @@
     bench/shares.py lenet:server --works                 the head has no host of its own
 
 Makes a lab of its own (root): a host for the head, which may use a whole core, and one for each share of `--cpu`. With
-`--works` only these, and the head is on the quickest. Once shares have settled, every host trains alone, with as many
-samples a round as it had among all. With `--turns 2` all that is done twice, in turn, and the best of each counts:
-others that use the machine are no part of the comparison. Prints a line of JSON for every run: samples a second once
-shares have settled, what part that is of what the hosts do alone, how much more than with equal shares, what part of
-its allowance each host used, the head's first, after which rounds shares moved, and how many rounds there were. All
-hosts use the same two cores: shares of more than these cannot be measured.
+`--works` only these, and the head is on the quickest. Once shares have settled, every host trains by itself, with as
+many samples a round as it had among all. They do so all at the same time, for all are on one machine: so its caches are
+shared and its pace, which comes and goes by a third within minutes, is the same for all. With `--in-turn` one after the
+other. With `--turns 3` everything is done three times, and what is told is of the turn in the middle: its samples a
+second once shares have settled, what part that is of what the hosts do alone, how much more than with equal shares, what
+part of its allowance each host used, the head's first, after which rounds shares moved, and how many rounds there were;
+`turns` has the samples a second of every turn: by speed, alone, equal. Prints a line of JSON for every run. All hosts
+use the same two cores: shares of more than these cannot be measured.
 """
 import argparse
 import json
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 BONFIRE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "target", "release", "bonfire")
 # Texts are sorted by length, ten rounds at a time: with so many an epoch is ten rounds of 512, and those of all hosts
@@ -141,7 +144,8 @@ def main():
     parser.add_argument("--rate", help="of all links, such as 100mbit")
     parser.add_argument("--batch", type=int, default=32, help="of a worker, if all have as much")
     parser.add_argument("--seconds", type=float, default=25)
-    parser.add_argument("--turns", type=int, default=1, help="the best of so many of everything")
+    parser.add_argument("--turns", type=int, default=1, help="everything so often, of which the middle counts")
+    parser.add_argument("--in-turn", action="store_true", help="hosts alone one after the other")
     parser.add_argument("--works", action="store_true", help="the head works, on the quickest host")
     parser.add_argument("--slow", action="store_true", help="slow the last host to a half in the middle of each run")
     parser.add_argument("--program", default=BONFIRE)
@@ -168,35 +172,37 @@ def main():
 
 
 def measure(args, cpus, folder):
-    whole = f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini"
     last = f"{args.lab}-{hosts_of(args)}"
     slow = (lambda: bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1] / 2))) if args.slow else None
     for what in args.what:
-        model, _, way = what.partition(":")
-        together = run_file(model, args.batch) + WAYS[way].format(workers=len(cpus))
-        together += f"head: {{works: {str(args.works).lower()}}}\n"
-        auto, alone, equal, used, used_alone = 0.0, [0.0] * len(cpus), 0.0, [], []
+        turns = []
         for _ in range(args.turns):
             if slow:
                 bonfire(args, "lab", "set", last, "--cpu", str(cpus[-1]))
-            seconds = args.seconds * (3 if slow else 1.5)
-            events, used_now = train(args, together + "shares: auto\n", whole, seconds, slow)
-            now = moves_of(events)
-            found = speed(events, 0.75) if slow else speed(events)
-            if found > auto:
-                auto, used, moves, rounds = found, used_now, now, last_round(events)
-                slowed = next((event["round"] for event in events if event["event"] == "meanwhile"), None)
-            # A host that was slowed is as slow here, too.
-            each, used_alone = each_alone(args, model, now[-1][1] if now else {}, folder)
-            alone = [max(pair) for pair in zip(alone, each)]
-            if not slow:
-                equal = max(equal, speed(train(args, together + "shares: equal\n", whole, args.seconds)[0]))
-        result = dict(model=model, way=way, cpu=args.cpu, batch=args.batch, auto=round(auto),
-                      alone=[round(s) for s in alone], of_alone=round(auto / sum(alone), 3))
-        result.update(dict(slowed_after=slowed) if slow else dict(equal=round(equal), of_equal=round(auto / equal, 2)))
-        result.update(moves=[(after, list(now.values())) for after, now in moves], rounds=rounds,
-                      used=[round(part, 3) for part in used], used_alone=[round(part, 3) for part in used_alone])
-        print(json.dumps(result), flush=True)
+            turns.append(turn(args, *what.split(":"), slow, folder))
+        turns.sort(key=lambda turn: turn["of_alone"])
+        speeds = [[turn["auto"], sum(turn["alone"]), turn.get("equal", 0)] for turn in turns]
+        print(json.dumps(dict(turns[len(turns) // 2], turns=speeds)), flush=True)
+
+
+def turn(args, model, way, slow, folder):
+    """Hosts together by speed, alone, and together with equal shares."""
+    whole = f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini"
+    together = run_file(model, args.batch) + WAYS[way].format(workers=len(cpus_of(args)))
+    together += f"head: {{works: {str(args.works).lower()}}}\n"
+    events, used = train(args, together + "shares: auto\n", whole, args.seconds * (3 if slow else 1.5), slow)
+    auto, moves = speed(events, 0.75) if slow else speed(events), moves_of(events)
+    # A host that was slowed is as slow here, too.
+    alone, used_alone = each_alone(args, model, moves[-1][1] if moves else {}, folder)
+    found = dict(model=model, way=way, cpu=args.cpu, batch=args.batch, auto=round(auto),
+                 alone=[round(s) for s in alone], of_alone=round(auto / sum(alone), 3))
+    if slow:
+        found["slowed_after"] = next(event["round"] for event in events if event["event"] == "meanwhile")
+    else:
+        equal = speed(train(args, together + "shares: equal\n", whole, args.seconds)[0])
+        found.update(equal=round(equal), of_equal=round(auto / equal, 2))
+    return dict(found, moves=[(after, list(now.values())) for after, now in moves], rounds=last_round(events),
+                used=[round(part, 3) for part in used], used_alone=[round(part, 3) for part in used_alone])
 
 
 def moves_of(events):
@@ -213,14 +219,17 @@ def each_alone(args, model, shares, folder):
     of the processor."""
     text = open(f"/var/lib/bonfire-labs/{args.lab}/files/hosts.ini").read()
     hosts = [line for line in text.splitlines() if line.startswith(f"{args.lab}-")]
-    found = []
-    for host in hosts[-len(cpus_of(args)):]:
+
+    def alone(host):
         others = [line for line in text.splitlines() if line == host or line not in hosts]
         name = host.split()[0]
         single = run_file(model, shares.get(name) or args.batch) + "workers: 1\nhead: {works: true}\n"
-        events, used = train(args, single, inventory(folder, others, "one.ini"), args.seconds)
-        found.append((speed(events), used[hosts.index(host)]))
-    return [found[0] for found in found], [found[1] for found in found]
+        events, used = train(args, single, inventory(folder, others, f"{name}.ini"), args.seconds)
+        return speed(events), used[hosts.index(host)]
+
+    workers = hosts[-len(cpus_of(args)):]
+    with ThreadPoolExecutor(1 if args.in_turn else len(workers)) as pool:
+        return zip(*pool.map(alone, workers))
 
 
 if __name__ == "__main__":
