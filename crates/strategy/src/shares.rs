@@ -169,11 +169,6 @@ impl Balancer {
         self.begin_anew(round);
     }
 
-    /// When shares may move.
-    pub fn when(&self) -> When {
-        self.rule.when
-    }
-
     /// Who goes on together.
     pub fn workers(&self) -> impl Iterator<Item = u64> {
         self.workers.keys().copied()

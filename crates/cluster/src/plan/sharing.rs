@@ -6,6 +6,7 @@ use bonfire_strategy::Balancer;
 use bonfire_strategy::shares::{FIRST_CHECKS, Rule, Took, When};
 
 use super::forecast::{Played, Scene};
+use crate::roles::head::balance::rule_for;
 
 impl Scene<'_> {
     /// Plays rounds until shares stay as they are, and once more with these.
@@ -38,10 +39,8 @@ impl Scene<'_> {
 
     /// As heads have it: a share is of the steps of a round, where there are several.
     fn rule(&self, grain: u32, when: When) -> Rule {
-        match self.local_steps() {
-            1 => Rule { batch: self.settings.file.batch_size as u32, grain, when },
-            steps => Rule { batch: steps as u32, grain: 1, when },
-        }
+        let batch = self.settings.file.batch_size as u32;
+        rule_for(self.local_steps(), Rule { batch, grain, when })
     }
 
     /// How many samples one of a share is.

@@ -29,9 +29,8 @@ pub(crate) struct Balance {
     is_unasked: bool,
     /// Of a sample.
     mean_words: f64,
-    /// Of one worker and step, if all have as many.
-    batch: u32,
-    grain: u32,
+    /// For rounds of one step.
+    rule: Rule,
     /// How many steps a round has for a worker, if all make as many. Shares are in samples where it is one, else in
     /// steps.
     steps: u64,
@@ -56,10 +55,10 @@ pub(crate) fn grain(shape: &Shape) -> u32 {
 }
 
 /// The rule for rounds of so many steps: a share is so many of them, or of samples where each makes but one.
-fn rule(steps: u64, (batch, grain): (u32, u32), when: When) -> Rule {
+pub(crate) fn rule_for(steps: u64, rule: Rule) -> Rule {
     match u32::try_from(steps).unwrap_or(u32::MAX) {
-        1 => Rule { batch, grain, when },
-        steps => Rule { batch: steps, grain: 1, when },
+        1 => rule,
+        steps => Rule { batch: steps, grain: 1, ..rule },
     }
 }
 
@@ -68,17 +67,19 @@ impl Balance {
         let (settings, dataset) = (&run.job.settings, &run.job.dataset);
         let samples = dataset.train.len();
         let words: usize = (0..samples).map(|sample| dataset.train.length(sample)).sum();
-        let when = match &settings.shares {
-            ShareRule::Equal => None,
-            ShareRule::Auto => Some(When::Drift),
-            ShareRule::Once => Some(When::Once),
-            ShareRule::Every(epochs) => Some(When::Every(*epochs)),
-            ShareRule::Named(_) => Some(When::Never),
+        let rule = Rule {
+            batch: settings.file.batch_size.min(samples / settings.workers.max(1)).max(1) as u32,
+            grain: grain(&dataset.shape),
+            when: match &settings.shares {
+                ShareRule::Equal | ShareRule::Named(_) => When::Never,
+                ShareRule::Auto => When::Drift,
+                ShareRule::Once => When::Once,
+                ShareRule::Every(epochs) => When::Every(*epochs),
+            },
         };
-        let grain = grain(&dataset.shape);
-        let batch = settings.file.batch_size.min(samples / settings.workers.max(1)).max(1) as u32;
         let steps = run.job.schedule.pace.steps_in(run.progress.round + 1);
-        let balancer = when.map(|when| Balancer::new(rule(steps, (batch, grain), when)));
+        let is_equal = settings.shares == ShareRule::Equal;
+        let balancer = (!is_equal).then(|| Balancer::new(rule_for(steps, rule)));
         let (weights, is_named) = match &settings.shares {
             ShareRule::Named(weights) => (weights.clone(), true),
             _ => {
@@ -88,12 +89,12 @@ impl Balance {
         };
         let is_unasked = settings.file.shares.is_none() && settings.file.dynamic.is_none();
         let mean_words = words as f64 / samples.max(1) as f64;
-        Self { balancer, weights, is_named, is_unasked, mean_words, batch, grain, steps }
+        Self { balancer, weights, is_named, is_unasked, mean_words, rule, steps }
     }
 
     /// How many samples one of a share is, in a round of so many steps.
     fn samples_of_one(&self, steps: u64) -> u32 {
-        if steps > 1 { self.batch } else { 1 }
+        if steps > 1 { self.rule.batch } else { 1 }
     }
 
     /// How large the shares of these workers are, beside each other; none if all have as much.
@@ -137,7 +138,7 @@ impl Head<'_> {
         let progress = &mut self.run.progress.shares;
         progress.values_mut().for_each(|share| *share = scale(f64::from(*share)) as u32);
         let since = if steps > 1 { pace.after.min(round) } else { round };
-        balancer.measure_anew(rule(steps, (balance.batch, balance.grain), balancer.when()), since);
+        balancer.measure_anew(rule_for(steps, balance.rule), since);
         let workers: Vec<u64> = balancer.workers().collect();
         if self.balance.shares(&workers).is_some() {
             let each = if steps > 1 { format!("{steps} steps a worker") } else { "one step".to_owned() };
