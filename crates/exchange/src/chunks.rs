@@ -41,16 +41,29 @@ const WANTED: usize = 48;
 /// into the cache together.
 const FLOATS: (usize, usize) = (4 << 10, 90 << 10);
 
+/// So many for every member are few.
+const FEW: usize = 4;
+
 /// Of a table few rows travel, so that so many of its floats count like one that always travels.
 const ROW_FLOATS: usize = 8;
 
 impl Chunks {
     /// Cuts a layout.
     pub fn of(layout: &Layout) -> Self {
+        Self::some(layout, WANTED)
+    }
+
+    /// Cuts it into few chunks for so many members.
+    pub fn few(layout: &Layout, members: usize) -> Self {
+        Self::some(layout, WANTED.min(FEW * members))
+    }
+
+    /// About so many.
+    fn some(layout: &Layout, wanted: usize) -> Self {
         let (least, most) = FLOATS;
         let load: usize =
             layout.tensors().iter().map(|tensor| tensor.range.len().div_ceil(share(tensor.kind))).sum();
-        Self::with_size(layout, (load / WANTED).clamp(least, most))
+        Self::with_size(layout, (load / wanted).clamp(least, most))
     }
 
     /// Cuts a layout into chunks that load a link like about so many floats: a row of a table is not cut.
@@ -163,6 +176,43 @@ mod tests {
     use super::*;
     use bonfire_learn::layout::Init;
 
+    #[track_caller]
+    fn check_cover(chunks: &Chunks, layout: &Layout) {
+        let mut at = 0;
+        for stretch in chunks.iter().flat_map(|chunk| &chunk.stretches) {
+            assert_eq!(stretch.range.start, at);
+            assert!(!stretch.range.is_empty());
+            if let TensorKind::Rows { width } = stretch.kind {
+                assert!(stretch.within().start.is_multiple_of(width));
+                assert!(stretch.range.len().is_multiple_of(width));
+            }
+            at = stretch.range.end;
+        }
+        assert_eq!(at, layout.len());
+    }
+
+    #[test]
+    fn few_chunks_are_some_for_every_member_or_as_large_as_may_be() {
+        let layout = |floats: usize| {
+            let mut layout = Layout::default();
+            layout.rows("table".into(), floats / 64, 32, Init::Constant(0.0));
+            layout.vector("a".into(), floats / 2, Init::Constant(0.0));
+            layout
+        };
+        let counts = |floats: usize, members: usize| {
+            let (layout, most) = (layout(floats), FLOATS.1 + 32);
+            let [all, few] = [Chunks::of(&layout), Chunks::few(&layout, members)];
+            check_cover(&few, &layout);
+            assert!(few.iter().all(|chunk| chunk.range.len() <= most));
+            (few.count(), all.count())
+        };
+        assert_eq!(counts(1 << 19, 4), (17, 48));
+        assert_eq!(counts(1 << 19, 16), (48, 48));
+        assert_eq!(counts(1 << 10, 4), (1, 1));
+        let (few, all) = counts(1 << 25, 4);
+        assert_eq!(few, all, "none is larger");
+    }
+
     #[test]
     fn chunks_cover_everything_once_and_cut_no_row() {
         for (rows, width, dense) in [(50, 7, 1000), (0, 3, 10), (1, 100, 0), (200, 1, 33)] {
@@ -173,17 +223,7 @@ mod tests {
             layout.buffer("mean".into(), dense / 2, Init::Constant(0.0));
             for size in [1, 10, 64, 10_000] {
                 let chunks = Chunks::with_size(&layout, size);
-                let mut at = 0;
-                for stretch in chunks.iter().flat_map(|chunk| &chunk.stretches) {
-                    assert_eq!(stretch.range.start, at);
-                    assert!(!stretch.range.is_empty());
-                    if let TensorKind::Rows { width } = stretch.kind {
-                        assert!(stretch.within().start.is_multiple_of(width));
-                        assert!(stretch.range.len().is_multiple_of(width));
-                    }
-                    at = stretch.range.end;
-                }
-                assert_eq!(at, layout.len());
+                check_cover(&chunks, &layout);
                 assert!(chunks.iter().all(|chunk| chunk.load() < size + width.max(1)));
             }
         }

@@ -54,7 +54,7 @@ impl Coding {
     }
 
     /// Whether values lose digits on their way, or wait.
-    fn is_lossy(self) -> bool {
+    pub fn is_lossy(self) -> bool {
         match self {
             Self::All(precision) => precision != Precision::F32,
             Self::Largest(_) => true,
@@ -108,6 +108,13 @@ impl ChunkEncoder {
             kept: Vec::new(),
             decoded: Vec::new(),
         }
+    }
+
+    /// Cuts otherwise from now on. What was lost so far stays lost.
+    pub fn set_chunks(&mut self, chunks: &Arc<Chunks>) {
+        self.chunks = Arc::clone(chunks);
+        self.residuals = vec![Vec::new(); chunks.count()];
+        self.pending = vec![None; chunks.count()];
     }
 
     pub fn chunks(&self) -> &Chunks {

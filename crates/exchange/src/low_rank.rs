@@ -118,9 +118,18 @@ impl LowRankSums {
 
     /// Shares the sums out among members who each take such a part of them. All begin with the same right factors.
     pub fn share_out(&mut self, parts: &[f64]) {
-        self.exact.share_out(parts);
-        self.left.sums.share_out(parts);
-        self.right.sums.share_out(parts);
+        self.share_out_each(parts, ShardedSums::share_out);
+    }
+
+    /// The same where links count for nothing.
+    pub fn share_out_few(&mut self, parts: &[f64]) {
+        self.share_out_each(parts, ShardedSums::share_out_few);
+    }
+
+    fn share_out_each(&mut self, parts: &[f64], share_out: fn(&mut ShardedSums, &[f64])) {
+        for sums in [&mut self.exact, &mut self.left.sums, &mut self.right.sums] {
+            share_out(sums, parts);
+        }
         if parts.len() == 1 {
             // Who is alone sums nothing. Until others come, what was lost is too old.
             self.lost.fill(0.0);

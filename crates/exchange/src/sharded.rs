@@ -127,12 +127,24 @@ impl<E: From<Closed>> Peers<'_, E> {
 }
 
 impl<E: From<Closed>> Peers<'_, E> {
-    /// Sends something to the next member, and waits for that of the one before.
+    /// Sends something to the next member, and waits until that has said that it is there; says the same to the one
+    /// before.
     pub fn pass_on(&mut self, payload: Bytes) -> Result<(), E> {
+        let parcel = |payload: Bytes| Parcel { payload, is_plain: false, weight: 0.0 };
         let next = (self.index + 1) % self.members();
         if let Some(next) = &self.links[next] {
-            self.send(next, THERE, self.index, Parcel { payload, is_plain: false, weight: 0.0 })?;
-            self.piece(true)?;
+            self.send(next, THERE, self.index, parcel(payload))?;
+            let (mut is_there, mut is_taken) = (false, false);
+            while !is_there || !is_taken {
+                let Some((from, way, _, _)) = self.piece(true)? else { continue };
+                is_there |= way == BACK;
+                if way == THERE
+                    && let Some(before) = &self.links[from]
+                {
+                    self.send(before, BACK, self.index, parcel(Bytes::new()))?;
+                    is_taken = true;
+                }
+            }
         }
         self.step += 1;
         Ok(())
@@ -160,6 +172,9 @@ impl<E: From<Closed>> Gather<E> for Peers<'_, E> {
 /// What a member needs to sum gradients with the others, from round to round.
 #[derive(Debug)]
 pub struct ShardedSums {
+    layout: Layout,
+    /// As a layout is cut, and as it is now.
+    cut: Arc<Chunks>,
     chunks: Arc<Chunks>,
     /// Which part of all every member is to carry.
     parts: Vec<f64>,
@@ -204,6 +219,8 @@ impl ShardedSums {
             window: 0,
             left: 0,
             exact: false,
+            layout: layout.clone(),
+            cut: Arc::clone(&chunks),
             chunks,
         }
     }
@@ -211,6 +228,26 @@ impl ShardedSums {
     /// Shares the chunks out among members who each take such a part of them. What was lost in the sums so far stays
     /// lost: their owners are others.
     pub fn share_out(&mut self, parts: &[f64]) {
+        let chunks = Arc::clone(&self.cut);
+        self.share_out_chunks(chunks, parts);
+    }
+
+    /// The same where links count for nothing and every frame takes processors time: chunks are few and large. What
+    /// rounding makes of values, and loses of them, goes by chunks: then they stay as they are.
+    pub fn share_out_few(&mut self, parts: &[f64]) {
+        let chunks = match self.own.rounds() {
+            true => Arc::clone(&self.cut),
+            false => Arc::new(Chunks::few(&self.layout, parts.len())),
+        };
+        self.share_out_chunks(chunks, parts);
+    }
+
+    fn share_out_chunks(&mut self, chunks: Arc<Chunks>, parts: &[f64]) {
+        if !Arc::ptr_eq(&chunks, &self.chunks) {
+            self.own.set_chunks(&chunks);
+            self.sums.set_chunks(&chunks);
+        }
+        self.chunks = chunks;
         self.parts = parts.to_vec();
         self.loads = self.chunks.iter().map(Chunk::load).collect();
         self.owners = owners(&self.loads, parts);

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bonfire_exchange::owners;
+use bonfire_exchange::owners::{self, is_linkless};
 use bonfire_learn::random::Random;
 use bonfire_run::run_file::arch::Arch;
 use bonfire_run::run_file::{Compression, Settings};
 use serde::Serialize;
 
 use super::candidate::{Candidate, name, rounds};
-use super::figures::{CodecFigures, HostFigures};
+use super::figures::{CodecFigures, HostFigures, LinkFigures};
 use super::group::{Books, Member};
 use super::group_server::GroupServer;
 use super::script::{Manner, Stage, round};
@@ -115,9 +115,18 @@ pub(super) struct Scene<'a> {
     /// How many samples of a round each worker has.
     pub shares: Vec<usize>,
     exchanges: Vec<Exchange>,
+    /// The same in few chunks, for members between whom links count for nothing and whose shares differ.
+    few: Option<Vec<Exchange>>,
     /// The exchange of a round in which all travels as it is, and whether there is such a round.
     exact: usize,
     pub has_exact: bool,
+}
+
+/// How fast each of some hosts would hear the one before it.
+pub(super) fn heard<'h>(hosts: impl IntoIterator<Item = &'h HostFigures>) -> Vec<f64> {
+    let links: Vec<&LinkFigures> = hosts.into_iter().map(|host| &host.link).collect();
+    let before = links.iter().cycle().skip(links.len().saturating_sub(1));
+    links.iter().zip(before).map(|(link, before)| before.up.min(link.down)).collect()
 }
 
 /// What a candidate would take with these figures; `settings` are its own.
@@ -210,13 +219,18 @@ impl<'a> Scene<'a> {
         let mut processes: Vec<usize> = candidate.hosts.iter().map(|&host| place(host)).collect();
         processes.extend(candidate.servers.iter().chain([&candidate.head]).map(|&host| place(host)));
         let workers = candidate.workers();
-        let mut exchanges = traffic.exchanges(candidate.compression, workers, candidate.local_steps);
-        let exact = exchanges.len();
-        exchanges.extend(traffic.exchanges(Compression::None, workers, candidate.local_steps));
-        let hosts = places.iter().map(|&host| crowded(host, candidate, pool)).collect();
+        let hosts: Vec<HostFigures> = places.iter().map(|&host| crowded(host, candidate, pool)).collect();
+        let is_group = candidate.arch == Arch::Allreduce && candidate.servers.is_empty() && workers > 1;
+        let is_linkless =
+            is_group && is_linkless(&heard(processes[..workers].iter().map(|&host| &hosts[host])));
+        let mut exchanges = |way, is_few| traffic.exchanges(way, (workers, is_few), candidate.local_steps);
+        let exact = exchanges(candidate.compression, false).len();
+        let mut all =
+            |is_few| [candidate.compression, Compression::None].map(|way| exchanges(way, is_few)).concat();
+        let (exchanges, few) = (all(false), is_linkless.then(|| all(true)));
         let shares = vec![settings.file.batch_size * candidate.local_steps as usize; workers];
         let has_exact = candidate.compression != Compression::None;
-        Self { candidate, settings, hosts, processes, shares, exchanges, exact, has_exact }
+        Self { candidate, settings, hosts, processes, shares, exchanges, few, exact, has_exact }
     }
 }
 
@@ -253,7 +267,7 @@ impl Scene<'_> {
                 batch,
                 steps,
                 delay: self.candidate.delay,
-                overlaps: self.settings.file.overlap && self.exchanges_over_links(),
+                overlaps: self.settings.file.overlap && self.waits_for_links(),
                 compression: self.candidate.compression,
                 exact,
             };
@@ -273,8 +287,18 @@ impl Scene<'_> {
         if self.local_steps() > 1 { (batch, Some((share / batch) as u64)) } else { (share, None) }
     }
 
-    fn exchanges_over_links(&self) -> bool {
-        self.workers() > 1 || self.candidate.arch != Arch::Allreduce
+    /// Whether gradients leave while they are computed, as members have it.
+    fn waits_for_links(&self) -> bool {
+        let is_group = self.candidate.arch == Arch::Allreduce;
+        !is_group || self.workers() > 1 && !(self.few.is_some() && self.shares_differ())
+    }
+
+    fn shares_differ(&self) -> bool {
+        self.shares.iter().any(|share| *share != self.shares[0])
+    }
+
+    fn exchanges(&self) -> &[Exchange] {
+        self.few.as_deref().filter(|_| self.shares_differ()).unwrap_or(&self.exchanges)
     }
 
     fn codecs(&self, host: usize) -> [CodecFigures; 2] {
@@ -298,15 +322,13 @@ impl Scene<'_> {
         if !self.candidate.servers.is_empty() {
             return owners::parts(members, self.candidate.servers.len());
         }
-        let link = |index: usize| &self.hosts[self.processes[index % members]].link;
-        let heard = |index: usize| link(index + members - 1).up.min(link(index).down);
-        let heard: Vec<f64> = (0..members).map(heard).collect();
+        let heard = heard(self.processes[..members].iter().map(|&host| &self.hosts[host]));
         let shares: Vec<f64> = self.shares.iter().map(|share| *share as f64).collect();
         owners::parts_by_speed(&heard, members, &shares)
     }
 
     fn play_group(&self, world: &mut World) -> Vec<Books> {
-        let workers = self.workers();
+        let (workers, exchanges) = (self.workers(), self.exchanges());
         let (parts, head) = (self.parts(), self.processes.len() - 1);
         let member = |index: usize| {
             let codecs = self.codecs(self.processes[index]);
@@ -320,8 +342,8 @@ impl Scene<'_> {
         let mut servers: Vec<GroupServer> = (workers..head).map(server).collect();
         while let Some(process) = world.next() {
             match (members.get_mut(process), servers.get_mut(process.wrapping_sub(workers))) {
-                (Some(member), _) => member.wake(world, &self.exchanges),
-                (_, Some(server)) => server.wake(world, &self.exchanges),
+                (Some(member), _) => member.wake(world, exchanges),
+                (_, Some(server)) => server.wake(world, exchanges),
                 // The head counts.
                 _ => while world.take(process).is_some() {},
             }
@@ -331,8 +353,7 @@ impl Scene<'_> {
 
     fn play_server(&self, world: &mut World) -> Vec<Books> {
         let workers = self.workers();
-        let shares_differ =
-            self.local_steps() == 1 && self.shares.iter().any(|&share| share != self.shares[0]);
+        let shares_differ = self.local_steps() == 1 && self.shares_differ();
         let worker = |index: usize| {
             let codecs = self.codecs(self.processes[index]);
             let rounds = self.script(index).into_iter().map(|(stages, of)| (stages, of[0])).collect();

@@ -109,8 +109,8 @@ impl Plan {
 impl Question<'_> {
     fn traffic(&self) -> Traffic<'_> {
         let file = &self.settings.file;
-        let only_touched = file.optimizer.changes_touched_rows_only();
-        Traffic::new(self.layout, self.dataset, (file.batch_size, file.seed), only_touched)
+        let rows_move_for = file.optimizer.steps_of_momentum();
+        Traffic::new(self.layout, self.dataset, (file.batch_size, file.seed), rows_move_for)
     }
 }
 

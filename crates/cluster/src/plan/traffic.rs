@@ -13,8 +13,6 @@ use bonfire_learn::random::Random;
 use bonfire_learn::{Batch, Gradient, Inputs, Layout, PADDING};
 use bonfire_run::run_file::Compression;
 
-use bonfire_payload::Precision;
-
 use super::candidate::name;
 use super::world::{FRAME_BYTES, ON_TOP};
 
@@ -54,7 +52,7 @@ impl Exchange {
 
     /// Whether who sums takes what the others will have of it.
     pub(super) fn rounds(&self) -> bool {
-        !matches!(self.coding, Coding::All(Precision::F32) | Coding::Packed)
+        self.coding.is_lossy()
     }
 }
 
@@ -65,47 +63,57 @@ pub(super) struct Traffic<'a> {
     dataset: &'a Dataset,
     batch: usize,
     seed: u64,
-    /// Whether a local step moves rows only where a batch touches them.
-    moves_touched_rows_only: bool,
-    known: BTreeMap<(String, usize, u64), Vec<Exchange>>,
+    /// For how many local steps a row moves on after a batch has touched it; none if for ever.
+    rows_move_for: Option<u32>,
+    known: BTreeMap<(String, usize, u64, bool), Vec<Exchange>>,
 }
 
 /// So many rounds are looked at for the rows that they touch.
 const LOOKED_AT: usize = 4;
+
+/// After so many epochs everybody has touched what there is.
+const EPOCHS: usize = 4;
 
 impl<'a> Traffic<'a> {
     pub(super) fn new(
         layout: &'a Layout,
         dataset: &'a Dataset,
         (batch, seed): (usize, u64),
-        moves_touched_rows_only: bool,
+        rows_move_for: Option<u32>,
     ) -> Self {
-        Self { layout, dataset, batch, seed, moves_touched_rows_only, known: BTreeMap::new() }
+        Self { layout, dataset, batch, seed, rows_move_for, known: BTreeMap::new() }
     }
 
     fn has_tables(&self) -> bool {
         self.layout.tensors().iter().any(|tensor| matches!(tensor.kind, TensorKind::Rows { .. }))
     }
 
-    /// The exchanges of a round of so many workers, each of which has trained on so many batches: two of factors,
-    /// otherwise one.
+    /// The exchanges of a round of so many workers, each of whom has trained on so many batches, perhaps in few chunks:
+    /// two of factors, otherwise one.
     pub(super) fn exchanges(
         &mut self,
         compression: Compression,
-        workers: usize,
+        (workers, is_few): (usize, bool),
         steps: u64,
     ) -> Vec<Exchange> {
-        let key = name(compression);
-        let key = if self.has_tables() { (key, workers, steps) } else { (key, 0, 0) };
+        let (of_workers, of_steps) = if self.has_tables() { (workers, steps) } else { (0, 0) };
+        let key = (name(compression), if is_few { workers } else { of_workers }, of_steps, is_few);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
-        let (there, back) = (self.touched(1, workers, steps), self.touched(workers, workers, steps));
+        let (there, back) = (self.moved(1, workers, steps), self.moved(workers, workers, steps));
         let exchange = |layout: &Layout, coding: Coding| {
-            let there: Vec<Vec<Parcels>> = there.iter().map(|rows| parcels(layout, coding, rows)).collect();
-            let sums = coding.of_sums();
-            let back: Vec<Vec<Parcels>> = back.iter().map(|rows| parcels(layout, sums, rows)).collect();
-            Exchange::new(layout, coding, &mean(&there), &mean(&back))
+            // As sums have it that are shared out in few.
+            let chunks = match is_few && !coding.is_lossy() {
+                true => Chunks::few(layout, workers),
+                false => Chunks::of(layout),
+            };
+            let chunks = Arc::new(chunks);
+            let all = |rows: &[Vec<u32>], coding: Coding| -> Vec<Vec<Parcels>> {
+                rows.iter().map(|rows| parcels(layout, &chunks, coding, rows)).collect()
+            };
+            let (there, back) = (all(&there, coding), all(&back, coding.of_sums()));
+            Exchange::new(&chunks, coding, &mean(&there), &mean(&back))
         };
         let exchanges = match compression {
             Compression::PowerSgd(rank) => {
@@ -118,55 +126,67 @@ impl<'a> Traffic<'a> {
         exchanges
     }
 
-    /// The rows that some of the workers touch in so many batches each, in some rounds; none where there are no tables.
-    fn touched(&self, some: usize, workers: usize, steps: u64) -> Vec<Vec<u32>> {
+    /// The rows that some of the workers move in so many batches each, in some rounds; none where there are no tables.
+    fn moved(&self, some: usize, workers: usize, steps: u64) -> Vec<Vec<u32>> {
         if !self.has_tables() {
             return vec![Vec::new()];
         }
         let samples = &self.dataset.train;
-        if steps > 1 && !self.moves_touched_rows_only {
-            // What has ever been touched moves on.
-            let all: Vec<u32> = (0..samples.len() as u32).collect();
-            return vec![rows_of(samples, [all].iter())];
-        }
         let round_size = (self.batch * workers).min(samples.len());
-        let mut order = EpochOrder::default();
-        order.shuffle(samples, round_size, self.seed, 0);
         let rounds = EpochOrder::rounds(samples.len(), round_size);
-        let looks = LOOKED_AT.min(rounds);
+        // Rows of earlier batches still move, where workers make steps by themselves.
+        let before = match self.rows_move_for {
+            _ if steps == 1 => 0,
+            Some(steps) => (steps as usize).min(EPOCHS * rounds),
+            None => EPOCHS * rounds,
+        };
+        // Many batches are much like many others.
+        let looks = if before == 0 { LOOKED_AT.min(rounds) } else { 1 };
         let look = |look: usize| {
-            let mut shares = Vec::new();
-            for step in 0..steps as usize {
-                let round = (look * rounds / looks + step) % rounds;
+            let (first, mut order) = (look * rounds / looks, EpochOrder::default());
+            let mut moved = MovedRows::default();
+            for batch in first..first + before + steps as usize {
+                if batch == first || batch.is_multiple_of(rounds) {
+                    order.shuffle(samples, round_size, self.seed, (batch / rounds) as u64);
+                }
                 for worker in 0..some {
-                    let mut share = Vec::new();
-                    order.share(round, worker, workers, &mut share);
-                    shares.push(share);
+                    order.share(batch % rounds, worker, workers, &mut moved.share);
+                    moved.add(samples);
                 }
             }
-            rows_of(samples, shares.iter())
+            moved.rows()
         };
         (0..looks).map(look).collect()
     }
 }
 
 /// The words of some samples, each once.
-fn rows_of<'s>(samples: &Samples, shares: impl Iterator<Item = &'s Vec<u32>>) -> Vec<u32> {
-    let mut batch = Batch::default();
-    let mut rows = Vec::new();
-    for share in shares {
-        samples.fill(&mut batch, share);
-        if let Inputs::Words { numbers, .. } = &batch.inputs {
-            rows.extend(numbers.iter().filter(|&&word| word != PADDING));
+#[derive(Default)]
+struct MovedRows {
+    /// Those to come.
+    share: Vec<u32>,
+    batch: Batch,
+    is_there: Vec<bool>,
+}
+
+impl MovedRows {
+    fn add(&mut self, samples: &Samples) {
+        samples.fill(&mut self.batch, &self.share);
+        let Inputs::Words { numbers, .. } = &self.batch.inputs else { return };
+        for &word in numbers.iter().filter(|&&word| word != PADDING) {
+            let row = word as usize;
+            self.is_there.resize(self.is_there.len().max(row + 1), false);
+            self.is_there[row] = true;
         }
     }
-    rows.sort_unstable();
-    rows.dedup();
-    rows
+
+    fn rows(&self) -> Vec<u32> {
+        (0..).zip(&self.is_there).filter(|(_, is_there)| **is_there).map(|(row, _)| row).collect()
+    }
 }
 
 /// Every chunk of a gradient that touches these rows, as the codec writes it.
-fn parcels(layout: &Layout, coding: Coding, rows: &[u32]) -> Vec<Parcels> {
+fn parcels(layout: &Layout, chunks: &Arc<Chunks>, coding: Coding, rows: &[u32]) -> Vec<Parcels> {
     let mut gradient = Gradient::new(layout);
     let mut random = Random::new(1);
     gradient.weight = 1.0;
@@ -189,8 +209,7 @@ fn parcels(layout: &Layout, coding: Coding, rows: &[u32]) -> Vec<Parcels> {
         }
     }
     gradient.finish();
-    let chunks = Arc::new(Chunks::of(layout));
-    let mut encoder = ChunkEncoder::new(&chunks, coding);
+    let mut encoder = ChunkEncoder::new(chunks, coding);
     let parcel = |index: usize| {
         let parcel = encoder.encode(&gradient, index, false);
         let floats = chunks[index].stretches.iter().map(|stretch| match stretch.kind {
@@ -216,8 +235,7 @@ fn mean(all: &[Vec<Parcels>]) -> Vec<Parcels> {
 }
 
 impl Exchange {
-    fn new(layout: &Layout, coding: Coding, there: &[Parcels], back: &[Parcels]) -> Self {
-        let chunks = Chunks::of(layout);
+    fn new(chunks: &Chunks, coding: Coding, there: &[Parcels], back: &[Parcels]) -> Self {
         let traffic = |(index, (&there, &back)): (usize, (&Parcels, &Parcels))| {
             let chunk = &chunks[index];
             let is_dense = chunk.stretches.iter().all(|stretch| stretch.kind == TensorKind::Dense);

@@ -115,6 +115,8 @@ struct Participant<'w> {
     /// It takes the state while the others go on.
     learning: Option<Learning>,
     formed: Option<Formed>,
+    /// Whether shares differ, and links between the members count for nothing.
+    is_linkless: bool,
     /// The newest generation that was heard of.
     generation: u64,
     /// As the run file says.
@@ -172,6 +174,7 @@ impl<'w> Participant<'w> {
             round: 0,
             learning: None,
             formed: None,
+            is_linkless: false,
             generation: 0,
             coding: Coding::of(settings.file.compression),
             sums: GradientSums::new(trainer.layout(), settings.file.compression, settings.file.seed),
@@ -257,7 +260,9 @@ impl<'w> Participant<'w> {
         self.incoming.waited();
         let before = sent_bytes(formed);
         let task = formed.task(&self.plan, round);
-        let overlaps = self.overlaps && !is_apart && task.is_some() && formed.links.len() > 1;
+        // What leaves early is copied. Where processors set the pace and links do not, that is for nothing.
+        let waits_for_links = formed.links.len() > 1 && !self.is_linkless;
+        let overlaps = self.overlaps && !is_apart && task.is_some() && waits_for_links;
         let computed = match task {
             _ if is_apart => self.learn_apart(connections, trainer, formed, round)?,
             Some(task) if overlaps => {

@@ -97,6 +97,57 @@ fn a_sum_is_that_of_one_process() {
     }
 }
 
+#[test]
+fn few_chunks_give_the_same_sums_and_may_be_many_again() {
+    let (layout, members) = (layout(400_000), 3);
+    for coding in [Coding::PLAIN, Coding::Packed, Coding::INT8] {
+        let expect = rounds(&layout, members, 6, coding);
+        let found = among(members, |peers| {
+            let mut sums = ShardedSums::new(&layout, coding);
+            let mut all = Vec::new();
+            for round in 1..=6 {
+                let is_few = coding != Coding::INT8 && (3..=4).contains(&round);
+                match round {
+                    1 => sums.share_out(&[1.0; 3]),
+                    // What is lost in rounding goes by chunks: then they stay as they are.
+                    3 if coding != Coding::INT8 => sums.share_out_few(&[0.7, 0.3, 0.0]),
+                    5 if coding != Coding::INT8 => sums.share_out(&[1.0; 3]),
+                    _ => {}
+                }
+                assert_eq!(sums.chunks.count() < 20, is_few, "{} chunks", sums.chunks.count());
+                (peers.round, peers.step) = (round, 0);
+                let mut own = gradient(&layout, peers.index, round);
+                sums.sum(peers, &mut own, round == 6).expect("a sum");
+                all.push(own);
+            }
+            sums.set_coding(Coding::INT8);
+            sums.share_out_few(&[1.0; 3]);
+            assert!(sums.chunks.count() > 20, "rounded values keep their chunks");
+            all
+        });
+        for (found, expect) in found.iter().flatten().zip(expect.iter().flatten()) {
+            assert_eq!(bits(&layout, found), bits(&layout, expect), "{coding:?}");
+        }
+    }
+}
+
+#[test]
+fn who_passes_something_on_hears_that_it_is_there() {
+    let taken = std::sync::Mutex::new([false; 3]);
+    among(3, |peers| {
+        let next = (peers.index + 1) % 3;
+        if peers.index == 1 {
+            // Who sends to one that comes late waits for it.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        taken.lock().expect("no panic")[peers.index] = true;
+        let payload = Bytes::from(vec![peers.index as u8; 1000]);
+        peers.pass_on(payload).expect("an answer");
+        assert!(taken.lock().expect("no panic")[next], "{next} was not there");
+        assert_eq!(peers.step, 1);
+    });
+}
+
 /// The sums of some rounds as every member has them, with so many servers, the last round exact.
 fn rounds_with_servers(
     layout: &Layout,

@@ -42,3 +42,45 @@ fn every_processor_makes_the_same_update_of_the_same_gradients() {
     check(r#"{"adagrad": {"lr_decay": 0.01}}"#, 0x128B_9123_0671_9329);
     check(r#"{"nadam": {}}"#, 0x93BE_7A4D_FEDB_D63D);
 }
+
+/// How many steps after a row was touched for the last time it still moves; none if it does in the end.
+fn steps_moving(spec: &OptimizerSpec) -> Option<u32> {
+    let mut layout = Layout::default();
+    let table = layout.rows("words".into(), 2, 8, Init::Uniform(0.5)).tensor;
+    let (mut parameters, mut optimizer) = (layout.initial(1), Optimizer::new(spec.clone(), &layout));
+    let mut random = Random::new(7);
+    let mut last = None;
+    for step in 0..2000 {
+        let mut gradient = Gradient::new(&layout);
+        gradient.touch(table, 1).fill(0.1);
+        if step < 20 {
+            gradient.touch(table, 0).fill_with(|| random.between(-1.0, 1.0));
+        }
+        gradient.weight = 1.0;
+        let before = parameters[..8].to_vec();
+        optimizer.step(&mut parameters, &[gradient], spec.lr(), None);
+        if parameters[..8] != before[..] {
+            last = Some(step - 19);
+        }
+    }
+    last.filter(|last| *last < 1900)
+}
+
+#[test]
+fn rows_move_for_as_long_as_momentum_lasts() {
+    let check = |optimizer: &str, is_ever: bool| {
+        let spec: OptimizerSpec = serde_json::from_str(optimizer).expect("an optimiser");
+        let (found, said) = (steps_moving(&spec), spec.steps_of_momentum());
+        assert_eq!((found.is_none(), said.is_none()), (is_ever, is_ever), "{optimizer}: {found:?} {said:?}");
+        let (Some(found), Some(said)) = (found, said) else { return };
+        assert!(found.abs_diff(said) <= 2 + said / 3, "{optimizer}: {found}, said to be {said}");
+    };
+    check(r#"{"sgd": {}}"#, false);
+    check(r#"{"sgd": {"momentum": 0.9}}"#, false);
+    check(r#"{"adam": {}}"#, false);
+    check(r#"{"adam": {"rows": "touched"}}"#, false);
+    check(r#"{"adam": {"weight_decay": 0.01}}"#, true);
+    check(r#"{"rmsprop": {"momentum": 0.8}}"#, false);
+    check(r#"{"adagrad": {}}"#, false);
+    check(r#"{"nadam": {}}"#, false);
+}

@@ -30,7 +30,7 @@ const FIRST_HOP: u32 = 1 << 20;
 const FIRST_PROBE: u32 = FIRST_HOP + 1024;
 const PROBE: usize = 256 << 10;
 
-/// So often.
+/// So often. The first does not count: a link that has rested may take it at once.
 const PROBES: u32 = 3;
 
 /// The numbers of more of them, for where busy processors may hide that links are very fast.
@@ -138,8 +138,9 @@ impl Participant<'_> {
         Ok(Some(2.0 * least))
     }
 
-    /// Has the members whose links are slow sum less, or where links count for nothing those that are slow themselves,
-    /// as soon as all are there: before the first round of a group, when nothing was summed yet.
+    /// Has the members whose links are slow sum less, as soon as all are there: before the first round of a group, when
+    /// nothing was summed yet. Where shares differ and links count for nothing it is those that are slow themselves, and
+    /// chunks are fewer and larger.
     pub(super) fn share_out_by_speed(
         &mut self,
         connections: &mut Connections,
@@ -147,7 +148,8 @@ impl Participant<'_> {
         formed: &Formed,
     ) -> Result<(), Break> {
         let members = formed.view.members.len();
-        let is_now = self.round == formed.view.round && members > 2 && formed.servers.is_empty();
+        let is_by_speed = formed.servers.is_empty() && (members > 2 || formed.shares.is_some());
+        let is_now = self.round == formed.view.round && is_by_speed;
         if !is_now || self.world.is_some() || self.op != ReduceOp::Mean {
             return Ok(());
         }
@@ -159,11 +161,16 @@ impl Participant<'_> {
         let shares = formed.shares.iter().flatten().map(|share| f64::from(*share)).collect::<Vec<_>>();
         let mut parts = parts_by_speed(&heard, members, &shares);
         parts.resize(heard.len(), 0.0);
-        self.sums.share_out(&parts);
+        self.is_linkless = formed.shares.is_some() && is_linkless(&heard);
+        match self.is_linkless {
+            true => self.sums.share_out_few(&parts),
+            false => self.sums.share_out(&parts),
+        }
         Ok(())
     }
 
-    /// How fast each member heard the one before it, in exchanges with these numbers and the one after them.
+    /// How fast each member heard the one before it, as that one found, in exchanges with these numbers and the one
+    /// after them.
     fn probe(
         &mut self,
         connections: &mut Connections,
@@ -173,7 +180,7 @@ impl Participant<'_> {
     ) -> Result<Vec<f64>, Break> {
         let bytes = PROBE.min(trainer.layout().len() * 4);
         let mut speed = 0.0f64;
-        // The best counts: others may be late, the link new, or the processor busy.
+        // The best counts: others may be late, or processors busy.
         for step in steps.clone().step_by(2) {
             self.among(connections, trainer, formed, (self.round, step), |_, peers, _, _| {
                 peers.gather(Bytes::new()).map(drop)
@@ -183,13 +190,17 @@ impl Participant<'_> {
                 peers.pass_on(Bytes::from(vec![0; bytes]))
             })?;
             let seconds = (connections.mailbox.now() - started).as_secs_f64();
-            speed = speed.max(bytes as f64 / seconds.max(1e-6));
+            if step > FIRST_PROBE {
+                speed = speed.max(bytes as f64 / seconds.max(1e-6));
+            }
         }
         let mut heard = Vec::new();
         self.among(connections, trainer, formed, (self.round, steps.end), |_, peers, _, _| {
             heard = peers.gather(Bytes::copy_from_slice(&speed.to_le_bytes()))?;
             Ok(())
         })?;
+        // What one says is how fast the next has heard it.
+        heard.rotate_right(1);
         let heard = heard.iter().map(|bytes| bytes.as_ref().try_into().map_or(0.0, f64::from_le_bytes));
         Ok(heard.map(|speed| if speed.is_finite() { speed } else { 0.0 }).collect())
     }
