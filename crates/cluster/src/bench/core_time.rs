@@ -58,25 +58,36 @@ fn own_times() -> Option<(f64, f64)> {
     Some((words.next()?.ok()?, words.next()?.ok()?))
 }
 
+/// So long a thread that never rests is off its core only if it is held.
+const HOLD: Duration = Duration::from_millis(1);
+
 /// Which part of one core's time a thread gets that never rests: 1 where nobody holds it back. Others who are at work
-/// at the same time do not count: they may be gone when a run is there.
-pub(crate) fn share_of_a_core() -> f64 {
-    let spin = || {
+/// at the same time do not count: they may be gone when a run is there. And for how long it is held at a time.
+pub(crate) fn share_of_a_core() -> (f64, f64) {
+    let mut holds = Vec::new();
+    let mut spin = || {
         let (started, before) = (Instant::now(), own_times());
-        let mut number = 1_u64;
-        while started.elapsed() < SPIN {
+        let (mut number, mut last) = (1_u64, started);
+        while last - started < SPIN {
             for _ in 0..1000 {
                 number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
             }
+            let off = last.elapsed();
+            holds.extend((off > HOLD).then_some(off.as_secs_f64()));
+            last += off;
         }
         let wall_s = started.elapsed().as_secs_f64();
         let Some(((on, waited), (on_before, waited_before))) = own_times().zip(before) else { return 1.0 };
         (on - on_before) / (wall_s - (waited - waited_before)).max(1e-9)
     };
-    // The one in the middle: a process that is new may not be held back yet, and pays for that later.
-    let mut shares: Vec<f64> = (0..SPINS).map(|_| spin()).collect();
-    shares.sort_by(f64::total_cmp);
-    shares[SPINS / 2].min(1.0)
+    // What is in the middle: a process that is new may not be held back yet, and pays for that later.
+    let shares = (0..SPINS).map(|_| spin()).collect();
+    (middle(shares).min(1.0), middle(holds))
+}
+
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -87,8 +98,8 @@ mod tests {
     #[test]
     fn a_thread_that_never_rests_is_on_a_core() {
         let (before, _) = core_s().expect("the system tells");
-        let share = share_of_a_core();
-        assert!(share > 0.0 && share <= 1.0, "{share}");
+        let (share, hold_s) = share_of_a_core();
+        assert!(share > 0.0 && share <= 1.0 && hold_s >= 0.0, "{share} {hold_s}");
         assert!(core_s().expect("the system tells").0 > before);
     }
 }

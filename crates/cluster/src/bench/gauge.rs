@@ -51,7 +51,7 @@ const HELD_BACK: f64 = 0.85;
 pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
     let settings = settings(&task.text, None)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let share = share_of_a_core();
+    let (share, hold_s) = share_of_a_core();
     let is_held_back = share < HELD_BACK;
     let batch = settings.file.batch_size;
     let mut threads: Vec<usize> =
@@ -97,6 +97,7 @@ pub fn gauge(task: &GaugeTask, dataset: &Dataset) -> Result<HostFigures> {
         machine: machine_id(),
         cores,
         allowance: if is_held_back { share } else { cores as f64 },
+        hold_s: if is_held_back { hold_s } else { 0.0 },
         memory_mb: None,
         power: watts.map(|watts| Power { watts, label: EnergyLabel::Modelled }),
         work,

@@ -96,6 +96,7 @@ pub fn check_described(origin: &str, text: &str) -> Result<(), YamlError> {
         machine: String::new(),
         cores: 1,
         allowance: 1.0,
+        hold_s: 0.0,
         memory_mb: None,
         power: None,
         work: WorkFigures {
@@ -173,6 +174,7 @@ impl DescribedHost {
             machine: String::new(),
             cores,
             allowance: cores as f64,
+            hold_s: 0.0,
             memory_mb: memory.map(|bytes| (bytes / 1e6) as u64),
             power: given.or(board),
             work: own.work.at(speed),

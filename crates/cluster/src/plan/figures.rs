@@ -40,8 +40,11 @@ pub struct HostFigures {
     pub machine: String,
     /// Of the machine.
     pub cores: usize,
-    /// How many cores' time the host gets at most.
+    /// How many cores' time the host gets at most; and if it is held back to that, for how long at a time: in between
+    /// it has all the cores that it wants.
     pub allowance: f64,
+    #[serde(default)]
+    pub hold_s: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,6 +53,13 @@ pub struct HostFigures {
     pub link: LinkFigures,
     #[serde(default)]
     pub in_rounds: InRounds,
+}
+
+impl HostFigures {
+    /// How many cores it has at most at a time.
+    pub(super) fn at_a_time(&self) -> f64 {
+        if self.hold_s > 0.0 { self.cores as f64 } else { self.allowance }
+    }
 }
 
 /// What a host takes, and who says so.
@@ -256,6 +266,9 @@ impl Pool {
             ];
             if let Some((key, _)) = above_0.iter().find(|(_, value)| !(*value > 0.0 && value.is_finite())) {
                 return Err(wrong(key, "must be above 0"));
+            }
+            if !(host.hold_s >= 0.0 && host.hold_s.is_finite()) {
+                return Err(wrong("hold_s", "must be 0 or more"));
             }
             if host.work.steps.is_empty() {
                 return Err(wrong("work.steps", "must have a step that was measured"));

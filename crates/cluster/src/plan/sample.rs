@@ -21,6 +21,7 @@ pub(super) fn host(name: &str, rate: f64, burst: f64) -> HostFigures {
         machine: name.to_owned(),
         cores: 1,
         allowance: 1.0,
+        hold_s: 0.0,
         memory_mb: None,
         power: None,
         work: WorkFigures {

@@ -168,13 +168,18 @@ impl World {
             }
         };
         let process = |&host: &usize| Process { host, is_busy: false, inbox: VecDeque::new() };
+        let mut machines: Vec<Machine> = names.iter().map(machine).collect();
+        for (host, figures) in hosts.iter().enumerate().filter(|(_, figures)| figures.hold_s > 0.0) {
+            let machine = names.binary_search(&figures.machine.as_str()).unwrap_or(0);
+            machines[machine].hold_back(host, figures.allowance, figures.hold_s);
+        }
         Self {
             now: 0.0,
             planned: 0,
             agenda: BinaryHeap::new(),
-            machines: names.iter().map(machine).collect(),
+            machines,
             hosts: hosts.iter().map(host).collect(),
-            allowances: hosts.iter().map(|figures| figures.allowance).collect(),
+            allowances: hosts.iter().map(HostFigures::at_a_time).collect(),
             processes: processes.iter().map(process).collect(),
             awake: (0..processes.len()).collect(),
             carried: 0.0,

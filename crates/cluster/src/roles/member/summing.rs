@@ -33,8 +33,10 @@ const PROBE: usize = 256 << 10;
 /// So often. The first does not count: a link that has rested may take it at once.
 const PROBES: u32 = 3;
 
-/// The numbers of more of them, for where busy processors may hide that links are very fast.
-const MORE_PROBES: Range<u32> = FIRST_PROBE + 512..FIRST_PROBE + 512 + 2 * 8;
+/// The number of the first of more of them, and how many: busy processors may hide that links are very fast, or as fast
+/// as others.
+const NEXT_PROBE: u32 = FIRST_PROBE + 512;
+const MORE_PROBES: [u32; 2] = [8, 3];
 
 impl Participant<'_> {
     /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
@@ -153,13 +155,19 @@ impl Participant<'_> {
         if !is_now || self.world.is_some() || self.op != ReduceOp::Mean {
             return Ok(());
         }
-        let mut heard = self.probe(connections, trainer, formed, FIRST_PROBE..FIRST_PROBE + 2 * PROBES)?;
-        if formed.shares.is_some() && !is_linkless(&heard) && are_fast(&heard) {
-            let more = self.probe(connections, trainer, formed, MORE_PROBES)?;
-            heard.iter_mut().zip(more).for_each(|(heard, more)| *heard = heard.max(more));
-        }
         let shares = formed.shares.iter().flatten().map(|share| f64::from(*share)).collect::<Vec<_>>();
+        let mut heard = self.probe(connections, trainer, formed, FIRST_PROBE..FIRST_PROBE + 2 * PROBES)?;
         let mut parts = parts_by_speed(&heard, members, &shares);
+        let more = match (are_fast(&heard), is_linkless(&heard)) {
+            (true, false) if formed.shares.is_some() => MORE_PROBES[0],
+            (false, _) if parts.iter().any(|part| *part != parts[0]) => MORE_PROBES[1],
+            _ => 0,
+        };
+        if more > 0 {
+            let more = self.probe(connections, trainer, formed, NEXT_PROBE..NEXT_PROBE + 2 * more)?;
+            heard.iter_mut().zip(more).for_each(|(heard, more)| *heard = heard.max(more));
+            parts = parts_by_speed(&heard, members, &shares);
+        }
         parts.resize(heard.len(), 0.0);
         self.is_linkless = formed.shares.is_some() && is_linkless(&heard);
         match self.is_linkless {
