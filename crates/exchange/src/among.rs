@@ -6,7 +6,7 @@ use std::time::Duration;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Incoming, Outbox, memory_link};
 
-use crate::sharded::{Early, Peers};
+use crate::peers::{Early, Peers};
 
 /// Why an exchange ended early.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use rayon::ThreadPool;
 
 use crate::codec::Coding;
 use crate::low_rank::LowRankSums;
-use crate::sharded::{Peers, ShardedSums};
+use crate::peers::Peers;
+use crate::sharded::ShardedSums;
 
 /// What a member needs to sum gradients with the others, from round to round.
 #[derive(Debug)]

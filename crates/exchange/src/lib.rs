@@ -48,6 +48,7 @@ pub mod owners;
 mod packing;
 mod pages;
 pub mod parameters;
+pub mod peers;
 pub mod received;
 pub mod sharded;
 pub mod state;

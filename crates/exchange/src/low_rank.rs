@@ -18,7 +18,8 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use crate::codec::Coding;
-use crate::sharded::{Peers, ShardedSums};
+use crate::peers::Peers;
+use crate::sharded::ShardedSums;
 
 /// What a member needs to sum gradients of low rank with the others, from round to round.
 #[derive(Debug)]

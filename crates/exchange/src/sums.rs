@@ -6,7 +6,7 @@ use bonfire_learn::layout::{Layout, TensorKind};
 use bytes::Bytes;
 
 use crate::adasum::adasum;
-use crate::sharded::Gather;
+use crate::peers::Gather;
 use crate::world::World;
 use crate::{bytes_to_floats, floats_to_bytes};
 

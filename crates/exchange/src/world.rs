@@ -13,7 +13,7 @@ use bonfire_run::{Ranks, Settings};
 use bonfire_yaml::YamlError;
 use bytes::Bytes;
 
-use crate::sharded::Gather;
+use crate::peers::Gather;
 
 #[cfg(not(feature = "mpi"))]
 pub use absent::World;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use bonfire_exchange::sharded::Early;
+use bonfire_exchange::peers::Early;
 use bonfire_wire::proto::frame::Body;
 use bonfire_wire::{Closed, Frame, Outbox, Sink, proto};
 use bytes::Bytes;

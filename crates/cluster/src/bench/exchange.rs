@@ -25,7 +25,8 @@ use crate::roles::network::{Grpc, Network};
 use bonfire_exchange::codec::Coding;
 use bonfire_exchange::gradient_sums::GradientSums;
 use bonfire_exchange::owners::parts;
-use bonfire_exchange::sharded::{Early, Gather, Peers, ShardedSums};
+use bonfire_exchange::peers::{Early, Gather, Peers};
+use bonfire_exchange::sharded::ShardedSums;
 use bonfire_run::run_file::Compression;
 
 /// How gradients are exchanged.

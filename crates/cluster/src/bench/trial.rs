@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use bonfire_data::Dataset;
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::sharded::{Early, Gather, Peers};
+use bonfire_exchange::peers::{Early, Gather, Peers};
 use bonfire_run::run_file::Compression;
 use bonfire_strategy::Unit;
 use bonfire_wire::{Outbox, Wire};

@@ -114,8 +114,8 @@ impl Machine {
         done
     }
 
-    /// When the next of the jobs is done, or a host is held or released, if all goes on as it is. Never where nothing is
-    /// to be done.
+    /// When the next of the jobs is done, or a host is held or released, if all goes on as it is. Never where nothing
+    /// is to be done.
     pub(super) fn next(&self) -> Option<f64> {
         let works = |host: usize| self.jobs.iter().any(|job| job.host == host);
         let ends = self.jobs.iter().filter(|job| job.rate > 0.0).map(|job| (job.left / job.rate).max(0.0));

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use bonfire_exchange::codec::Coding;
 use bonfire_exchange::owners::parts_with_learners;
-use bonfire_exchange::sharded::{Early, Peers, ShardedSums};
+use bonfire_exchange::peers::{Early, Peers};
+use bonfire_exchange::sharded::ShardedSums;
 use bonfire_learn::Layout;
 use bonfire_report::Phases;
 use bonfire_run::run_file::Settings;

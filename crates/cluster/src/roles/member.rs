@@ -22,7 +22,7 @@ use crate::trainer::{Computed, Trainer};
 use apart::Apart;
 use bonfire_exchange::codec::Coding;
 use bonfire_exchange::gradient_sums::GradientSums;
-use bonfire_exchange::sharded::Early;
+use bonfire_exchange::peers::Early;
 use bonfire_exchange::state::Snapshot;
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::among::{Gone, among};
-use crate::sharded::Early;
+use crate::peers::Early;
 
 const IMAGES: Shape = Shape::Images { height: 8, width: 8, channels: 1, classes: 10 };
 

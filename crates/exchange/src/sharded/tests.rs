@@ -2,11 +2,13 @@ use bonfire_learn::layout::Init;
 use bonfire_learn::random::Random;
 use bonfire_learn::sum::sum;
 use bonfire_spoil::{Chance, Trial};
+use bonfire_wire::{Outbox, proto};
 
 use super::*;
 use crate::adasum::adasum;
 use crate::among::{Gone, among};
 use crate::owners::parts;
+use crate::peers::{Early, Gather};
 use crate::spoilt::outbox;
 use crate::sums::combined;
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::Break;
 use crate::mail::{Mail, News};
 use crate::roles::node::{Caller, Connections};
-use bonfire_exchange::sharded::Early;
+use bonfire_exchange::peers::Early;
 use bonfire_exchange::state::{Snapshot, nothing, piece_of};
 
 /// What comes to a member, from the head and from the others.

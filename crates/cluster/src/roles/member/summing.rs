@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bonfire_exchange::gradient_sums::GradientSums;
 use bonfire_exchange::owners::{are_fast, is_linkless, parts_by_speed};
-use bonfire_exchange::sharded::{Early, Gather, Peers, Receive};
+use bonfire_exchange::peers::{Early, Gather, Peers, Receive};
 use bonfire_exchange::sums;
 use bonfire_exchange::world::World;
 use bonfire_learn::Gradient;
@@ -141,8 +141,8 @@ impl Participant<'_> {
     }
 
     /// Has the members whose links are slow sum less, as soon as all are there: before the first round of a group, when
-    /// nothing was summed yet. Where shares differ and links count for nothing it is those that are slow themselves, and
-    /// chunks are fewer and larger.
+    /// nothing was summed yet. Where shares differ and links count for nothing it is those that are slow themselves,
+    /// and chunks are fewer and larger.
     pub(super) fn share_out_by_speed(
         &mut self,
         connections: &mut Connections,
