@@ -40,11 +40,11 @@ pub(crate) struct Post {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     receiver: Receiver<Mail>,
-    clock: Box<dyn Clock>,
+    clock: Arc<dyn Clock>,
 }
 
 /// The time that a node lives in: that of the world, or a simulated one.
-pub(crate) trait Clock: std::fmt::Debug + Send {
+pub(crate) trait Clock: std::fmt::Debug + Send + Sync {
     fn now(&self) -> Instant;
 
     /// What this process has used of the processor so far; none where that tells nothing of one node.
@@ -81,16 +81,16 @@ const ROOM: usize = 1024;
 
 /// An empty mailbox.
 pub(crate) fn mailbox() -> (Post, Mailbox) {
-    mailbox_in(Box::new(RealTime { is_shared: false }))
+    mailbox_in(Arc::new(RealTime { is_shared: false }))
 }
 
 /// An empty mailbox of a node that shares its process with others.
 pub(crate) fn mailbox_of_one() -> (Post, Mailbox) {
-    mailbox_in(Box::new(RealTime { is_shared: true }))
+    mailbox_in(Arc::new(RealTime { is_shared: true }))
 }
 
 /// An empty mailbox in some time.
-pub(crate) fn mailbox_in(clock: Box<dyn Clock>) -> (Post, Mailbox) {
+pub(crate) fn mailbox_in(clock: Arc<dyn Clock>) -> (Post, Mailbox) {
     let (sender, receiver) = sync_channel(ROOM);
     (Post { sender, next: Arc::default() }, Mailbox { receiver, clock })
 }
@@ -150,6 +150,11 @@ impl Mailbox {
 
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// For who looks at it while somebody else has the mail.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
     }
 
     /// What this process has used of the processor so far; none where that tells nothing of one node.

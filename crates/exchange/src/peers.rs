@@ -116,9 +116,9 @@ impl<E: From<Closed>> Peers<'_, E> {
 }
 
 impl<E: From<Closed>> Peers<'_, E> {
-    /// Sends something to the next member, and waits until that has said that it is there; says the same to the one
-    /// before.
-    pub fn pass_on(&mut self, payload: Bytes) -> Result<(), E> {
+    /// Sends something to the next member, and tells when that has said that it is there. Takes what the one before
+    /// sends, and says the same of it.
+    pub fn pass_on(&mut self, payload: Bytes, mut tell: impl FnMut()) -> Result<(), E> {
         let parcel = |payload: Bytes| Parcel { payload, is_plain: false, weight: 0.0 };
         let next = (self.index + 1) % self.members();
         if let Some(next) = &self.links[next] {
@@ -126,7 +126,10 @@ impl<E: From<Closed>> Peers<'_, E> {
             let (mut is_there, mut is_taken) = (false, false);
             while !is_there || !is_taken {
                 let Some((from, way, _, _)) = self.piece(true)? else { continue };
-                is_there |= way == BACK;
+                if way == BACK {
+                    tell();
+                    is_there = true;
+                }
                 if way == THERE
                     && let Some(before) = &self.links[from]
                 {

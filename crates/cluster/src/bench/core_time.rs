@@ -4,6 +4,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::plan::middle;
+
 /// So far: of all threads together, and of those of the wire; none if the system does not tell.
 fn core_s() -> Option<(f64, f64)> {
     // Of a thread that runs the system tells what it knew at the last tick; one that steps aside is brought up to date.
@@ -83,11 +85,6 @@ pub(crate) fn share_of_a_core() -> (f64, f64) {
     // What is in the middle: a process that is new may not be held back yet, and pays for that later.
     let shares = (0..SPINS).map(|_| spin()).collect();
     (middle(shares).min(1.0), middle(holds))
-}
-
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -40,10 +40,13 @@ fn figures(work: &mut WorkFigures) -> impl Iterator<Item = &mut f64> {
     steps.chain(codecs).chain(crowds).chain(rest)
 }
 
-/// The middle one, or the mean of the two in the middle.
-fn middle(mut values: Vec<f64>) -> f64 {
+/// The middle one, or the mean of the two in the middle; of no values nothing.
+pub(crate) fn middle(mut values: Vec<f64>) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
     values.sort_by(f64::total_cmp);
-    let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
+    let (low, high) = ((values.len() - 1) / 2, values.len() / 2);
     f64::midpoint(values[low], values[high])
 }
 

@@ -35,6 +35,7 @@ use bonfire_run::run_file::Settings;
 use rayon::prelude::*;
 
 pub use alike::even_out;
+pub(crate) use alike::middle;
 pub use calibrate::{calibrate, frame_figures, trial_parts};
 pub use candidate::{Candidate, name, rank_of_factors};
 pub use described::{check_described, described};

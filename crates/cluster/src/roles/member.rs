@@ -115,8 +115,8 @@ struct Participant<'w> {
     /// It takes the state while the others go on.
     learning: Option<Learning>,
     formed: Option<Formed>,
-    /// Whether shares differ, and links between the members count for nothing.
-    is_linkless: bool,
+    /// Not where shares differ and links count for nothing: there processors set the pace.
+    waits_for_links: bool,
     /// The newest generation that was heard of.
     generation: u64,
     /// As the run file says.
@@ -174,7 +174,7 @@ impl<'w> Participant<'w> {
             round: 0,
             learning: None,
             formed: None,
-            is_linkless: false,
+            waits_for_links: true,
             generation: 0,
             coding: Coding::of(settings.file.compression),
             sums: GradientSums::new(trainer.layout(), settings.file.compression, settings.file.seed),
@@ -261,8 +261,8 @@ impl<'w> Participant<'w> {
         let before = sent_bytes(formed);
         let task = formed.task(&self.plan, round);
         // What leaves early is copied. Where processors set the pace and links do not, that is for nothing.
-        let waits_for_links = formed.links.len() > 1 && !self.is_linkless;
-        let overlaps = self.overlaps && !is_apart && task.is_some() && waits_for_links;
+        let is_worth_it = self.waits_for_links && formed.links.len() > 1;
+        let overlaps = self.overlaps && !is_apart && task.is_some() && is_worth_it;
         let computed = match task {
             _ if is_apart => self.learn_apart(connections, trainer, formed, round)?,
             Some(task) if overlaps => {

@@ -101,7 +101,7 @@ impl Play {
 
     fn mailbox(&self, machine: usize, address: &str) -> (Post, crate::mail::Mailbox) {
         let time = SimulatedTime { world: Arc::clone(&self.world), machine };
-        let (post, mailbox) = mailbox_in(Box::new(time));
+        let (post, mailbox) = mailbox_in(Arc::new(time));
         self.world.lock().listeners.insert(address.to_owned(), (machine, post.clone()));
         (post, mailbox)
     }

@@ -135,17 +135,20 @@ fn few_chunks_give_the_same_sums_and_may_be_many_again() {
 
 #[test]
 fn who_passes_something_on_hears_that_it_is_there() {
-    let taken = std::sync::Mutex::new([false; 3]);
+    let is_there = std::sync::Mutex::new([false; 3]);
     among(3, |peers| {
-        let next = (peers.index + 1) % 3;
-        if peers.index == 1 {
-            // Who sends to one that comes late waits for it.
-            std::thread::sleep(std::time::Duration::from_millis(50));
+        let index = peers.index;
+        if index == 1 {
+            std::thread::sleep(std::time::Duration::from_millis(100));
         }
-        taken.lock().expect("no panic")[peers.index] = true;
-        let payload = Bytes::from(vec![peers.index as u8; 1000]);
-        peers.pass_on(payload).expect("an answer");
-        assert!(taken.lock().expect("no panic")[next], "{next} was not there");
+        is_there.lock().expect("no panic")[index] = true;
+        let mut when = None;
+        let payload = Bytes::from(vec![index as u8; 1000]);
+        peers.pass_on(payload, || when = Some(*is_there.lock().expect("no panic"))).expect("an answer");
+        let when = when.expect("it was told");
+        assert!(when[(index + 1) % 3], "{index} to one that was not there");
+        // Who sends to one that is late waits for it; who hears from one that is late does not.
+        assert_eq!(when[1], index != 2, "{index}: {when:?}");
         assert_eq!(peers.step, 1);
     });
 }

@@ -47,7 +47,7 @@ impl Participant<'_> {
         if group.behind && group.round > 0 {
             self.take_state(connections, trainer, group.round)?;
         }
-        self.is_linkless = false;
+        self.waits_for_links = true;
         self.sums.share_out(&parts);
         self.sums.set_coding(if group.int8 { Coding::INT8 } else { self.coding });
         self.round = group.round;

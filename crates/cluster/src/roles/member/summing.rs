@@ -33,10 +33,11 @@ const PROBE: usize = 256 << 10;
 /// So often. The first does not count: a link that has rested may take it at once.
 const PROBES: u32 = 3;
 
-/// The number of the first of more of them, and how many: busy processors may hide that links are very fast, or as fast
-/// as others.
+/// The number of the first of more of them. There are so many where busy processors may hide that links are very fast,
+/// and so many where they may make some links look slow.
 const NEXT_PROBE: u32 = FIRST_PROBE + 512;
-const MORE_PROBES: [u32; 2] = [8, 3];
+const PROBES_IF_FAST: u32 = 8;
+const PROBES_IF_UNEQUAL: u32 = 3;
 
 impl Participant<'_> {
     /// The exchange by MPI. Who waits in a sum hears nothing, so nobody leaves alone: first all learn whether one of
@@ -159,8 +160,8 @@ impl Participant<'_> {
         let mut heard = self.probe(connections, trainer, formed, FIRST_PROBE..FIRST_PROBE + 2 * PROBES)?;
         let mut parts = parts_by_speed(&heard, members, &shares);
         let more = match (are_fast(&heard), is_linkless(&heard)) {
-            (true, false) if formed.shares.is_some() => MORE_PROBES[0],
-            (false, _) if parts.iter().any(|part| *part != parts[0]) => MORE_PROBES[1],
+            (true, false) if formed.shares.is_some() => PROBES_IF_FAST,
+            (false, _) if parts.iter().any(|part| *part != parts[0]) => PROBES_IF_UNEQUAL,
             _ => 0,
         };
         if more > 0 {
@@ -169,10 +170,10 @@ impl Participant<'_> {
             parts = parts_by_speed(&heard, members, &shares);
         }
         parts.resize(heard.len(), 0.0);
-        self.is_linkless = formed.shares.is_some() && is_linkless(&heard);
-        match self.is_linkless {
-            true => self.sums.share_out_few(&parts),
-            false => self.sums.share_out(&parts),
+        self.waits_for_links = formed.shares.is_none() || !is_linkless(&heard);
+        match self.waits_for_links {
+            true => self.sums.share_out(&parts),
+            false => self.sums.share_out_few(&parts),
         }
         Ok(())
     }
@@ -193,11 +194,12 @@ impl Participant<'_> {
             self.among(connections, trainer, formed, (self.round, step), |_, peers, _, _| {
                 peers.gather(Bytes::new()).map(drop)
             })?;
-            let started = connections.mailbox.now();
+            let (clock, started) = (connections.mailbox.clock(), connections.mailbox.now());
+            let mut seconds = 0.0;
             self.among(connections, trainer, formed, (self.round, step + 1), |_, peers, _, _| {
-                peers.pass_on(Bytes::from(vec![0; bytes]))
+                let told = || seconds = (clock.now() - started).as_secs_f64();
+                peers.pass_on(Bytes::from(vec![0; bytes]), told)
             })?;
-            let seconds = (connections.mailbox.now() - started).as_secs_f64();
             if step > FIRST_PROBE {
                 speed = speed.max(bytes as f64 / seconds.max(1e-6));
             }
