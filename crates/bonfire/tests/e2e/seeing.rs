@@ -90,7 +90,8 @@ fn nodes_tell_the_head_how_they_are() {
         fire.head.signal("INT");
         fire.head.wait().expect(130);
         let time = run.summary()["time"].as_str().expect("a sentence").to_owned();
-        assert!(time.contains("% computing") && time.contains("% wire"), "{time}");
+        // The wire of one machine may be less than what is worth a word.
+        assert!(time.contains("% computing"), "{time}");
     }
 }
 
