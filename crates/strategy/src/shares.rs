@@ -13,7 +13,7 @@ use crate::keyed;
 pub use change::{Change, Held, Move, Why};
 pub use cost::Took;
 use cost::{Cost, Times};
-use drift::Window;
+use drift::{Promise, Window};
 pub use split::whole_steps;
 use split::{Bounds, by_weights, equal_finish, last_finish};
 
@@ -64,6 +64,10 @@ pub struct Balancer {
     checked: u64,
     /// Since the first checks only every so many-th round counts.
     stride: u64,
+    /// What the last move was to gain, if it is still to be seen whether it does.
+    promise: Option<Promise>,
+    /// How many moves in turn have not gained what they were to gain.
+    doubts: u32,
     /// How many epochs have ended.
     epochs: u64,
 }
@@ -77,6 +81,8 @@ struct Sharer {
     most: Option<u32>,
     /// By how many samples its share changed last.
     last: i64,
+    /// What its first rounds with this share took.
+    usual_s: Option<f64>,
     rest: Option<Rest>,
 }
 
@@ -107,8 +113,10 @@ const SURENESS: f64 = 3.5;
 /// A few rounds tell badly how much rounds vary: of so many, a gain must be twice as sure.
 const FEW_TELL: f64 = 4.0;
 
-/// After so many rounds of rest a worker is tried again; each time after twice as many.
+/// After so many rounds of rest a worker is tried again, of short ones after more; each time after twice as many.
 const REST: u64 = 200;
+const LEAST_REST_S: f64 = 60.0;
+const MOST_REST: f64 = 20_000.0;
 
 /// The first round warms up.
 const WARM_UP: u64 = 1;
@@ -124,6 +132,8 @@ impl Balancer {
             moves: 0,
             checked: 0,
             stride: 1,
+            promise: None,
+            doubts: 0,
             epochs: 0,
         }
     }
@@ -154,6 +164,8 @@ impl Balancer {
     fn begin_anew(&mut self, round: u64) {
         (self.begin, self.moved, self.checked) = (round, round, 0);
         (self.moves, self.stride) = (0, 1);
+        (self.promise, self.doubts) = (None, 0);
+        self.workers.values_mut().for_each(|sharer| sharer.usual_s = None);
     }
 
     /// After `round`, rounds are of another length: `batch` and `grain` of the rule, and so shares, are in another
@@ -209,7 +221,8 @@ impl Balancer {
         let is_first = FIRST_CHECKS.iter().any(|check| before_age < *check && *check <= age);
         // Only rounds of the same shares can be held against each other.
         let parts = if self.moves == 0 && age >= FIRST_CHECKS[1] { 2 } else { 1 };
-        let window = |rounds| Window { rounds, parts, least_gain: LEAST_GAIN };
+        let least_gain = if self.doubts > 0 { LEAST_GAIN_BY_REST } else { LEAST_GAIN };
+        let window = |rounds| Window { rounds, parts, least_gain };
         match self.rule.when {
             When::Once if before == 0 && self.epochs > 0 => self.weigh(round, window(MANY), FIRST_SURENESS),
             When::Every(epochs) if before / epochs.max(1) < self.epochs / epochs.max(1) => {
@@ -242,7 +255,9 @@ impl Balancer {
         shares.insert(worker, grain);
         let seconds = keyed::map(self.workers.keys().map(|&id| (id, 0.0)));
         let change = self.move_to(&shares, &seconds, round, Why::Again { worker, rounds });
+        let doubts = self.doubts;
         self.begin_anew(round);
+        self.doubts = doubts;
         Some(change)
     }
 
@@ -270,6 +285,12 @@ impl Balancer {
             }
         }
         let seconds = keyed::map(costs.iter().map(|(&id, cost)| (id, cost.seconds)));
+        self.promise = self.longest_after(after).map(|longest_s| Promise {
+            before: keyed::map(self.workers.iter().map(|(&id, sharer)| (id, sharer.share))),
+            rounds: window.rounds,
+            longest_s,
+            gain,
+        });
         let mut change = self.move_to(&shares, &seconds, round, too_slow.unwrap_or(Why::Apart));
         costs.retain(|id, _| shares[id] > 0);
         let held = last_of(&costs, &shares).filter(|(_, samples, _)| *samples <= self.rule.grain());
@@ -362,17 +383,20 @@ impl Balancer {
     ) -> Change {
         self.moved = round;
         self.moves += 1;
+        let longest_s = seconds.values().copied().fold(f64::MIN_POSITIVE, f64::max);
         let mut moves = Vec::new();
         for (&worker, sharer) in &mut self.workers {
             let (before, now) = (sharer.share, shares.get(&worker).copied().unwrap_or(0));
             let seconds = seconds.get(&worker).copied().unwrap_or(0.0);
             moves.push(Move { worker, before, now, seconds });
             sharer.share = now;
+            sharer.usual_s = None;
             if before != now {
                 sharer.last = i64::from(now) - i64::from(before);
             }
             if now == 0 && before > 0 {
-                let rounds = sharer.rest.map_or(REST, |rest| rest.rounds.saturating_mul(2));
+                let least = REST.max((LEAST_REST_S / longest_s).min(MOST_REST) as u64);
+                let rounds = sharer.rest.map_or(least, |rest| rest.rounds.saturating_mul(2));
                 sharer.rest = Some(Rest { until: round.saturating_add(rounds), rounds });
             }
         }

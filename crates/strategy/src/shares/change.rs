@@ -38,6 +38,8 @@ pub enum Why {
     TooSlow { worker: u64, samples: u32, seconds: f64, others_s: f64 },
     /// It has rested for long.
     Again { worker: u64, rounds: u64 },
+    /// With the shares before it rounds were shorter.
+    NoGain { seconds: f64, before_s: f64 },
 }
 
 impl Change {
@@ -53,6 +55,11 @@ impl Change {
             Why::Again { worker, rounds } => {
                 format!("{} is tried again after {rounds} rounds of rest", name(worker))
             }
+            Why::NoGain { seconds, before_s } => format!(
+                "back to what they were: rounds took {} since the last change, and {} before it",
+                milliseconds(seconds, " ms"),
+                milliseconds(before_s, "")
+            ),
             Why::Apart => self.apart(&name),
         };
         if let Some(Held { worker, samples, fixed_s }) = self.held {
@@ -68,7 +75,7 @@ impl Change {
     pub fn too_slow(&self) -> Option<u64> {
         match self.why {
             Why::TooSlow { worker, .. } => Some(worker),
-            Why::Apart | Why::Again { .. } => self.held.map(|held| held.worker),
+            Why::Apart | Why::Again { .. } | Why::NoGain { .. } => self.held.map(|held| held.worker),
         }
     }
 

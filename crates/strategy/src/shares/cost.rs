@@ -129,6 +129,11 @@ impl Times {
         Cost::by(self.rounds.iter().filter(|took| after < took.round && took.round <= to))
     }
 
+    /// The rounds after one.
+    pub(crate) fn after(&self, round: u64) -> impl Iterator<Item = &Took> {
+        self.rounds.iter().filter(move |took| took.round > round)
+    }
+
     /// Forgets all rounds up to one.
     pub(crate) fn forget_up_to(&mut self, round: u64) {
         self.rounds.retain(|took| took.round > round);

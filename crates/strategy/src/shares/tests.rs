@@ -247,6 +247,9 @@ fn the_reason_is_in_words() {
     assert_eq!(change.too_slow(), Some(1));
     let held = "; pi3 is held at 8 samples and still the last: without any it would take 90 ms";
     assert!(change.reason(name).ends_with(held), "{}", change.reason(name));
+    let change = Change { why: Why::NoGain { seconds: 0.021, before_s: 0.0182 }, held: None, ..change };
+    let back = "back to what they were: rounds took 21 ms since the last change, and 18 before it";
+    assert_eq!((change.reason(name).as_str(), change.too_slow()), (back, None));
 }
 
 #[test]

@@ -67,8 +67,9 @@ fn unequal_machines_settle_and_stay() {
             let moved = run(&mut machines, &mut balancer, 1..=300);
             restless.extend((moved.len() > 3).then(|| format!("{what}: {moved:?}")));
         });
-        // All kinds of work have the same spells: one that is too long counts four times.
-        let most = if spell > 6 { 4 } else { 2 };
+        // All kinds of work have the same spells: one that is too long counts four times. What was moved for it is taken
+        // back.
+        let most = if spell > 6 { 5 } else { 2 };
         assert!(restless.len() <= most, "{restless:#?}");
     }
 }
@@ -88,4 +89,81 @@ fn a_slowed_machine_is_followed_in_any_weather() {
         let most = if spell > 0 { 4 } else { 0 };
         assert!(late.len() <= most, "{} of 24 runs: {late:#?}", late.len());
     }
+}
+
+/// A machine that is held to a part of a core: it runs for as long as it has credit, and then rests until it has some
+/// again. For a little less work it may take half as long.
+struct Held {
+    share: f64,
+    credit_s: f64,
+}
+
+impl Held {
+    /// How long a machine runs and rests, taken together.
+    const PERIOD_S: f64 = 0.01;
+
+    /// How long work of so many seconds of a core takes.
+    fn work(&mut self, core_s: f64) -> f64 {
+        let rest_s = Self::PERIOD_S * (1.0 - self.share);
+        let rests = ((core_s * (1.0 - self.share) - self.credit_s) / (rest_s * self.share)).ceil().max(0.0);
+        let seconds = core_s + if rest_s > 0.0 { rests * rest_s } else { 0.0 };
+        self.pass(seconds, core_s);
+        seconds
+    }
+
+    fn pass(&mut self, seconds: f64, core_s: f64) {
+        let most = self.share * (Self::PERIOD_S * (1.0 - self.share) + 0.004);
+        self.credit_s = (self.credit_s + self.share * seconds - core_s).min(most);
+    }
+}
+
+/// After which rounds shares moved, and what they were then, of machines that are held to some shares of a core.
+fn run_held(
+    shares: &[f64],
+    rule: Rule,
+    (fixed_s, sample_s): (f64, f64),
+    wire_s: f64,
+    seed: u64,
+) -> Vec<String> {
+    let mut balancer = Balancer::new(rule);
+    balancer.form(&(0..shares.len() as u64).map(|worker| (worker, None)).collect::<Vec<_>>(), 0);
+    let mut chance = Machines::new(&[], 0.0, seed);
+    let mut all: Vec<Held> = shares.iter().map(|&share| Held { share, credit_s: 0.0 }).collect();
+    let mut moved = Vec::new();
+    for round in 1..=400 {
+        let mut times = Vec::new();
+        for (worker, held) in (0..).zip(&mut all) {
+            let samples = f64::from(balancer.share(worker));
+            let core_s = fixed_s + sample_s * samples;
+            let seconds = held.work(core_s * (0.05 * chance.normal()).exp());
+            times.push(seconds);
+            balancer.took(worker, Took { round, samples, seconds, fixed_s: seconds * fixed_s / core_s });
+        }
+        let longest = times.iter().copied().fold(0.0, f64::max) + wire_s;
+        all.iter_mut().zip(times).for_each(|(held, seconds)| held.pass(longest - seconds, 0.0));
+        if balancer.round_done(round, 0).is_some() {
+            moved.push(format!("{round}: {:?}", super::shares(&balancer)));
+        }
+    }
+    moved
+}
+
+#[test]
+fn machines_that_are_held_back_do_not_swing() {
+    let mut restless = Vec::new();
+    for shares in [&[0.5, 0.5, 0.25][..], &[0.1, 0.1, 0.2, 0.4], &[0.5, 0.25, 0.25, 1.0]] {
+        for (grain, cost) in [(4, (0.002, 0.000_12)), (8, (0.003, 0.000_1))] {
+            for (seed, wire_s) in
+                (1..=SEEDS).flat_map(|seed| [0.002, 0.008, 0.02].map(|wire_s| (seed, wire_s)))
+            {
+                let rule = Rule { batch: 32, grain, when: When::Drift };
+                let moved = run_held(shares, rule, cost, wire_s, seed);
+                let what = format!("{shares:?}, grain {grain}, wire {wire_s}, seed {seed}: {moved:?}");
+                assert!(moved.len() <= 10, "{what}");
+                restless.extend((moved.len() > 4).then_some(what));
+            }
+        }
+    }
+    // Without a look at what moves have gained it is 65 of these 108, with up to 18 moves.
+    assert!(restless.len() <= 36, "{} of 108: {restless:#?}", restless.len());
 }
