@@ -154,6 +154,7 @@ impl Machine {
 /// A host is held for no less at a time.
 const LEAST_HOLD_S: f64 = 1e-4;
 
+/// The golden ratio: its multiples lie far from each other.
 const GOLDEN: f64 = 0.618_034;
 
 #[cfg(test)]
