@@ -106,6 +106,9 @@ const MANY: u64 = 40;
 /// A worker rests only if the others gain that much by it.
 const LEAST_GAIN_BY_REST: f64 = 0.15;
 
+/// Who takes this part of the time of another is as slow.
+const AS_SLOW: f64 = 0.9;
+
 /// And a gain has to be so many times what may be wrong about it: less at first, when shares are just equal.
 const FIRST_SURENESS: f64 = 2.5;
 const SURENESS: f64 = 3.5;
@@ -297,7 +300,7 @@ impl Balancer {
         change.held = held.filter(|_| costs.len() > 1).map(|(worker, samples, _)| Held {
             worker,
             samples,
-            fixed_s: costs[&worker].fixed_s,
+            resting_s: costs[&worker].resting_s(),
         });
         Some(change)
     }
@@ -322,24 +325,27 @@ impl Balancer {
     fn split(&self, costs: &BTreeMap<u64, Cost>, round: u64) -> Split {
         let mut working = costs.clone();
         let mut best = self.split_among(&working, round);
+        let (mut tried, mut resting_s, mut left) = (best.clone(), 0.0f64, None);
         let mut too_slow = None;
         let noise = cost::median(costs.values().map(|cost| cost.noise));
-        // Who is last with a grain alone holds up the others: perhaps they do better without it.
-        while let Some((worker, samples, seconds)) = last_of(&working, &best)
+        // Who is last with a grain alone holds up the others: perhaps they do better without it, and without the next
+        // one, who may be as slow.
+        while let Some((worker, samples, seconds)) = last_of(&working, &tried)
             && samples <= self.rule.grain()
             && working.len() > 1
         {
             let Some(cost) = working.remove(&worker) else { break };
-            let without = self.split_among(&working, round);
-            // Who rests is up to date all the same, and sums: only samples are spared.
-            let others_s =
-                last_of(&working, &without).map_or(0.0, |(_, _, seconds)| seconds).max(cost.fixed_s);
-            let error = cost.error(noise);
-            if 1.0 - others_s / seconds <= LEAST_GAIN_BY_REST.max(SURENESS * error) {
+            let (first, most_s, error) = *left.get_or_insert(((worker, samples), seconds, cost.error(noise)));
+            tried = self.split_among(&working, round);
+            resting_s = resting_s.max(cost.resting_s());
+            let others_s = last_of(&working, &tried).map_or(0.0, |(_, _, seconds)| seconds).max(resting_s);
+            if 1.0 - others_s / most_s > LEAST_GAIN_BY_REST.max(SURENESS * error) {
+                let (worker, samples) = first;
+                too_slow = too_slow.or(Some(Why::TooSlow { worker, samples, seconds: most_s, others_s }));
+                (best, left) = (tried.clone(), None);
+            } else if others_s < AS_SLOW * most_s {
                 break;
             }
-            too_slow = too_slow.or(Some(Why::TooSlow { worker, samples, seconds, others_s }));
-            best = without;
         }
         let mut shares = keyed::map(self.workers.keys().map(|&id| (id, 0)));
         shares.extend(best);

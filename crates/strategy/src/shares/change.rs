@@ -16,7 +16,7 @@ pub struct Held {
     pub worker: u64,
     pub samples: u32,
     /// What its rounds would take without a sample.
-    pub fixed_s: f64,
+    pub resting_s: f64,
 }
 
 /// What becomes of a worker's share.
@@ -62,10 +62,10 @@ impl Change {
             ),
             Why::Apart => self.apart(&name),
         };
-        if let Some(Held { worker, samples, fixed_s }) = self.held {
-            let (name, fixed) = (name(worker), milliseconds(fixed_s, " ms"));
+        if let Some(Held { worker, samples, resting_s }) = self.held {
+            let (name, resting) = (name(worker), milliseconds(resting_s, " ms"));
             text.push_str(&format!(
-                "; {name} is held at {samples} samples and still the last: without any it would take {fixed}"
+                "; {name} is held at {samples} samples and still the last: without any it would take {resting}"
             ));
         }
         text

@@ -48,6 +48,12 @@ impl Cost {
         self.fixed_s + self.sample_s * f64::from(samples)
     }
 
+    /// What a round takes who rests: it has no samples and sends nothing, but takes what the others send to be up to
+    /// date, which is half of what a round takes anyway.
+    pub(crate) fn resting_s(self) -> f64 {
+        self.fixed_s / 2.0
+    }
+
     /// By what part of itself it may be wrong, where rounds are said to vary by at least so much.
     pub(crate) fn error(self, noise: f64) -> f64 {
         1.25 * self.noise.max(noise) / self.rounds.sqrt()

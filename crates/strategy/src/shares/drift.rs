@@ -32,8 +32,8 @@ pub(super) struct Promise {
 /// Rounds that are longer by this part are longer.
 const WORSE: f64 = 0.03;
 
-/// So often the time doubles after which a sudden change is followed.
-const MOST_DOUBTS: u32 = 6;
+/// More are no reason to wait even longer until a sudden change is followed.
+const MOST_DOUBTS: u32 = 3;
 
 /// Times that differ by less than this factor have not changed.
 const CHANGED: f64 = 1.1;
@@ -72,8 +72,9 @@ impl Balancer {
                 return back;
             }
         }
-        // Who was wrong waits for longer.
-        let is_soon = since >= SOON.rounds << self.doubts.saturating_sub(1).min(MOST_DOUBTS) && is_due(2);
+        // Who was wrong twice waits four times as long, and so on.
+        let doublings = 2 * self.doubts.saturating_sub(1).min(MOST_DOUBTS);
+        let is_soon = since >= SOON.rounds << doublings && is_due(2);
         if is_soon
             && self.has_changed(round)
             && let Some(change) = self.weigh(round, SOON, SURENESS)

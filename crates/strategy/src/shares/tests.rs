@@ -233,6 +233,19 @@ fn who_is_too_slow_to_help_rests_and_is_tried_again() {
 }
 
 #[test]
+fn two_that_are_as_slow_rest_together() {
+    // Each alone would spare nothing: the other one is still waited for.
+    let costs = [(0.001, 0.001), (0.001, 0.001), (0.05, 0.005), (0.05, 0.005)];
+    for noise in [0.0, 0.05] {
+        let mut balancer = balancer(4, 32);
+        let mut machines = Machines::new(&costs, noise, 1);
+        let moved = run(&mut machines, &mut balancer, 1..=100);
+        assert_eq!(shares(&balancer), [64, 64, 0, 0], "after {moved:?}");
+        assert!(moved.len() <= 3, "{moved:?}");
+    }
+}
+
+#[test]
 fn the_reason_is_in_words() {
     let moves = [(1, 32, 23, 0.310), (2, 32, 35, 0.205), (3, 32, 35, 0.204), (4, 32, 35, 0.206)];
     let moves = moves.map(|(worker, before, now, seconds)| Move { worker, before, now, seconds }).to_vec();
@@ -243,7 +256,7 @@ fn the_reason_is_in_words() {
         "pi3 takes 18 % instead of 25 %: its rounds took 310 ms, the others' 205"
     );
     assert_eq!(change.too_slow(), None);
-    let change = Change { held: Some(Held { worker: 1, samples: 8, fixed_s: 0.09 }), ..change };
+    let change = Change { held: Some(Held { worker: 1, samples: 8, resting_s: 0.09 }), ..change };
     assert_eq!(change.too_slow(), Some(1));
     let held = "; pi3 is held at 8 samples and still the last: without any it would take 90 ms";
     assert!(change.reason(name).ends_with(held), "{}", change.reason(name));

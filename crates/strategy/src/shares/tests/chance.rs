@@ -86,7 +86,8 @@ fn a_slowed_machine_is_followed_in_any_weather() {
             run(&mut machines, &mut balancer, 201..=220);
             late.extend((balancer.share(3) >= before).then(|| what.to_owned()));
         });
-        let most = if spell > 0 { 4 } else { 0 };
+        // Where shares have moved just before, it is not yet known how long rounds usually take with them.
+        let most = if spell > 0 { 4 } else { 1 };
         assert!(late.len() <= most, "{} of 24 runs: {late:#?}", late.len());
     }
 }
