@@ -112,9 +112,9 @@ impl Balancer {
         has_changed
     }
 
-    /// Looks whether the last move has gained what it was to gain. If rounds are longer since, it is taken back; if they
-    /// are not much shorter, costs are not what they seem, and there are no more moves for small gains: machines with a
-    /// quota take half as long for a little less work.
+    /// Looks whether the last move has gained what it was to gain. If rounds are longer since, it is taken back. If
+    /// they are not much shorter, costs are not what they seem, and there are no more moves for small gains: machines
+    /// with a quota take half as long for a little less work.
     fn keep_promise(&mut self, promise: Promise, round: u64) -> Option<Change> {
         let Promise { before, longest_s, gain, .. } = promise;
         let now_s = self.longest_after(self.moved)?;

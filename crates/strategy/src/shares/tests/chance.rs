@@ -67,8 +67,8 @@ fn unequal_machines_settle_and_stay() {
             let moved = run(&mut machines, &mut balancer, 1..=300);
             restless.extend((moved.len() > 3).then(|| format!("{what}: {moved:?}")));
         });
-        // All kinds of work have the same spells: one that is too long counts four times. What was moved for it is taken
-        // back.
+        // All kinds of work have the same spells: one that is too long counts four times. What was moved for it is
+        // taken back.
         let most = if spell > 6 { 5 } else { 2 };
         assert!(restless.len() <= most, "{restless:#?}");
     }
