@@ -22,7 +22,7 @@ pub(super) struct Window {
 pub(super) struct Promise {
     /// The shares before it.
     pub before: BTreeMap<u64, u32>,
-    /// By how many rounds.
+    /// How many rounds told it.
     pub rounds: u64,
     /// What rounds took then who was the last.
     pub longest_s: f64,
@@ -34,6 +34,9 @@ const WORSE: f64 = 0.03;
 
 /// More are no reason to wait even longer until a sudden change is followed.
 const MOST_DOUBTS: u32 = 3;
+
+/// After so many rounds without a move small gains are worth one again.
+const FORGIVEN: u64 = 1000;
 
 /// Times that differ by less than this factor have not changed.
 const CHANGED: f64 = 1.1;
@@ -66,6 +69,9 @@ impl Balancer {
         let since = (round - self.moved) / self.stride;
         let stride = self.stride;
         let is_due = |every| round.is_multiple_of(every * stride);
+        if since >= FORGIVEN {
+            self.doubts = 0;
+        }
         if let Some(promise) = self.promise.take_if(|promise| since >= promise.rounds.max(SOON.rounds)) {
             let back = self.keep_promise(promise, round);
             if back.is_some() {
